@@ -1,0 +1,9 @@
+"""The one error that means "the input is wrong, and here is what to do about it". The command line turns it into one
+line on standard error and exit code 2; everything else that escapes is a defect of ours and shows its traceback."""
+
+
+class BadInput(ValueError):
+    """Input from outside (a file, an option, a server) that cannot be used.
+
+    The message says what is wrong, where (file and entry), and the remedy; it is shown to the user as it stands.
+    """

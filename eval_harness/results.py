@@ -1,0 +1,182 @@
+"""The result file: one pydantic model for `result.json`, and the results store (a folder) it lives in.
+
+Not here: computing scores (`scores/`), assembling a result from a run (`scoring.py`), drawing it (`leaderboard_space/`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput
+
+SCHEMA_VERSION = 1
+
+Verdict = Literal["better", "no different", "worse"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Score(_Strict):
+    """One number with what it rests on. Percent unless the metric's name says it is a count (`*_irrelevant`).
+
+    `value` is None where the metric is undefined (no case of that kind). `n` counts what the metric divides by (questions, pairs,
+    images), `n_cases` the independent cases behind it. `low`, `high`: 95 % interval. `verdict` is against `chance`.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int
+    n_cases: int
+    chance: float | None = None
+    verdict: Verdict | None = None
+    interval_method: str | None = None
+
+
+class Benchmark(_Strict):
+    """What was asked. `fingerprint` is over the questions scored, so a partial run can never pass for a complete one."""
+
+    name: str
+    format: str
+    repo: str | None = None
+    revision: str | None = None
+    split: str
+    questions: int
+    fingerprint: str | None = None
+    origin: Literal["official", "phantom", "custom"] | None = None
+    selection: str | None = None
+    """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
+
+
+class Model(_Strict):
+    name: str
+    revision: str | None = None
+    kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
+    parameters: int | None = None
+    snapshot_date: str | None = None
+
+
+class Method(_Strict):
+    name: str
+    """`mc`, `gd`, `ps`, `ff`; a published number may say another, or `best` (best over methods)."""
+    prompt: str | None = None
+    shots: int | None = None
+    samples: int | None = None
+    generation: dict[str, Any] = Field(default_factory=dict)
+    extraction: str | None = None
+    judge: dict[str, Any] | None = None
+
+
+class Source(_Strict):
+    citation: str
+    table: str | None = None
+    note: str | None = None
+
+
+Scores = dict[str, Score]
+Breakdown = dict[str, dict[str, Scores]]
+
+
+class Result(_Strict):
+    """The scores of a run with their provenance (DESIGN section 5). `breakdown` is facet -> facet value -> metric -> Score."""
+
+    schema_version: int = SCHEMA_VERSION
+    kind: Literal["measured", "published", "aggregate"]
+    provenance: Literal["submitted", "reproduced", "published"]
+    benchmark: Benchmark
+    model: Model
+    method: Method
+    scores: Scores
+    breakdown: Breakdown = Field(default_factory=dict)
+    statuses: dict[str, int] = Field(default_factory=dict)
+    deviations: list[str] = Field(default_factory=list)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    command: str | None = None
+    created_at: str
+    source: Source | None = None
+    run_ids: list[str] | None = None
+
+    def to_json(self) -> str:
+        """The text of `result.json`: indented, keys in schema order, newline at the end."""
+        return self.model_dump_json(indent=1, exclude_none=False) + "\n"
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result with the folder it was read from (which also holds `answers.parquet` when the result was measured)."""
+
+    result: Result
+    folder: Path
+    run_id: str
+
+
+def model_slug(name: str) -> str:
+    """A folder name for a model's display name: ASCII letters, digits, `.`, `_`, `-`.
+
+    >>> model_slug("org/Model 7B (v1.6)")
+    'org-Model-7B-v1.6'
+    """
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name).strip("-.")
+    return slug[:80] or "model"
+
+
+def read_result(path: Path) -> Result:
+    """Read one `result.json`.
+
+    Raises BadInput when the file is missing, is not JSON, or does not fit the schema (the first misfit is named).
+    """
+    try:
+        return Result.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadInput(f"{path}: not a result file: {place}: {first['msg']}.") from None
+
+
+def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
+    """Read every result of a store; a file that cannot be read is set aside, never fatal.
+
+    Returns the results, sorted by path, and one line per file set aside.
+    Raises BadInput when `store` is no folder, or holds no `results/` folder.
+    """
+    root = Path(store)
+    if not (root / "results").is_dir():
+        hint = " Did you mean its parent folder?" if root.name == "results" else ""
+        raise BadInput(
+            f"{root}: not a results store (a folder that contains `results/`).{hint} "
+            f"`medprobe submit RUN_DIR --to {root}` makes one."
+        )
+    found: list[StoredResult] = []
+    problems: list[str] = []
+    for path in sorted((root / "results").glob("*/*/*/result.json")):
+        try:
+            found.append(StoredResult(read_result(path), path.parent, path.parent.name))
+        except (BadInput, OSError) as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def load_results(store: str | Path) -> list[Result]:
+    """Every readable result of a store (a folder that contains `results/`), sorted by path.
+
+    Raises BadInput when `store` is not a results store; unreadable files are left out (see `scan_store`).
+    """
+    return [stored.result for stored in scan_store(store)[0]]
+
+
+def result_schema() -> dict[str, Any]:
+    """The JSON Schema of `result.json`."""
+    schema: dict[str, Any] = json.loads(json.dumps(Result.model_json_schema()))
+    return schema
