@@ -1,0 +1,97 @@
+"""Answers that were given elsewhere, read from a JSONL file of `{question_id | index, response[, sample]}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request, Response
+from eval_harness.results import Model
+
+
+def read_recorded(path: Path) -> dict[tuple[str, int], str | None]:
+    """(question id, sample) -> response text, None where the record holds no text.
+
+    The id is `question_id`, else `index`, compared as text; `sample` defaults to 0.
+    Raises BadInput for a missing or unreadable file, a line that is not a record, and an answer given twice.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file. recorded: takes a JSONL file of question_id and response.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read as UTF-8 text ({error}). Save it as UTF-8 JSONL.") from None
+    answers: dict[tuple[str, int], str | None] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        key, response = _record(line, f"{path}, line {number}")
+        if key in answers:
+            raise BadInput(
+                f"{path}, line {number}: question {key[0]!r}, sample {key[1]}, is answered twice. Keep one of them."
+            )
+        answers[key] = response
+    if not answers:
+        raise BadInput(f"{path}: holds no answers. Each line must be a JSON object with question_id and response.")
+    return answers
+
+
+def _record(line: str, place: str) -> tuple[tuple[str, int], str | None]:
+    try:
+        record = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f"{place}: not JSON ({error}). Each line must be one JSON object.") from None
+    if not isinstance(record, dict):
+        raise BadInput(f"{place}: not a JSON object. Each line must be one object with question_id and response.")
+    identity = record.get("question_id", record.get("index"))
+    if not isinstance(identity, str | int) or isinstance(identity, bool):
+        raise BadInput(f"{place}: has no `question_id` (or `index`). Name the question that was answered.")
+    if "response" not in record:
+        raise BadInput(f"{place}: has no `response`. Give the model's text, or null where it gave none.")
+    response, sample = record["response"], record.get("sample", 0)
+    if response is not None and not isinstance(response, str):
+        raise BadInput(f"{place}: `response` must be text or null, not {type(response).__name__}.")
+    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
+        raise BadInput(f"{place}: `sample` must be a whole number from 0.")
+    return (str(identity), sample), response
+
+
+class Recorded:
+    """A back end that looks answers up. A question without a record comes back `failed`."""
+
+    needs_images = False
+    one_token = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.answers = read_recorded(path)
+        self.model = Model(name=path.stem)
+        self.deviations: list[str] = ["answers were recorded elsewhere; prompt and generation settings are not known"]
+
+    def samples(self) -> int:
+        """How many samples per question the file holds."""
+        return 1 + max(sample for _, sample in self.answers)
+
+    def check_questions(self, known: set[str]) -> None:
+        """Raise BadInput when the file answers a question that the benchmark does not have."""
+        unknown = sorted({question for question, _ in self.answers} - known)
+        if unknown:
+            listed = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+            raise BadInput(
+                f"{self.path}: answers {len(unknown)} question(s) that this split does not have: {listed}. "
+                "Check --data and --split, or remove them."
+            )
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+        for request in requests:
+            text = self.answers.get((request.question_id, request.sample))
+            if text is None:
+                yield Response(request.question_id, request.sample, "", "failed", error="no recorded answer")
+            else:
+                yield Response(request.question_id, request.sample, text)
+
+    def describe(self) -> dict[str, Any]:
+        return {"recorded_file": self.path.name}
