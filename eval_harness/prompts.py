@@ -58,9 +58,7 @@ _LETTER_LINES = "Answer with the option's letter from the given choices directly
 _ROLE_0 = "You are a medical doctor and expert in medical imaging. "
 _ROLE_1 = "Act as a medical domain expert answering multiple-choice questions. "
 _ACCURATE_0 = "Always answer accurately and precisely. "
-_ACCURATE_1 = (
-    "Your answer should be precise and free of incomplete or incorrect biomedical or clinical information. "
-)
+_ACCURATE_1 = "Your answer should be precise and free of incomplete or incorrect biomedical or clinical information. "
 _DONT_0 = "If you don't know the answer to a question, please don't share false information. "
 _DONT_1 = "If you do not know the answer, do not try to make up an answer. "
 _PLAIN = "{question} {options}."

@@ -1,0 +1,90 @@
+"""From nothing to results, offline: phantoms -> datasets -> evaluations -> a results store, all under one folder.
+
+Not here: the board that shows them (`leaderboard_space/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.repository import open_repository
+from dataset_builders.schema import FORMATS
+from eval_harness.models.interface import Settings
+from eval_harness.runner import Asked, evaluate
+from eval_harness.runs import read_run
+from eval_harness.submissions import submit_run
+
+TINY = "tiny-vlm"
+BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")
+
+
+def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
+    """Make `folder/{data,models,runs,results}` and return the results store (`folder` itself).
+
+    What is there already and whole is kept, so a second call takes seconds and a killed one goes on. `say` gets a line per step.
+    Raises BadInput when the folder cannot be used.
+    """
+    for format in FORMATS:
+        _dataset(format, folder / "data" / format, say)
+    model = folder / "models" / TINY
+    if not model.is_dir():
+        from eval_harness.models.tiny_vlm import make_tiny_vlm
+
+        say(f"making a tiny vision-language model with random weights in {model}")
+        model.parent.mkdir(parents=True, exist_ok=True)
+        make_tiny_vlm(model)
+    try:
+        for format in FORMATS:
+            for name in (*BASELINES, str(model)):
+                _evaluation(format, name, folder, say)
+    except BadInput as error:
+        raise BadInput(f"{error} If {folder} was made by another version, delete it and run the demo again.") from None
+    return folder
+
+
+def _dataset(format: str, folder: Path, say: Callable[[str], None]) -> None:
+    if folder.is_dir():
+        try:
+            if open_repository(folder).origin == "phantom":
+                return
+        except BadInput:
+            pass
+        raise BadInput(
+            f"{folder}: is not a phantom dataset of this demo. Move it away, or give the demo another folder."
+        )
+    say(f"building {format} from phantoms in {folder}")
+    build(format, out=folder)
+
+
+def _evaluation(format: str, model: str, folder: Path, say: Callable[[str], None]) -> None:
+    out = folder / "runs" / f"{format}-{Path(model).name.removeprefix('baseline:')}"
+    data = folder / "data" / format
+    if (out / "result.json").exists() and _is_current(out, data):
+        submit_run(out, folder)
+        return
+    result, _ = evaluate(
+        Asked(
+            benchmark=format,
+            model=model,
+            data=str(data),
+            out=out,
+            resume=_is_current(out, data),
+            settings=Settings(),
+            argv=("eval", format, "--model", model, "--data", str(data), "--out", str(out)),
+        )
+    )
+    say(f"evaluated {result.model.name} on {format}")
+    submit_run(out, folder)
+
+
+def _is_current(out: Path, data: Path) -> bool:
+    """Whether the run folder was made from the dataset as it is now (False too when there is none)."""
+    try:
+        asked = read_run(out).request
+        repository = open_repository(data)
+        return asked.fingerprint == repository.manifest["splits"][asked.split]["fingerprint"]
+    except BadInput:
+        return False

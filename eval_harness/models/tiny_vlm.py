@@ -1,0 +1,106 @@
+"""Makes a real, tiny image-text-to-text model with random weights, from nothing and offline: config, tokenizer, processor, chat
+template, weights. For the demo and the tests; it knows no medicine, and its scores show it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{{ message['role'] | upper }}: {% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>\n{% else %}{{ part['text'] }}{% endif %}{% endfor %}\n{% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+)
+_TRAINING_TEXT = (
+    "Answer with the letter of the option. Question: which side is the lesion on? A: left B: right C: none D: both",
+    "USER: is there a fracture in this image of the chest? ASSISTANT: yes, no, A, B, C, D, E, F",
+    "Options: the brain, the abdomen, the spine, an opacity, an effusion, a nodule, normal.",
+)
+_SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
+_IMAGE_SIZE, _PATCH = 56, 14
+
+
+def make_tiny_vlm(folder: Path, seed: int = 0) -> Path:
+    """Write a tiny LLaVA-style model folder (about 0.2 M parameters) that `from_pretrained` loads; returns `folder`.
+
+    Deterministic for a seed. Written to a sibling first and renamed, so a killed call leaves no half-made model.
+    """
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import (
+        CLIPImageProcessor,
+        CLIPVisionConfig,
+        GenerationConfig,
+        LlamaConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+        PreTrainedTokenizerFast,
+    )
+
+    raw = Tokenizer(models.BPE(unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=384,
+        special_tokens=_SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    raw.train_from_iterator(_TRAINING_TEXT, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        additional_special_tokens=["<image>"],
+        padding_side="left",
+        model_max_length=4096,
+    )
+    size = {"height": _IMAGE_SIZE, "width": _IMAGE_SIZE}
+    processor = LlavaProcessor(
+        image_processor=CLIPImageProcessor(size=size, crop_size=size, do_center_crop=False),
+        tokenizer=tokenizer,
+        patch_size=_PATCH,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=_CHAT_TEMPLATE,
+    )
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            image_size=_IMAGE_SIZE,
+            patch_size=_PATCH,
+        ),
+        text_config=LlamaConfig(
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            vocab_size=len(tokenizer),
+            max_position_embeddings=4096,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        ),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlavaForConditionalGeneration(config)
+    model.generation_config = GenerationConfig(
+        max_new_tokens=8,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    model.save_pretrained(partial)
+    processor.save_pretrained(partial)
+    partial.rename(folder)
+    return folder

@@ -1,0 +1,252 @@
+"""The front door: the command `medprobe`. Thin on purpose: each command imports what it needs when it runs, so that `--help` is quick.
+
+Bad input ends in one line on standard error and exit code 2; anything else that escapes is a defect and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="medprobe",
+    help="Reliability benchmarks for medical vision-language models: build datasets, run models, show the board.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def build(
+    format: Annotated[str, typer.Argument(help="mediconfusion, probmed, gmai-mmbench, halt-medvqa, or all")],
+    name: Annotated[str | None, typer.Option("--as", help="name of a benchmark of your own in this format")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="folder with the authors' files; without it, drawn phantoms are built")
+    ] = None,
+    images: Annotated[list[Path] | None, typer.Option(help="folder to find images in (may be given again)")] = None,
+    out: Annotated[Path | None, typer.Option(help="where to write the dataset [default: data/<name>]")] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="build without the cases whose images are missing, marked partial")
+    ] = False,
+    text_only: Annotated[
+        bool, typer.Option("--text-only", help="no images: write the config `questions_text` alone")
+    ] = False,
+) -> None:
+    """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
+    from dataset_builders.build import build as build_dataset
+    from dataset_builders.errors import BadInput
+    from dataset_builders.schema import FORMATS
+
+    if format == "all" and (name or source or images):
+        raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
+    for each in FORMATS if format == "all" else (format,):
+        folder = out / each if out and format == "all" else out or Path("data") / (name or each)
+        report = build_dataset(
+            each,
+            name=name,
+            source=source,
+            images=tuple(images or ()),
+            out=folder,
+            allow_missing=allow_missing,
+            text_only=text_only,
+        )
+        typer.echo(str(report))
+
+
+@app.command("eval")
+def evaluate(
+    benchmark: Annotated[str, typer.Argument(help="name of the benchmark")],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="transformers id or folder | recorded:FILE | baseline:chance | baseline:always-A | "
+            "baseline:text-only:MODEL | baseline:oracle"
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)'),
+    ] = None,
+    method: Annotated[str, typer.Option(help="how an answer is got: mc")] = "mc",
+    prompt: Annotated[str | None, typer.Option(help="name of a prompt of the benchmark's paper")] = None,
+    samples: Annotated[int | None, typer.Option(help="answers per question [default: 1]")] = None,
+    extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/<run id>]")] = None,
+    batch_size: Annotated[str, typer.Option(help="a number, or auto")] = "auto",
+    limit: Annotated[int | None, typer.Option(help="only the first N questions, completed to whole cases")] = None,
+    name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
+    no_resume: Annotated[bool, typer.Option("--no-resume", help="start over instead of going on")] = False,
+) -> None:
+    """Run a model over a benchmark; what is answered already is not asked again."""
+    from eval_harness.models.interface import Settings
+    from eval_harness.runner import Asked
+    from eval_harness.runner import evaluate as run_evaluation
+    from eval_harness.summary import summary
+
+    asked = Asked(
+        benchmark=benchmark,
+        model=model,
+        data=data,
+        split=split,
+        branches=tuple(branch or ()),
+        method=method,
+        prompt=prompt,
+        samples=samples,
+        extraction=extraction,
+        out=out,
+        limit=limit,
+        name=name,
+        resume=not no_resume,
+        settings=Settings(batch_size=_batch_size(batch_size)),
+        argv=sys.argv[1:],
+    )
+    result, folder = run_evaluation(asked)
+    typer.echo(summary(result))
+    typer.echo(f"wrote {folder / 'result.json'}")
+
+
+@app.command()
+def score(
+    answers: Annotated[Path, typer.Argument(help="run folder, or a JSONL file of question_id and response")],
+    benchmark: Annotated[str | None, typer.Option(help="benchmark the file answers")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
+    name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
+) -> None:
+    """Recompute scores from answers: of a run folder (rewrites its result.json) or of a bare file."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.runner import Asked, score_file
+    from eval_harness.scoring import score_run
+    from eval_harness.summary import summary
+
+    if answers.is_dir():
+        if benchmark or data or split or name:
+            raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
+        result = score_run(answers, extraction=extraction)
+    elif benchmark is None:
+        raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
+    else:
+        result = score_file(
+            Asked(
+                benchmark=benchmark,
+                model=f"recorded:{answers}",
+                data=data,
+                split=split,
+                extraction=extraction,
+                name=name,
+                argv=sys.argv[1:],
+            )
+        )
+    typer.echo(result.to_json() if json else summary(result), nl=not json)
+
+
+@app.command()
+def results(
+    store: Annotated[
+        Path | None, typer.Option("--results", help="results store (the folder that holds results/)")
+    ] = None,
+    published: Annotated[bool, typer.Option("--published", help="the papers' numbers only")] = False,
+    format: Annotated[str, typer.Option(help="csv or json")] = "csv",
+) -> None:
+    """Print all results as one tidy table."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.results import scan_store
+    from eval_harness.results_table import tidy
+    from leaderboard_space.published_results import published_results
+
+    if format not in ("csv", "json"):
+        raise BadInput(f"--format {format}: give csv or json.")
+    found = list(published_results())
+    if store is not None and not published:
+        stored, problems = scan_store(store)
+        found = [entry.result for entry in stored] + found
+        for problem in problems:
+            typer.echo(f"medprobe: set aside: {problem}", err=True)
+    table = tidy(found)
+    typer.echo(table.to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1), nl=False)
+
+
+@app.command()
+def submit(
+    run: Annotated[Path, typer.Argument(help="run folder")],
+    to: Annotated[Path, typer.Option(help="results store (a folder)")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="check only, write nothing")] = False,
+) -> None:
+    """Add a run to a results store; its scores are recomputed from its answers."""
+    from eval_harness.submissions import submit_run
+
+    target = submit_run(run, to, dry_run=dry_run)
+    typer.echo(f"{'would add' if dry_run else 'added'} {target}")
+
+
+@app.command()
+def board(
+    store: Annotated[
+        Path | None, typer.Option("--results", help="results store (the folder that holds results/)")
+    ] = None,
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
+) -> None:
+    """Serve the board on this machine."""
+    from leaderboard_space.app import serve
+
+    serve(store, port=port)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option("--out", help="where everything is made")] = Path("demo"),
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="make everything and return")] = False,
+) -> None:
+    """From nothing to a board with results: phantoms, datasets, evaluations; one machine, offline."""
+    from eval_harness.demo import make_demo
+
+    store = make_demo(folder, lambda line: typer.echo(line, err=True))
+    typer.echo(f"results are in {store}; `medprobe board --results {store}` shows them")
+    if not no_serve:
+        from leaderboard_space.app import serve
+
+        serve(store, port=port)
+
+
+def _batch_size(text: str) -> int | None:
+    from dataset_builders.errors import BadInput
+
+    if text == "auto":
+        return None
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise BadInput(f"--batch-size {text}: give a whole number from 1, or auto.")
+
+
+def main() -> None:
+    """Run the command line; see the module's first lines for exit codes."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        typer.echo("medprobe: stopped. What was written is whole; the same command goes on.", err=True)
+        sys.exit(130)
+    except ValueError as error:
+        from dataset_builders.errors import BadInput
+
+        if not isinstance(error, BadInput):
+            raise
+        typer.echo(f"medprobe: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
