@@ -1,0 +1,187 @@
+"""Back ends: baselines and recorded answers, and a real transformers model with random weights."""
+
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.baselines import load_baseline
+from eval_harness.models.interface import Request, Settings
+from eval_harness.models.recorded import Recorded, read_recorded
+
+
+def request(question_id="1", **changes):
+    values = {"sample": 0, "prompt": "?", "image": None, "options": ("left", "right"), "question_type": "single"}
+    return Request(question_id, **(values | changes))
+
+
+def picture(mode="RGB", size=(70, 50), colour=128):
+    buffer = io.BytesIO()
+    Image.new(mode, size, colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def texts(backend, requests):
+    return [response.text for response in backend.generate(requests)]
+
+
+def test_always_a_letter_falls_back_to_the_last_option():
+    always = load_baseline("always-C")
+    assert texts(always, [request(), request(options=("a", "b", "c", "d"))]) == ["B", "C"]
+
+
+def test_baselines_speak_yes_and_no():
+    assert texts(load_baseline("always-A"), [request(options=("yes", "no"), question_type="yes_no")]) == ["yes"]
+
+
+def test_chance_depends_on_the_question_not_on_the_order():
+    chance = load_baseline("chance")
+    requests = [request(str(i), options=("a", "b", "c", "d")) for i in range(400)]
+    forward = {r.question_id: r.text for r in chance.generate(requests)}
+    backward = {r.question_id: r.text for r in chance.generate(requests[::-1])}
+    assert forward == backward
+    counts = [list(forward.values()).count(letter) for letter in "ABCD"]
+    assert min(counts) > 60, counts
+    other_sample = {
+        r.question_id: r.text
+        for r in chance.generate([request(r.question_id, sample=1, options=r.options) for r in requests])
+    }
+    assert other_sample != forward
+
+
+def test_the_oracle_gives_the_key_and_fails_where_it_is_hidden():
+    oracle = load_baseline("oracle")
+    many = request(answer=(0, 2), options=("a", "b", "c"), question_type="multiple")
+    known, hidden = oracle.generate([many, request(answer=())])
+    assert (known.text, known.status) == ("A,C", "answered")
+    assert (hidden.text, hidden.status) == ("", "failed")
+
+
+@pytest.mark.parametrize("name", ["always-", "always-AB", "always-1", "gpt", ""])
+def test_an_unknown_baseline_is_refused(name):
+    with pytest.raises(BadInput, match="no such baseline"):
+        load_baseline(name)
+
+
+def write(path, *records):
+    path.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_recorded_ids_are_text_and_index_will_do(tmp_path):
+    path = write(tmp_path / "a.jsonl", {"index": 7, "response": "B"}, "\n", {"question_id": "x", "response": None})
+    assert read_recorded(path) == {("7", 0): "B", ("x", 0): None}
+    answers = list(Recorded(path).generate([request("7"), request("x"), request("absent")]))
+    assert [(a.text, a.status) for a in answers] == [("B", "answered"), ("", "failed"), ("", "failed")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"index": 1, "response": "A"}\n', '{"question_id": "1", "response": "B"}\n'], "line 2: question '1'.*twice"),
+        (["not json\n"], "line 1: not JSON"),
+        (["[1]\n"], "line 1: not a JSON object"),
+        (['{"response": "A"}\n'], "no `question_id`"),
+        (['{"question_id": "1"}\n'], "no `response`"),
+        (['{"question_id": "1", "response": 4}\n'], "must be text or null"),
+        (['{"question_id": true, "response": "A"}\n'], "no `question_id`"),
+        (['{"question_id": "1", "response": "A", "sample": -1}\n'], "whole number from 0"),
+        (["\n"], "holds no answers"),
+        (["[" * 100_000], "line 1: not JSON"),
+    ],
+)
+def test_bad_recorded_files_are_named(tmp_path, lines, message):
+    with pytest.raises(BadInput, match=message):
+        read_recorded(write(tmp_path / "a.jsonl", *lines))
+
+
+def test_a_missing_or_binary_recorded_file_is_named(tmp_path):
+    with pytest.raises(BadInput, match="no such file"):
+        read_recorded(tmp_path / "none.jsonl")
+    (tmp_path / "b.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="UTF-8"):
+        read_recorded(tmp_path / "b.jsonl")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    from eval_harness.models.tiny_vlm import make_tiny_vlm
+
+    return make_tiny_vlm(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def test_the_tiny_model_is_the_same_model_every_time(tiny, tmp_path):
+    from eval_harness.models.tiny_vlm import make_tiny_vlm
+
+    again = make_tiny_vlm(tmp_path / "tiny")
+    names = sorted(path.name for path in tiny.iterdir())
+    assert names == sorted(path.name for path in again.iterdir())
+    assert all((tiny / name).read_bytes() == (again / name).read_bytes() for name in names)
+
+
+def test_a_batch_answers_as_one_by_one_and_looks_at_the_image(tiny):
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    requests = [
+        request(
+            str(i),
+            prompt="Is there <image> a lesion? " * (1 + i % 3),
+            image=picture(colour=(40 * i, 90, 10)),
+            max_tokens=6,
+        )
+        for i in range(6)
+    ]
+    one = TransformersVLM(str(tiny), Settings(batch_size=1))
+    many = TransformersVLM(str(tiny), Settings(batch_size=4))
+    assert texts(one, requests) == texts(many, requests)
+    assert len(set(texts(one, requests[::3]))) == 2, "the same prompt on two images"
+    withheld = TransformersVLM(str(tiny), Settings(), text_only=True)
+    assert len(set(texts(withheld, requests[::3]))) == 1
+    assert withheld.model.kind == "baseline"
+    assert not withheld.needs_images
+
+
+def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
+    import torch
+
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    model = TransformersVLM(str(tiny), Settings(batch_size=8))
+    real = model.network.generate
+    sizes = []
+
+    def generate(**inputs):
+        sizes.append(len(inputs["input_ids"]))
+        if sizes[-1] > 2:
+            raise torch.OutOfMemoryError
+        return real(**inputs)
+
+    monkeypatch.setattr(model.network, "generate", generate)
+    requests = [request(str(i), image=picture(), max_tokens=2) for i in range(7)]
+    assert [r.question_id for r in model.generate(requests)] == [str(i) for i in range(7)]
+    assert max(sizes[2:]) <= 2
+
+
+def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
+    from transformers import LlamaConfig
+
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        TransformersVLM(str(tmp_path / "empty"), Settings())
+    LlamaConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(tmp_path / "text")
+    with pytest.raises(BadInput) as error:
+        TransformersVLM(str(tmp_path / "text"), Settings())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("mode", "colour", "grey"), [("I;16", 32768, 128), ("L", 77, 77), ("1", 1, 255)])
+def test_images_of_any_depth_become_rgb(mode, colour, grey):
+    from eval_harness.models.transformers_vlm import decode_image
+
+    image = decode_image(picture(mode, colour=colour))
+    assert image.mode == "RGB"
+    assert image.getpixel((3, 3)) == (grey, grey, grey)
