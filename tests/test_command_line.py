@@ -1,0 +1,198 @@
+"""The command line as a stranger uses it: separate processes, real files, exit codes."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def medprobe(*arguments, cwd, code=0):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "medprobe.py"), *map(str, arguments)],
+        cwd=cwd,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def refused(*arguments, cwd):
+    """Standard error of a command that must end with one line and exit code 2."""
+    done = medprobe(*arguments, cwd=cwd, code=2)
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 or "Usage" in done.stderr, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the four phantom datasets under data/."""
+    folder = tmp_path_factory.mktemp("place")
+    medprobe("build", "all", cwd=folder)
+    return folder
+
+
+def scores(path):
+    return {name: score["value"] for name, score in json.loads(Path(path).read_text())["scores"].items()}
+
+
+def test_help_names_every_command(tmp_path):
+    text = medprobe("--help", cwd=tmp_path).stdout
+    for command in ("build", "eval", "score", "results", "submit", "board", "demo"):
+        assert command in text
+
+
+def test_phantoms_have_one_right_answer(place):
+    for benchmark, metric in [
+        ("mediconfusion", "set_accuracy"),
+        ("probmed", "overall"),
+        ("gmai-mmbench", "accuracy"),
+        ("halt-medvqa", "average"),
+    ]:
+        medprobe("eval", benchmark, "--model", "baseline:oracle", "--out", f"runs/oracle-{benchmark}", cwd=place)
+        assert scores(place / f"runs/oracle-{benchmark}/result.json")[metric] == 100
+
+
+def test_a_constant_answer_is_wholly_confused(place):
+    medprobe("eval", "mediconfusion", "--model", "baseline:always-A", "--out", "runs/always", cwd=place)
+    found = scores(place / "runs/always/result.json")
+    assert (found["set_accuracy"], found["individual_accuracy"], found["confusion"]) == (0, 50, 100)
+
+
+def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(place):
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=place)
+    run = place / "runs/again"
+    first, journal = json.loads((run / "result.json").read_text()), (run / "answers.jsonl").read_bytes()
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=place)
+    assert (run / "answers.jsonl").read_bytes() == journal
+    medprobe("score", "runs/again", cwd=place)
+    again = json.loads((run / "result.json").read_text())
+    first.pop("created_at"), again.pop("created_at")
+    assert first == again
+    refusal = refused("eval", "halt-medvqa", "--model", "baseline:always-B", "--out", "runs/again", cwd=place)
+    assert "baseline:chance" in refusal
+    assert "--no-resume" in refusal
+    assert (run / "answers.jsonl").read_bytes() == journal
+
+
+def test_a_torn_journal_is_completed(place):
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/torn", cwd=place)
+    run = place / "runs/torn"
+    whole, expected = (run / "answers.jsonl").read_bytes(), scores(run / "result.json")
+    (run / "answers.jsonl").write_bytes(whole[: len(whole) * 2 // 3])
+    (run / "result.json").unlink()
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/torn", cwd=place)
+    assert scores(run / "result.json") == expected
+    ids = [json.loads(line)["question_id"] for line in (run / "answers.jsonl").read_text().splitlines()]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_limited_run_completes_its_cases_and_is_marked(place):
+    medprobe("eval", "mediconfusion", "--model", "baseline:oracle", "--limit", 3, "--out", "runs/limited", cwd=place)
+    benchmark = json.loads((place / "runs/limited/result.json").read_text())["benchmark"]
+    assert benchmark["questions"] == 4
+    assert benchmark["selection"] == "only the first 3 questions"
+    whole = json.loads((place / "data/mediconfusion/manifest.json").read_text())["splits"]["test"]["fingerprint"]
+    assert benchmark["fingerprint"] != whole
+
+
+def test_a_bare_file_is_scored_and_prints_only_json(place):
+    questions = pd.read_parquet(next((place / "data/mediconfusion/questions_text").glob("*.parquet")))
+    lines = [{"question_id": row.question_id, "response": "AB"[row.answer[0]]} for row in questions.itertuples()]
+    (place / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    done = medprobe("score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--json", cwd=place)
+    result = json.loads(done.stdout)
+    assert result["model"]["name"] == "Mine"
+    assert result["statuses"]["failed"] == 1
+    assert result["scores"]["individual_accuracy"]["value"] < 100
+    (place / "bad.jsonl").write_text('{"question_id": "nobody", "response": "A"}\n')
+    assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=place)
+
+
+def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(place):
+    medprobe("eval", "probmed", "--model", "baseline:always-A", "--out", "runs/claim", cwd=place)
+    medprobe("submit", "runs/claim", "--to", "store", cwd=place)
+    medprobe("submit", "runs/claim", "--to", "store", cwd=place)
+    (found,) = (place / "store/results").glob("*/*/*/result.json")
+    assert found.parts[-4:-2] == ("probmed", "Always-A")
+    assert (found.parent / "answers.parquet").is_file()
+    table = pd.read_csv(io.StringIO(medprobe("results", "--results", "store", cwd=place).stdout))
+    assert "Always A" in set(table["model"])
+    claim = json.loads((place / "runs/claim/result.json").read_text())
+    claim["scores"]["overall"]["value"] = 99.9
+    (place / "runs/claim/result.json").write_text(json.dumps(claim))
+    assert "99.9" in refused("submit", "runs/claim", "--to", "other", cwd=place)
+    assert not (place / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("build", "mediconfuson"), "mediconfuson"),
+        (("build", "all", "--as", "mine"), "--as"),
+        (("eval", "mediconfusion", "--model", "gpt:4"), "no kind of model"),
+        (("eval", "mediconfusion", "--model", "baseline:best"), "no such baseline"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "nowhere"), "nowhere"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "data/probmed"), "probmed"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--split", "train"), "--split train"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--prompt", "nice"), "mc-0"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--limit", "0"), "--limit"),
+        (("eval", "gmai-mmbench", "--model", "baseline:chance", "--branch", "Astrology"), "Astrology"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--batch-size", "many"), "--batch-size"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--out", "data"), "--out data"),
+        (("score", "nowhere.jsonl"), "--benchmark"),
+        (("score", "nowhere.jsonl", "--benchmark", "mediconfusion"), "no such file"),
+        (("submit", "data", "--to", "store"), "not a run folder"),
+        (("results", "--results", "nowhere"), "not a results store"),
+        (("board", "--results", "nowhere"), "not a results store"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(place, arguments, words):
+    before = sorted(p.name for p in place.iterdir())
+    assert words in refused(*arguments, cwd=place)
+    assert sorted(p.name for p in place.iterdir()) == before
+
+
+@pytest.mark.sources
+def test_what_a_real_model_really_answered_is_scored(sources, tmp_path):
+    gmai = sources / "gmai_mmbench"
+    medprobe("build", "gmai-mmbench", "--source", gmai, cwd=tmp_path)
+    medprobe(
+        *("eval", "gmai-mmbench", "--model", f"recorded:{gmai / 'recorded_responses.jsonl'}"),
+        *("--name", "Six models", "--out", "run"),
+        cwd=tmp_path,
+    )
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["model"]["name"] == "Six models"
+    assert result["benchmark"]["questions"] == 22
+    assert result["benchmark"]["origin"] == "custom"
+    records = [json.loads(line) for line in (gmai / "recorded_responses.jsonl").read_text().splitlines()]
+    questions = pd.read_parquet(next((tmp_path / "data/gmai-mmbench/questions_text").glob("*.parquet")))
+    key = dict(zip(questions["question_id"], ("ABCDE"[a[0]] for a in questions["answer"]), strict=True))
+    right = sum(record["choice_by_careful_reader"] == key[str(record["index"])] for record in records)
+    assert result["scores"]["accuracy"]["value"] == pytest.approx(100 * right / 22)
+    assert "Pulmonary Medicine" in result["breakdown"]["department"]
+
+
+@pytest.mark.sources
+def test_missing_images_are_listed_at_once_or_left_out_when_asked(sources, tmp_path):
+    real = sources / "mediconfusion"
+    message = medprobe("build", "mediconfusion", "--source", real, cwd=tmp_path, code=2).stderr
+    assert "226" in message
+    assert "--allow-missing" in message
+    assert not (tmp_path / "data").exists() or not any((tmp_path / "data").iterdir())
+    medprobe("build", "mediconfusion", "--source", real, "--allow-missing", cwd=tmp_path)
+    manifest = json.loads((tmp_path / "data/mediconfusion/manifest.json").read_text())
+    assert manifest["splits"]["test"]["questions"] == 2
+    assert manifest["partial"]
