@@ -88,7 +88,7 @@ def make_tiny_vlm(folder: Path, seed: int = 0) -> Path:
             bos_token_id=tokenizer.bos_token_id,
             eos_token_id=tokenizer.eos_token_id,
         ),
-        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        image_token_index=int(tokenizer.vocab["<image>"]),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
