@@ -1,0 +1,193 @@
+"""A response made plain before it is read: one script width, no chat markers, no reasoning trace, no markup; and where options are named.
+
+Not here: deciding (`answers.py`). Everything is linear in the length of the response.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+_SPECIAL = re.compile(
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
+    r"|<\|?eot_id\|?>|\ufeff|[\u200b-\u200f\u2060]",
+    re.IGNORECASE,
+)
+_TRACE_TAG = re.compile(
+    r"<(/?)(?:think|thinking|thought|thoughts|reasoning|analysis|reflection|scratchpad|rationale|cot)\b[^<>]{0,40}>|◁(/?)think▷",
+    re.IGNORECASE,
+)
+_ANSWER_TAG = re.compile(r"<(/?)(?:answer|final_answer|final|response|output|choice)\b[^<>]{0,40}>", re.IGNORECASE)
+_LATEX = re.compile(
+    r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
+)
+_MARKUP = re.compile(r"\*+|__+|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+)", re.MULTILINE)
+_CONTRACTED = re.compile(r"\b(can|do|does|did|is|are|was|were|would|could|should|has|have|had|wo)n't\b", re.IGNORECASE)
+
+_ERROR = re.compile(
+    r"failed to obtain answer|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:|\d|\(most)"
+    r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out|too many requests|rate ?limit(?:ed| exceeded| reached)?"
+    r"|insufficient[_ ]quota|context length exceeded|maximum context length|connection (?:error|refused|reset|aborted|timed out)"
+    r"|read timed out|request timed out|cuda (?:error|out of memory)|out of memory|traceback \(most recent call last\)"
+    r"|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error|exception):|status code:? ?[45]\d\d|max retries exceeded)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A response made plain. `unfinished`: it stops inside its reasoning. `final`: it was marked as the final answer (tag, box)."""
+
+    text: str
+    unfinished: bool = False
+    final: bool = False
+
+
+def plain(response: str) -> Plain:
+    """Strip what is not answer from a response: chat markers, reasoning traces (closed or not), tags, LaTeX, Markdown."""
+    text = response if response.isascii() else unicodedata.normalize("NFKC", response)
+    unfinished = final = False
+    if "<" in text or "[" in text or not text.isascii():
+        text = _SPECIAL.sub(" ", text)
+        text, unfinished = _after_trace(text)
+        inner = _last_tagged(text)
+        if inner is not None:
+            text, final = inner, True
+    if "\\" in text:
+        boxed = _last_boxed(text)
+        if boxed is not None:
+            text, final = boxed, True
+        text = _LATEX.sub(r"\1", _LATEX.sub(r"\1", text))
+    return Plain(spell_out(_MARKUP.sub("", text)), unfinished, final)
+
+
+def spell_out(text: str) -> str:
+    """One way to write quotes and negations, for responses and options alike: "don't" -> "do not", "cannot" -> "can not"."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        text = text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"').replace("′", "'")
+    if "'" in text:
+        text = _CONTRACTED.sub(lambda match: match[1] + (" not" if match[1].lower() != "wo" else "uld not"), text)
+    if "cannot" in text or "Cannot" in text:
+        text = text.replace("cannot", "can not").replace("Cannot", "Can not")
+    return text
+
+
+def is_error(text: str) -> bool:
+    """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
+    return _ERROR.search(text[:400]) is not None
+
+
+def _after_trace(text: str) -> tuple[str, bool]:
+    """What stands outside the reasoning trace: after it, else before it."""
+    tags = list(_TRACE_TAG.finditer(text))
+    if not tags:
+        return text, False
+    closing = [tag for tag in tags if tag[1] or tag[2]]
+    start = closing[-1].end() if closing else 0
+    opening = next((tag for tag in tags if tag.start() >= start and not (tag[1] or tag[2])), None)
+    rest = text[start : opening.start()] if opening else text[start:]
+    if not rest.strip():
+        rest = text[: tags[0].start()] if not (tags[0][1] or tags[0][2]) else ""
+    return rest, opening is not None
+
+
+def _last_tagged(text: str) -> str | None:
+    """The content of the last `<answer>` that holds anything."""
+    tags = list(_ANSWER_TAG.finditer(text))
+    for position in range(len(tags) - 1, -1, -1):
+        if not tags[position][1]:
+            end = tags[position + 1].start() if position + 1 < len(tags) else len(text)
+            inner = text[tags[position].end() : end]
+            if inner.strip():
+                return inner
+    return None
+
+
+def _last_boxed(text: str) -> str | None:
+    r"""The content of the last \boxed{...} that holds anything (braces may nest; an unclosed one runs to the end)."""
+    place = max(text.rfind("\\boxed{"), text.rfind("\\boxed {"))
+    if place < 0:
+        return None
+    start = text.index("{", place) + 1
+    depth = 1
+    for end in range(start, min(len(text), start + 2000)):
+        depth += (text[end] == "{") - (text[end] == "}")
+        if depth == 0:
+            break
+    else:
+        end = min(len(text), start + 2000)
+    return text[start:end] if text[start:end].strip() else None
+
+
+_WORD = re.compile(r"[^\W_]+")
+_TOO_COMMON = frozenset(
+    {
+        "yes",
+        "no",
+        "none",
+        "all",
+        "both",
+        "true",
+        "false",
+        "other",
+        "others",
+        "unknown",
+        "present",
+        "absent",
+        "right",
+        "left",
+    }
+)
+"""Options that are everyday words: named only where the response leads with them or an answer statement does."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTexts:
+    """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option
+    (None where two options read the same); `common` are options that are everyday words."""
+
+    words: tuple[tuple[str, ...], ...]
+    pattern: re.Pattern[str] | None
+    index: dict[str, int | None]
+    common: frozenset[int]
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(spell_out(text)))
+
+
+@lru_cache(maxsize=65536)
+def option_texts(options: tuple[str, ...]) -> OptionTexts:
+    """Compile the options of a question (cached: questions of one run repeat theirs)."""
+    words = tuple(words_of(option) for option in options)
+    index: dict[str, int | None] = {}
+    for position, option in enumerate(words):
+        key = " ".join(option)
+        if not key or (len(key) == 1 and key.isalpha()):
+            continue
+        index[key] = None if key in index else position
+    common = frozenset(i for i, option in enumerate(words) if len(option) == 1 and option[0] in _TOO_COMMON)
+    if not index:
+        return OptionTexts(words, None, index, common)
+    pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
+    return OptionTexts(words, re.compile(rf"(?<![^\W_])(?<!\d[.,])(?:{pattern})", re.IGNORECASE), index, common)
+
+
+def _pattern(words: Sequence[str]) -> str:
+    body = r"[\W_]{1,4}".join(re.escape(word) for word in words)
+    plural = "" if words[-1][-1].isdigit() else "(?:e?s)?"
+    decimal = r"(?![.,]\d)" if words[-1][-1].isdigit() else ""
+    return rf"{body}{plural}(?![^\W_]){decimal}"
+
+
+def named_option(found: str, options: OptionTexts) -> int | None:
+    """The option whose words were found (a plural ending may have been added); None where two read the same."""
+    key = " ".join(words_of(found))
+    for candidate in (key, key.removesuffix("s"), key.removesuffix("es")):
+        if candidate in options.index:
+            return options.index[candidate]
+    return None

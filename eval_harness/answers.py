@@ -1,0 +1,197 @@
+"""Response -> choice and status, with the rule that decided. Precision first: where a careful reader would hesitate, nothing is read.
+
+Not here: the papers' own readers (`official_readers.py`), the LLM fall-back (`judge.py`), making a response plain (`answer_text.py`),
+yes/no (`answer_yes_no.py`), the letters and option texts of a response (`answer_mentions.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_mentions import (
+    asserted_texts,
+    bare_letters,
+    dressed_letters,
+    labelled_mentions,
+    last_statement,
+    leading_labels,
+    whole_letters,
+)
+from eval_harness.answer_text import is_error, option_texts, plain, words_of
+from eval_harness.answer_yes_no import read_yes_no
+
+STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read: positions of the options chosen (ascending), the status, and the rule that decided."""
+
+    choice: tuple[int, ...]
+    status: str
+    rule: str
+
+
+Reader = Callable[[str, Sequence[str], str], Reading]
+
+_REFUSAL = re.compile(
+    r"\b(?:i(?:'m| am)|we(?:'re| are))\s+(?:very |so |truly |really )?(?:sorry|unable|not able|afraid)\b|\bas an? (?:ai|large language|language|artificial)\b"
+    r"|\bi (?:can ?not|can not|could not|am not able to|will not|would not|must decline|decline|do not have the (?:ability|capability|expertise))\b"
+    r"|\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine|analy[sz]e|identify|give|offer|process|view|see|comply|fulfil+)\b"
+    r"|\b(?:sorry|apologi[sz]e)\b|\bconsult (?:a|an|your|with)\b|\bwithout (?:the|an|seeing the) image\b|\bno image (?:was|is|has been)? ?(?:provided|attached|available)\b"
+    r"|\bnot (?:qualified|licensed|a doctor|a medical|a substitute)\b",
+    re.IGNORECASE,
+)
+
+
+def read_choice(response: str, options: list[str], question_type: str = "single") -> Reading:
+    """Read which option(s) a response chooses.
+
+    `options` in the order shown (letters follow the position); `question_type`: `single`, `multiple` or `yes_no` (options `yes`, `no` in
+    any case and order). Status: `answered` with a choice; else `irrelevant` (nothing to read, or more than one reading), `refused`, or
+    `failed` (an error text stands where the response should be). Never guesses. Linear in the length of the response.
+
+    >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
+    Reading(choice=(1,), status='answered', rule='answer statement')
+
+    Raises BadInput for more than 26 options or an unknown question type.
+    """
+    if len(options) > len(LETTERS):
+        raise BadInput(f"{len(options)} options: no benchmark has more than {len(LETTERS)}. Check the dataset.")
+    if question_type not in ("single", "multiple", "yes_no"):
+        raise BadInput(f"question_type {question_type!r}: unknown. There are: single, multiple, yes_no.")
+    made = plain(response)
+    text = made.text.strip()
+    if not text:
+        return _none("unfinished reasoning" if made.unfinished else "empty")
+    if is_error(text):
+        return Reading((), "failed", "error text")
+    lowered = [" ".join(words_of(option)) for option in options] if len(options) == 2 else []
+    if question_type == "yes_no" or set(lowered) == {"yes", "no"}:
+        return _yes_no(text, lowered, question_type)
+    return _options(text, tuple(options), question_type == "multiple")
+
+
+def _none(rule: str) -> Reading:
+    return Reading((), "irrelevant", rule)
+
+
+def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
+    if question_type != "yes_no":
+        letters = whole_letters(text, 2, False) or last_statement(text, 2, None, False)
+        if letters is not None and len(letters) == 1 and letters[0] >= 0:
+            return Reading(letters, "answered", "letter")
+    word, rule = read_yes_no(text)
+    if word is None:
+        return Reading((), "refused", "refusal") if _REFUSAL.search(text) else _none(rule)
+    if word not in lowered:
+        raise BadInput(f"options {lowered}: a yes/no question needs the options yes and no. Rebuild the dataset.")
+    return Reading((lowered.index(word),), "answered", rule)
+
+
+def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
+    """The ladder of rules for lettered options: the first that finds anything decides."""
+    texts = option_texts(options)
+    count = len(options)
+    whole = whole_letters(text, count, multiple)
+    if whole is not None:
+        return _decide(whole, multiple, "whole response")
+    named = texts.index.get(" ".join(words_of(text))) if len(text) < 2000 else None
+    if named is not None:
+        return Reading((named,), "answered", "whole response")
+    for rule, found in (
+        ("answer statement", last_statement(text, count, texts, multiple)),
+        ("leading letter", leading_labels(text, count, texts, multiple)),
+        ("letter with its option", labelled_mentions(text, count, texts, multiple)),
+    ):
+        if found is not None:
+            return _decide(found, multiple, rule)
+    if _REFUSAL.search(text):
+        return Reading((), "refused", "refusal")
+    for rule, found in (
+        ("letter", dressed_letters(text, count, multiple)),
+        ("bare letter", bare_letters(text, count, multiple)),
+        ("option text", asserted_texts(text, texts, multiple)),
+    ):
+        if found is not None:
+            return _decide(found, multiple, rule)
+    return _none("no option named")
+
+
+def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
+    if any(position < 0 for position in found):
+        return _none("letter outside the options")
+    choice = tuple(sorted(set(found)))
+    if not choice or (len(choice) > 1 and not multiple):
+        return _none("more than one option")
+    return Reading(choice, "answered", rule)
+
+
+def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:
+    """Read every response of a run: the same rows with the columns `choice`, `status`, `rule` filled.
+
+    `answers`: `question_id, sample, response, status` (and perhaps `scores`: one number per option, of which the highest is chosen).
+    A row that is already `failed` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the paper's own).
+    Raises BadInput for an unknown extraction, format or question id.
+    """
+    from eval_harness.official_readers import OFFICIAL_READERS
+
+    if extraction not in ("ours", "official"):
+        raise BadInput(f"--extraction {extraction}: unknown. There are: ours, official.")
+    if format not in OFFICIAL_READERS:
+        raise BadInput(f"format {format!r}: unknown. There are: {', '.join(OFFICIAL_READERS)}.")
+    reader: Reader = (
+        OFFICIAL_READERS[format] if extraction == "official" else lambda r, o, t: read_choice(r, list(o), t)
+    )
+    ids = questions["question_id"].astype(str)
+    asked = {
+        question: (tuple(options), str(kind))
+        for question, options, kind in zip(ids, questions["options"], questions["question_type"], strict=True)
+    }
+    scores = answers["scores"].tolist() if "scores" in answers.columns else [None] * len(answers)
+    statuses = answers["status"].tolist() if "status" in answers.columns else ["answered"] * len(answers)
+    seen: dict[tuple[str, tuple[str, ...], str], Reading] = {}
+    readings: list[Reading] = []
+    for question, response, status, values in zip(
+        answers["question_id"].astype(str).tolist(), answers["response"].tolist(), statuses, scores, strict=True
+    ):
+        if question not in asked:
+            raise BadInput(
+                f"answers: {question!r} is no question of this benchmark. Check the benchmark, split and ids."
+            )
+        options, kind = asked[question]
+        if status in ("failed", "refused"):
+            readings.append(Reading((), status, "no response" if status == "failed" else "held back"))
+        elif _is_scores(values, len(options)):
+            readings.append(_highest(values))
+        elif not isinstance(response, str):
+            readings.append(Reading((), "failed", "no response"))
+        else:
+            key = (response, options, kind)
+            if key not in seen:
+                seen[key] = reader(response, options, kind)
+            readings.append(seen[key])
+    read = answers.copy()
+    read["choice"] = pd.Series([list(reading.choice) for reading in readings], index=answers.index, dtype=object)
+    read["status"] = [reading.status for reading in readings]
+    read["rule"] = [reading.rule for reading in readings]
+    return read
+
+
+def _is_scores(values: object, count: int) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, str) and len(values) == count > 0
+
+
+def _highest(values: Sequence[float]) -> Reading:
+    """The option with the highest score; none where it is shared or a score is no number."""
+    if any(value is None or math.isnan(value) for value in values):
+        return _none("option scores are no numbers")
+    best = [position for position, value in enumerate(values) if value == max(values)]
+    return Reading((best[0],), "answered", "option scores") if len(best) == 1 else _none("option scores tie")

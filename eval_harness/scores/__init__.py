@@ -1,0 +1,100 @@
+"""Scores of the four benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
+
+Not here: reading responses (`eval_harness.answers`), the result file (`eval_harness.results`). Imports no torch and no gradio.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.schema import FACETS, LETTERS
+from eval_harness.results import Breakdown, Scores
+from eval_harness.scores import gmai_mmbench, halt_medvqa, mediconfusion, probmed
+from eval_harness.scores.grading import Graded, grade, make_units
+from eval_harness.scores.metrics import HEADLINE, METRICS, MetricInfo
+from eval_harness.scores.summary import breakdown, explode, summarise
+
+__all__ = ["HEADLINE", "METRICS", "MetricInfo", "Scored", "breakdown", "explode", "score", "summarise", "units"]
+
+_UNITS = {module.FORMAT: module.units for module in (mediconfusion, probmed, gmai_mmbench, halt_medvqa)}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The numbers of a run: per metric, per facet value and metric, and how many responses ended in each status."""
+
+    scores: Scores
+    breakdown: Breakdown = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+
+
+def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """One row per (metric, scoring unit): `metric, unit, case_id, cluster, numerator, denominator, chance, count` + the format's facets.
+
+    `questions`: the columns of the config `questions_text`, labels as strings. `answers`: `question_id, sample, choice, status`, as
+    `read_answers` gives them. A metric is 100 x sum(numerator) / sum(denominator) (a count metric: sum(numerator)), so that any
+    subset is a mask; `chance` is the numerator a guesser would get; `count` what the unit adds to n; `cluster` numbers the connected
+    components of cases sharing images. With several samples, numerator and denominator are means over them. The facet
+    `category` is a list per unit (`explode` makes one row per label).
+    Questions whose answer is hidden are left out. Raises BadInput for unknown ids, doubled answers, missing columns.
+    """
+    graded = grade(format, questions, answers)
+    frames = [_UNITS[format](graded), _everywhere(format, graded)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
+    """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
+
+    A metric that nothing speaks for (no such question, or its answers are hidden) has the value None. Raises BadInput as `units`.
+    """
+    table = units(format, questions, answers)
+    return Scored(
+        scores=summarise(table) | _undefined(format, table),
+        breakdown=breakdown(table, FACETS[format]),
+        statuses=_statuses(questions, answers),
+    )
+
+
+def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
+    """`irrelevant`, `refused`, and the share of each letter (or of yes and no) among the answers read."""
+    rows = np.arange(len(graded.questions))
+    frames = [
+        make_units(format, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
+        make_units(format, graded, "refused", rows, graded.refused.mean(axis=1)),
+    ]
+    yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
+    single = ~yes_no & ~graded.multiple
+    for members, names in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
+        if not len(members):
+            continue
+        answered = graded.answered[members].mean(axis=1)
+        for option in range(min(int(graded.k[members].max()), len(names))):
+            there = members[graded.k[members] > option]
+            chosen = (graded.first[there] == option).mean(axis=1)
+            share = answered[graded.k[members] > option]
+            frames.append(make_units(format, graded, f"share_{names[option]}", there, chosen, share))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _undefined(format: str, table: pd.DataFrame) -> Scores:
+    """The headline metric, where no question with a known answer is left to compute it from."""
+    from eval_harness.results import Score
+
+    headline = HEADLINE[format]
+    if (table["metric"] == headline).any():
+        return {}
+    return {headline: Score(value=None, n=0, n_cases=0)}
+
+
+def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
+    """How many responses ended in each status; those that are missing are `failed`."""
+    counted = answers["status"].value_counts().to_dict()
+    samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
+    missing = len(questions) * samples - len(answers)
+    statuses = {name: int(counted.get(name, 0)) for name in ("answered", "irrelevant", "refused", "failed")}
+    statuses["failed"] += max(missing, 0)
+    return statuses

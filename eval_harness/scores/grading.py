@@ -1,0 +1,203 @@
+"""Answers against the key: which question was right, under which sample. The ground that every metric stands on.
+
+Not here: reading a response (`answers.py`), the metrics (one module per benchmark).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import FACETS
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Graded:
+    """Q questions with a known key x S samples.
+
+    `questions` has Q rows (index 0..Q-1). `right`, `answered`, `refused`, `irrelevant` are (Q, S); `picks` (Q, S) counts the options
+    chosen, `right_picks` those of them that are true, `first` is the first option chosen or -1. `k` options and `true` keys per
+    question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,) number the cases and the connected
+    components of cases that share an image.
+    """
+
+    questions: pd.DataFrame
+    right: Bools
+    answered: Bools
+    refused: Bools
+    irrelevant: Bools
+    picks: Ints
+    right_picks: Ints
+    first: Ints
+    k: Ints
+    true: Ints
+    guess: Floats
+    multiple: Bools
+    case: Ints
+    cluster: Ints
+
+    @property
+    def samples(self) -> int:
+        return int(self.right.shape[1])
+
+
+def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
+    """Set answers (columns `question_id, sample, choice, status`) against the key of `questions`.
+
+    Questions with a hidden answer are left out. An answer that is missing for one of the samples counts as failed and wrong.
+    Raises BadInput for an unknown format, an unknown question id, a doubled (question_id, sample), or a missing column.
+    """
+    if format not in FACETS:
+        raise BadInput(f"format {format!r}: unknown. There are: {', '.join(FACETS)}.")
+    _need(questions, ["question_id", "case_id", "options", "answer", "question_type"], "questions")
+    _need(answers, ["question_id", "choice", "status"], "answers")
+    keys = questions["answer"].tolist()
+    known = np.fromiter((_size(key) > 0 for key in keys), dtype=bool, count=len(keys))
+    rows, column, samples = _places(questions["question_id"], answers)
+    choices: list[list[tuple[int, ...]]] = [[()] * samples for _ in range(len(questions))]
+    statuses = np.full((len(questions), samples), "failed", dtype=object)
+    statuses[rows, column] = answers["status"].to_numpy(dtype=object)
+    for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
+        if _size(choice):
+            choices[row][sample] = tuple(int(option) for option in choice)
+    return _compare(questions, keys, known, choices, statuses)
+
+
+def _compare(
+    questions: pd.DataFrame,
+    keys: list[Sequence[int]],
+    known: Bools,
+    choices: list[list[tuple[int, ...]]],
+    statuses: NDArray[np.object_],
+) -> Graded:
+    # The authors' ProbMed reader takes a response with both words as right for either key; ours never reads both.
+    lenient = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
+    kept = np.flatnonzero(known).tolist()
+    samples = statuses.shape[1]
+    shape = (len(kept), samples)
+    right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    first = np.full(shape, -1, np.int64)
+    true = np.zeros(len(kept), np.int64)
+    for place, row in enumerate(kept):
+        key = {int(option) for option in keys[row]}
+        true[place] = len(key)
+        for sample, choice in enumerate(choices[row]):
+            if choice:
+                chosen = set(choice)
+                hits = len(chosen & key)
+                picks[place, sample], right_picks[place, sample] = len(chosen), hits
+                first[place, sample] = choice[0]
+                right[place, sample] = chosen == key or (lenient[row] and key <= chosen)
+    frame = questions[known].reset_index(drop=True)
+    status = statuses[known]
+    k = np.fromiter((_size(options) for options in frame["options"]), np.int64, count=len(frame))
+    multiple = (frame["question_type"] == "multiple").to_numpy(dtype=bool)
+    guess = np.where(multiple, 1.0 / np.maximum(2.0**k - 1, 1), 1.0 / np.maximum(k, 1))
+    return Graded(
+        questions=frame,
+        right=right,
+        answered=picks > 0,
+        refused=status == "refused",
+        irrelevant=status == "irrelevant",
+        picks=picks,
+        right_picks=right_picks,
+        first=first,
+        k=k,
+        true=true,
+        guess=guess,
+        multiple=multiple,
+        case=pd.factorize(frame["case_id"])[0].astype(np.int64),
+        cluster=clusters(frame),
+    )
+
+
+def clusters(questions: pd.DataFrame) -> Ints:
+    """The number of the connected component of cases sharing images, per question (Q,).
+
+    MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without `image_id` every case is its own.
+    """
+    case = pd.factorize(questions["case_id"])[0]
+    if "image_id" not in questions.columns or not len(questions):
+        return case.astype(np.int64)
+    image, names = pd.factorize(questions["image_id"])
+    cases = int(case.max()) + 1
+    seen = image >= 0
+    links = coo_array(
+        (np.ones(int(seen.sum())), (case[seen], cases + image[seen])), shape=(cases + len(names), cases + len(names))
+    )
+    label = connected_components(links, directed=False)[1]
+    return label[case].astype(np.int64)
+
+
+def _places(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints, int]:
+    """Row and sample column of each answer, and the number of samples."""
+    index = pd.Index(question_ids.astype(str))
+    if not index.is_unique:
+        raise BadInput(f"questions: the id {index[index.duplicated()][0]!r} occurs twice. Rebuild the dataset.")
+    rows = index.get_indexer(pd.Index(answers["question_id"].astype(str)))
+    if (rows < 0).any():
+        unknown = answers["question_id"].iloc[int(np.argmin(rows))]
+        raise BadInput(f"answers: {unknown!r} is no question of this benchmark. Check the benchmark, split and ids.")
+    given = answers["sample"] if "sample" in answers.columns else pd.Series(0, index=answers.index)
+    column, names = pd.factorize(given, sort=True)
+    samples = max(len(names), 1)
+    flat = rows * samples + column
+    if len(np.unique(flat)) != len(flat):
+        doubled = answers.loc[pd.Series(flat).duplicated().to_numpy(), "question_id"].iloc[0]
+        raise BadInput(f"answers: {doubled!r} is answered twice in one sample. Give each sample a number of its own.")
+    return rows.astype(np.int64), column.astype(np.int64), samples
+
+
+def _size(value: object) -> int:
+    """Length of a list column's cell; 0 for null."""
+    return len(value) if isinstance(value, (list, tuple, np.ndarray)) else 0
+
+
+def _need(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise BadInput(f"{name}: the column {', '.join(missing)} is missing.")
+
+
+def make_units(
+    format: str,
+    graded: Graded,
+    metric: str,
+    rows: Ints,
+    numerator: Floats,
+    denominator: Floats | float = 1.0,
+    chance: Floats | float = np.nan,
+    unit: Sequence[str] | pd.Series | None = None,
+    count: Ints | int = 1,
+    facets: Mapping[str, Sequence[object]] | None = None,
+) -> pd.DataFrame:
+    """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken."""
+    source = graded.questions.iloc[rows]
+    columns: dict[str, object] = {
+        "metric": metric,
+        "unit": (source["question_id"] if unit is None else pd.Series(unit)).to_numpy(dtype=object),
+        "case_id": source["case_id"].to_numpy(dtype=object),
+        "cluster": graded.cluster[rows],
+        "numerator": np.asarray(numerator, dtype=float),
+        "denominator": np.broadcast_to(np.asarray(denominator, dtype=float), len(rows)).copy(),
+        "chance": np.broadcast_to(np.asarray(chance, dtype=float), len(rows)).copy(),
+        "count": np.broadcast_to(np.asarray(count, dtype=np.int64), len(rows)).copy(),
+    }
+    for facet in FACETS[format]:
+        if facets is not None and facet in facets:
+            columns[facet] = pd.Series(list(facets[facet]), dtype=object).to_numpy()
+        else:
+            name = "categories" if facet == "category" else facet
+            columns[facet] = source[name].to_numpy(dtype=object) if name in source.columns else None
+    return pd.DataFrame(columns)

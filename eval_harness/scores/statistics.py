@@ -1,0 +1,143 @@
+"""What is sure about a score: intervals, the test against chance. numpy and scipy only.
+
+Not here: comparisons between models (`comparisons.py`), the metrics (one module per benchmark).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from eval_harness.results import Verdict
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+CLUSTERED = "Wilson, clustered by cases sharing images"
+PUBLISHED = "Wilson on n_cases, no clustering"
+RHO_AT_THE_EDGE = 0.1
+"""Correlation within a cluster that is assumed where all outcomes are equal, so that the data cannot show any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval as fractions. `n_effective`: independent observations it is worth, `df`: degrees of freedom of that."""
+
+    low: float
+    high: float
+    n_effective: float
+    df: float
+    method: str
+
+
+def wilson(share: float, n: float, critical: float | None = None) -> tuple[float, float]:
+    """Wilson's score interval of a share (0..1) seen in n independent observations."""
+    c = float(stats.norm.ppf(0.5 + LEVEL / 2)) if critical is None else critical
+    centre = (share + c * c / (2 * n)) / (1 + c * c / n)
+    half = c / (1 + c * c / n) * math.sqrt(max(share * (1 - share), 0.0) / n + c * c / (4 * n * n))
+    return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
+
+
+def published_interval(value: float, n_cases: int) -> tuple[float, float, str]:
+    """95 % interval (percent) of a published percentage of which only the number of cases is known; the method's name.
+
+    Nothing is known of shared images there, so nothing is clustered: the true interval is wider where cases share images.
+    """
+    low, high = wilson(min(max(value / 100, 0.0), 1.0), n_cases)
+    return 100 * low, 100 * high, PUBLISHED
+
+
+def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: ArrayLike) -> Interval | None:
+    """95 % interval of sum(numerator) / sum(denominator), a share in 0..1, over units (U,) in clusters (U,).
+
+    Wilson's interval at the number of independent observations the data are worth: p(1-p) / V, with V the cluster-robust variance of
+    the ratio (CR2: Bell & McCaffrey 2002, unbiased for unequal clusters) and Student's t at Satterthwaite's degrees of freedom (as Korn &
+    Graubard 1998 do for rare events in surveys). Two guards: V never falls much under what so few clusters can show, and where
+    all outcomes are equal the clusters count with an assumed correlation. None where nothing is counted.
+    """
+    top, base = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
+    total = float(base.sum())
+    if total <= 0:
+        return None
+    share = float(top.sum()) / total
+    _, index = np.unique(np.asarray(cluster), return_inverse=True)
+    weight = np.bincount(index, base)
+    held = weight > 0
+    h = weight[held] / total
+    n_plain = total * total / float((base * base).sum())
+    if len(h) < 2:
+        low, high = wilson(share, 1.0)
+        return Interval(low, high, 1.0, 1.0, CLUSTERED)
+    df = _degrees_of_freedom(h)
+    critical = float(stats.t.ppf(0.5 + LEVEL / 2, df))
+    if 0.0 < share < 1.0:
+        residual = np.bincount(index, top - share * base)[held]
+        variance = float((residual * residual / (1 - h)).sum()) / total**2
+        deff = variance * n_plain / (share * (1 - share))
+        deff = max(deff, (df * deff + 2) / (df + 2))
+    else:
+        size = float((weight * weight).sum() / (base * base).sum())
+        deff = 1 + RHO_AT_THE_EDGE * max(size - 1, 0.0)
+    n_effective = n_plain / deff
+    low, high = wilson(share, n_effective, critical)
+    return Interval(low, high, n_effective, df, CLUSTERED)
+
+
+def _degrees_of_freedom(h: Floats) -> float:
+    """Satterthwaite's degrees of freedom of the CR2 variance of a mean, for clusters with shares h of the whole (G - 1 if equal)."""
+    q = h * h / (1 - h)
+    return max(1.0, 1.0 / float((h * h).sum() + q.sum() ** 2 - (q * q).sum()))
+
+
+def chance_p_value(numerator: ArrayLike, denominator: ArrayLike, expected: ArrayLike) -> float:
+    """Two-sided p-value of "this responder guesses", for units (U,) with `expected` = numerator to expect from a guesser.
+
+    A guesser's outcomes are independent between questions even where these share an image, so the sum of 0/1 outcomes with
+    known probabilities is Poisson-binomial; its exact distribution is used (for equal probabilities the exact binomial test).
+    Weighted or averaged outcomes take the normal approximation with the variance of one guess per unit.
+    """
+    top, base, mean = (np.asarray(values, dtype=float) for values in (numerator, denominator, expected))
+    used = base > 0
+    top, base, mean = top[used], base[used], mean[used]
+    if not len(top):
+        return 1.0
+    probability = np.clip(mean / base, 0.0, 1.0)
+    observed = float(top.sum())
+    if np.all(base == 1.0) and float(observed).is_integer() and np.all((top == 0) | (top == 1)):
+        return _poisson_binomial_p(int(observed), probability)
+    spread = math.sqrt(float((base * base * probability * (1 - probability)).sum()))
+    if spread == 0:
+        return 1.0 if math.isclose(observed, float(mean.sum()), abs_tol=1e-9) else 0.0
+    return float(2 * stats.norm.sf(abs(observed - float(mean.sum())) / spread))
+
+
+def _poisson_binomial_p(observed: int, probability: Floats) -> float:
+    """Sum of the probabilities of all outcomes no more likely than the observed one (as scipy's binomtest)."""
+    law = poisson_binomial(probability)
+    return float(min(1.0, law[law <= law[observed] * (1 + 1e-7)].sum()))
+
+
+def poisson_binomial(probability: Floats) -> Floats:
+    """The law of the number of successes of independent trials with these probabilities: (U + 1,), exact.
+
+    Equal probabilities are one binomial; the few different ones of a benchmark are convolved.
+    """
+    values, counts = np.unique(np.round(probability, 12), return_counts=True)
+    law = np.ones(1)
+    for value, count in zip(values, counts, strict=True):
+        law = np.convolve(law, stats.binom.pmf(np.arange(count + 1), count, value))
+    return law
+
+
+def verdict(numerator: ArrayLike, denominator: ArrayLike, expected: ArrayLike, interval: Interval) -> Verdict:
+    """`better` or `worse` than chance only where both tell it from a guesser: the exact test, and the interval, which
+    also allows for answers that go together because they are on one image. Otherwise `no different`.
+    """
+    level = float(np.asarray(expected, dtype=float).sum() / np.asarray(denominator, dtype=float).sum())
+    if interval.low <= level <= interval.high or chance_p_value(numerator, denominator, expected) >= 1 - LEVEL:
+        return "no different"
+    return "better" if interval.low > level else "worse"

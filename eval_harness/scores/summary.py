@@ -1,0 +1,88 @@
+"""From units to scores: value, interval, chance and verdict of every metric, for the whole or for any part of the units.
+
+Not here: what a unit of a metric is (the benchmark modules), the statistics (`statistics.py`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from eval_harness.results import Score
+from eval_harness.scores.metrics import METRICS
+from eval_harness.scores.statistics import clustered_interval, verdict
+
+
+def summarise(units: pd.DataFrame) -> dict[str, Score]:
+    """The score of each metric among `units` (see `scores.units`; any subset of its rows), in order of first appearance.
+
+    Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval.
+    """
+    scores: dict[str, Score] = {}
+    codes, names = pd.factorize(units["metric"])
+    columns = {
+        name: units[name].to_numpy() for name in ("numerator", "denominator", "chance", "count", "cluster", "case_id")
+    }
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    for position, name in enumerate(names):
+        rows = order[bounds[position] : bounds[position + 1]]
+        scores[str(name)] = _score(str(name), {column: values[rows] for column, values in columns.items()})
+    return scores
+
+
+def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[str, dict[str, Score]]]:
+    """Facet -> facet value -> metric -> Score. Units without a value are left out; list facets count once per label."""
+    result: dict[str, dict[str, dict[str, Score]]] = {}
+    for facet in facets:
+        if facet not in units.columns:
+            continue
+        by_label = explode(units, facet)
+        if len(by_label):
+            result[facet] = {str(label): summarise(part) for label, part in by_label.groupby(facet, sort=True)}
+    return result
+
+
+def explode(units: pd.DataFrame, facet: str) -> pd.DataFrame:
+    """One row per unit and label of a facet; rows without a label are dropped.
+
+    A MediConfusion pair carries the labels of both its images, so one with two Cerebral images counts twice, as in Table 2.
+    """
+    column = units[facet]
+    if facet == "category":
+        units = units.explode(facet)
+        column = units[facet]
+    return units[column.notna()]
+
+
+def _score(name: str, columns: dict[str, np.ndarray]) -> Score:
+    info = METRICS.get(name)
+    top, base = columns["numerator"].astype(float), columns["denominator"].astype(float)
+    counted = base > 0
+    cases = int(pd.Series(columns["case_id"][counted]).nunique())
+    n = int(columns["count"][counted].sum())
+    if info is not None and info.unit == "count":
+        return Score(value=_round(float(top.sum())), n=n, n_cases=cases)
+    total = float(base.sum())
+    if total <= 0:
+        return Score(value=None, n=0, n_cases=0)
+    interval = clustered_interval(top, base, columns["cluster"])
+    assert interval is not None
+    expected = columns["chance"].astype(float)
+    has_chance = bool(np.isfinite(expected[counted]).all())
+    judged = has_chance and (info is None or info.higher_is_better is not None)
+    return Score(
+        value=_round(100 * float(top.sum()) / total),
+        low=_round(100 * interval.low),
+        high=_round(100 * interval.high),
+        n=n,
+        n_cases=cases,
+        chance=_round(100 * float(expected[counted].sum()) / total) if has_chance else None,
+        verdict=verdict(top[counted], base[counted], expected[counted], interval) if judged else None,
+        interval_method=interval.method,
+    )
+
+
+def _round(value: float) -> float:
+    """Ten decimals: more than any use needs, and the same number whatever the order of summation."""
+    return round(value, 10) + 0.0

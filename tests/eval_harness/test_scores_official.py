@@ -1,0 +1,154 @@
+"""Our scores against those of the authors' own scoring code, to four decimals."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from eval_harness.answers import read_answers
+from eval_harness.scores import score
+
+pytestmark = pytest.mark.sources
+
+ASPECT = {
+    "modality": "modality",
+    "body_part": "organ",
+    "abnormality": "abnormality",
+    "entity": "condition",
+    "grounding": "position",
+}
+
+
+def mediconfusion_questions(sources: Path) -> pd.DataFrame:
+    pairs = json.loads((sources / "mediconfusion" / "dataset.json").read_text())
+    rows = []
+    for pair_id, pair in pairs.items():
+        for side in (1, 2):
+            rows.append(
+                {
+                    "question_id": f"{pair_id}-{side}",
+                    "case_id": pair_id,
+                    "image_id": pair[f"im_{side}"],
+                    "question": pair["question"],
+                    "options": [pair["option_A"], pair["option_B"]],
+                    "answer": ["AB".index(pair[f"im_{side}_correct"])],
+                    "question_type": "single",
+                    "categories": pair[f"category_{side}"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def probmed_questions(rows: list[dict[str, str]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    questions, answers = [], []
+    for row in rows:
+        stem = row["qa_type"].split("_gt")[0].split("_hallu")[0]
+        question_id = f"{row['id']}-{row['qa_type']}"
+        questions.append(
+            {
+                "question_id": question_id,
+                "case_id": row["id"],
+                "image_id": row["id"],
+                "question": row["question"],
+                "options": ["yes", "no"],
+                "answer": [0 if row["gt_ans"] == "yes" else 1],
+                "question_type": "yes_no",
+                "aspect": ASPECT[stem],
+                "adversarial": "hallu" in row["qa_type"],
+                "image_type": row["image_type"],
+                "organ": row["image_type"].split("_")[0],
+                "modality": row["image_type"].split("_")[1],
+            }
+        )
+        answers.append({"question_id": question_id, "sample": 0, "response": row["response"], "status": "answered"})
+    return pd.DataFrame(questions), pd.DataFrame(answers)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_scores: Path, number: int) -> None:
+    record = json.loads((official_scores / "mediconfusion_official_scores.json").read_text())[number]
+    questions = mediconfusion_questions(sources)
+    answers = pd.DataFrame(
+        {"question_id": f"{pair}-{side}", "sample": 0, "response": said[f"image_{side}"], "status": "answered"}
+        for pair, said in record["responses"].items()
+        for side in (1, 2)
+    )
+    read = read_answers(answers, questions, "mediconfusion", "official")
+    letters = ["AB"[choice[0]] if choice else None for choice in read["choice"]]
+    assert letters == [said[f"parsed_{side}"] for said in record["responses"].values() for side in (1, 2)]
+    scored = score("mediconfusion", questions, read)
+    for name, expected in record["expected"].items():
+        got = scored.scores if name == "all" else scored.breakdown["category"][name]
+        for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid"):
+            assert got[metric].value == pytest.approx(expected[metric], abs=5e-5), (name, metric)
+        assert got["set_accuracy"].n == expected["denominator"]
+        assert got["confusion"].n == expected["valid_pairs"]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_probmed_agrees_with_the_authors_scorer(official_scores: Path, number: int) -> None:
+    record = json.loads((official_scores / "probmed_official_scores.json").read_text())[number]
+    questions, answers = probmed_questions(record["rows"])
+    scored = score("probmed", questions, read_answers(answers, questions, "probmed", "official"))
+    expected = record["expected"]
+    for image_type, per_aspect in expected["per_image_type"].items():
+        got = scored.breakdown["image_type"][image_type]
+        _same(got, per_aspect)
+    _same(scored.scores, expected["per_question_type"])
+    assert scored.scores["overall"].value == pytest.approx(expected["overall"]["acc"], abs=5e-5)
+    assert scored.scores["overall_without_adversarial"].value == pytest.approx(
+        expected["overall"]["acc w.o. adv pair"], abs=5e-5
+    )
+
+
+def _same(got: dict, per_aspect: dict) -> None:
+    for name, figures in per_aspect.items():
+        aspect = ASPECT[name]
+        assert got[aspect].value == pytest.approx(figures["acc"], abs=5e-5), aspect
+        if "acc w. hallu" in figures:
+            assert got[f"{aspect}_without_adversarial"].value == pytest.approx(figures["acc w. hallu"], abs=5e-5), (
+                aspect
+            )
+
+
+def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> None:
+    from eval_harness.answers import read_choice
+
+    for line in (official_scores / "extraction_examples.jsonl").read_text().splitlines():
+        example = json.loads(line)
+        if example["kind"] == "yesno":
+            choice = read_choice(example["response"], ["yes", "no"], "yes_no").choice
+            said = {(0,): "yes", (1,): "no", (): None}[choice]
+        else:
+            choice = read_choice(example["response"], list(example["options"].values())).choice
+            said = list(example["options"])[choice[0]] if choice else None
+        assert said == example["gold"], example["response"]
+
+
+def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: Path) -> None:
+    from eval_harness.answers import read_choice
+
+    table = pd.read_csv(
+        sources / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv", sep="\t", usecols=list("ABCDE") + ["index"]
+    )
+    options = {
+        int(row["index"]): [str(row[x]) for x in "ABCDE" if isinstance(row[x], str)] for _, row in table.iterrows()
+    }
+    for line in (sources / "gmai_mmbench" / "recorded_responses.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        choice = read_choice(record["response"], options[int(record["index"])]).choice
+        said = "ABCDE"[choice[0]] if choice else None
+        assert said == record["choice_by_careful_reader"], record["index"]
+
+
+def test_probmed_scores_do_not_depend_on_the_order_of_rows(official_scores: Path) -> None:
+    record = json.loads((official_scores / "probmed_official_scores.json").read_text())[0]
+    questions, answers = probmed_questions(record["rows"])
+    read = read_answers(answers, questions, "probmed")
+    order = np.random.default_rng(0).permutation(len(read))
+    assert (
+        score("probmed", questions.iloc[order], read.iloc[order[::-1]]).scores
+        == score("probmed", questions, read).scores
+    )
