@@ -1,6 +1,6 @@
-"""What is sure about a score: intervals, the test against chance. numpy and scipy only.
+"""What is sure about a score: intervals, the test against chance; and, by the same door, comparisons between models. numpy and scipy only.
 
-Not here: comparisons between models (`comparisons.py`), the metrics (one module per benchmark).
+Not here: the metrics (one module per benchmark). The comparisons are written in `comparisons.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from eval_harness.results import Verdict
+from eval_harness.scores.clustered import ratio_spread
+from eval_harness.scores.comparisons import Outcomes, PairedTest, Pairs, holm, pack, paired_test, pairwise, tie_groups
+
+__all__ = [
+    "Interval",
+    "Outcomes",
+    "PairedTest",
+    "Pairs",
+    "chance_p_value",
+    "clustered_interval",
+    "holm",
+    "pack",
+    "paired_test",
+    "pairwise",
+    "poisson_binomial",
+    "published_interval",
+    "tie_groups",
+    "verdict",
+    "wilson",
+]
 
 Floats = NDArray[np.float64]
 
@@ -55,42 +75,36 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     """95 % interval of sum(numerator) / sum(denominator), a share in 0..1, over units (U,) in clusters (U,).
 
     Wilson's interval at the number of independent observations the data are worth: p(1-p) / V, with V the cluster-robust variance of
-    the ratio (CR2: Bell & McCaffrey 2002, unbiased for unequal clusters) and Student's t at Satterthwaite's degrees of freedom (as Korn &
-    Graubard 1998 do for rare events in surveys). Two guards: V never falls much under what so few clusters can show, and where
-    all outcomes are equal the clusters count with an assumed correlation. None where nothing is counted.
+    the ratio (CR2 of Bell & McCaffrey 2002, its bias and Satterthwaite's degrees of freedom taken under the correlation within
+    clusters that the data show), and Student's t (Korn & Graubard 1998 do so for rare events in surveys). Two guards: V never falls
+    much under what so few clusters can show, and where all outcomes are equal a small correlation is assumed.
+    Where every cluster is one 0/1 outcome this is Wilson's own interval. None where nothing is counted.
     """
     top, base = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
+    used = base > 0
+    top, base = top[used], base[used]
     total = float(base.sum())
-    if total <= 0:
+    if not len(base):
         return None
-    share = float(top.sum()) / total
-    _, index = np.unique(np.asarray(cluster), return_inverse=True)
-    weight = np.bincount(index, base)
-    held = weight > 0
-    h = weight[held] / total
+    share = min(max(float(top.sum()) / total, 0.0), 1.0)
+    _, index = np.unique(np.asarray(cluster)[used], return_inverse=True)
+    if int(index.max()) == 0:
+        return Interval(*wilson(share, 1.0), 1.0, 1.0, CLUSTERED)
     n_plain = total * total / float((base * base).sum())
-    if len(h) < 2:
-        low, high = wilson(share, 1.0)
-        return Interval(low, high, 1.0, 1.0, CLUSTERED)
-    df = _degrees_of_freedom(h)
-    critical = float(stats.t.ppf(0.5 + LEVEL / 2, df))
+    if (
+        len(np.unique(index)) == len(base)
+        and bool(np.all(base == base[0]))
+        and bool(np.all((top == 0) | (top == base)))
+    ):
+        return Interval(*wilson(share, len(base)), float(len(base)), math.inf, CLUSTERED)
+    spread = ratio_spread(top - share * base, base, index)
     if 0.0 < share < 1.0:
-        residual = np.bincount(index, top - share * base)[held]
-        variance = float((residual * residual / (1 - h)).sum()) / total**2
-        deff = variance * n_plain / (share * (1 - share))
-        deff = max(deff, (df * deff + 2) / (df + 2))
+        deff = spread.variance * n_plain / (share * (1 - share))
+        deff = max(deff, (spread.df * deff + 2) / (spread.df + 2))
     else:
-        size = float((weight * weight).sum() / (base * base).sum())
-        deff = 1 + RHO_AT_THE_EDGE * max(size - 1, 0.0)
-    n_effective = n_plain / deff
-    low, high = wilson(share, n_effective, critical)
-    return Interval(low, high, n_effective, df, CLUSTERED)
-
-
-def _degrees_of_freedom(h: Floats) -> float:
-    """Satterthwaite's degrees of freedom of the CR2 variance of a mean, for clusters with shares h of the whole (G - 1 if equal)."""
-    q = h * h / (1 - h)
-    return max(1.0, 1.0 / float((h * h).sum() + q.sum() ** 2 - (q * q).sum()))
+        deff = 1 + RHO_AT_THE_EDGE * max(spread.size - 1, 0.0)
+    critical = float(stats.t.ppf(0.5 + LEVEL / 2, spread.df))
+    return Interval(*wilson(share, n_plain / deff, critical), n_plain / deff, spread.df, CLUSTERED)
 
 
 def chance_p_value(numerator: ArrayLike, denominator: ArrayLike, expected: ArrayLike) -> float:
