@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.localhub.fixture"]
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -1,0 +1,161 @@
+"""Commits and trees: what a revision holds, what changed between two, how two branches merge.
+
+A tree is a flat mapping path -> Entry, kept whole in each commit (repositories in tests are small).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .blobs import write_whole
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file. `oid` is git's sha1 of what git would hold: the content, or for a large file the LFS pointer."""
+
+    oid: str
+    size: int
+    sha256: str
+    lfs: bool = False
+    xet: str | None = None
+
+    @property
+    def pointer_size(self) -> int:
+        return len(POINTER.format(self.sha256, self.size))
+
+    @property
+    def etag(self) -> str:
+        return self.sha256 if self.lfs else self.oid
+
+    def described(self, path: str) -> dict:
+        row = {"type": "file", "path": path, "oid": self.oid, "size": self.size}
+        if self.lfs:
+            row["lfs"] = {"oid": self.sha256, "size": self.size, "pointerSize": self.pointer_size}
+        if self.xet:
+            row["xetHash"] = self.xet
+        return row
+
+
+Tree = dict[str, Entry]
+
+
+@dataclass(frozen=True)
+class Commit:
+    sha: str
+    parents: tuple[str, ...]
+    title: str
+    message: str
+    author: str
+    date: str
+    tree: Tree
+
+
+def git_sha1(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def regular(content: bytes, sha256: str) -> Entry:
+    return Entry(git_sha1(content), len(content), sha256)
+
+
+def large(sha256: str, size: int, xet: str | None = None) -> Entry:
+    return Entry(git_sha1(POINTER.format(sha256, size).encode()), size, sha256, True, xet)
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+class History:
+    """All commits of all repositories, one file each, named by their sha."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._known: dict[str, Commit] = {}
+
+    def path(self, sha: str) -> Path:
+        return self.folder / sha[:2] / f"{sha}.json"
+
+    def add(self, parents: tuple[str, ...], tree: Tree, title: str, message: str, author: str) -> Commit:
+        fields = {"parents": parents, "title": title, "message": message, "author": author, "date": now()}
+        fields["tree"] = {path: asdict(entry) for path, entry in sorted(tree.items())}
+        sha = hashlib.sha1(json.dumps([fields, uuid.uuid4().hex]).encode()).hexdigest()
+        write_whole(self.path(sha), json.dumps(fields).encode())
+        return self.get(sha)
+
+    def get(self, sha: str) -> Commit:
+        if sha not in self._known:
+            fields = json.loads(self.path(sha).read_bytes())
+            fields["tree"] = {path: Entry(**entry) for path, entry in fields["tree"].items()}
+            fields["parents"] = tuple(fields["parents"])
+            self._known[sha] = Commit(sha, **fields)
+        return self._known[sha]
+
+    def line(self, sha: str) -> list[Commit]:
+        """The commit and its first parents, newest first."""
+        found: list[Commit] = []
+        step: str | None = sha
+        while step:
+            commit = self.get(step)
+            found.append(commit)
+            step = commit.parents[0] if commit.parents else None
+        return found
+
+    def reachable(self, sha: str) -> list[str]:
+        """All ancestors and the commit itself, nearest first."""
+        seen: dict[str, None] = {}
+        waiting = [sha]
+        while waiting:
+            step = waiting.pop(0)
+            if step not in seen:
+                seen[step] = None
+                waiting.extend(self.get(step).parents)
+        return list(seen)
+
+    def merge_base(self, a: str, b: str) -> str | None:
+        theirs = set(self.reachable(b))
+        return next((sha for sha in self.reachable(a) if sha in theirs), None)
+
+
+def folders(tree: Tree) -> set[str]:
+    return {parent for path in tree for parent in _parents(path)}
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def folder_oid(tree: Tree, folder: str) -> str:
+    inside = sorted((path, entry.oid) for path, entry in tree.items() if path.startswith(folder + "/"))
+    return hashlib.sha1(json.dumps(inside).encode()).hexdigest()
+
+
+def changes(before: Tree, after: Tree) -> list[str]:
+    """Paths that were added, removed or edited."""
+    return sorted(path for path in before.keys() | after.keys() if _oid(before, path) != _oid(after, path))
+
+
+def merge(base: Tree, ours: Tree, theirs: Tree) -> tuple[Tree, list[str]]:
+    """Three-way merge, file by file; returns (tree, paths that both sides changed differently)."""
+    merged, conflicts = dict(ours), []
+    for path in changes(base, theirs):
+        if _oid(ours, path) not in (_oid(base, path), _oid(theirs, path)):
+            conflicts.append(path)
+        elif path in theirs:
+            merged[path] = theirs[path]
+        else:
+            merged.pop(path, None)
+    return merged, conflicts
+
+
+def _oid(tree: Tree, path: str) -> str | None:
+    return tree[path].oid if path in tree else None
