@@ -28,7 +28,10 @@ def build(
     source: Annotated[
         Path | None, typer.Option(help="folder with the authors' files; without it, drawn phantoms are built")
     ] = None,
-    images: Annotated[list[Path] | None, typer.Option(help="folder to find images in (may be given again)")] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(help="folder to find images in, or an address pattern to download from (may be given again)"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="where to write the dataset [default: data/<name>]")] = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="build without the cases whose images are missing, marked partial")
