@@ -1,0 +1,296 @@
+// One benchmark's page: draws the tree of branches, asks the server for what a selection changes, keeps the state in the address.
+// Runs as the body of a function with `element` (this component) and `server` (the functions named in app.py).
+// Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
+const root = element.querySelector(".mp");
+if (!root) return;
+const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
+const format = root.dataset.format;
+let state = { section: null, metric: null, branches: [], facet: null };
+let stamp = panel.dataset.stamp || null, treeKey = null, asked = 0, groups = [], rows = [], query = "", current = null;
+const open = new Set();
+
+const make = (tag, className, text) => {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+};
+const keyOf = (path) => JSON.stringify(path);
+const say = (line) => {
+  let note = root.querySelector(".trouble");
+  if (!note) { note = make("p", "trouble"); note.setAttribute("role", "alert"); root.prepend(note); }
+  note.textContent = line;
+  note.hidden = !line;
+};
+async function ask(name, extra) {
+  let answer;
+  try {
+    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, ...extra });
+  } catch (error) {
+    throw new Error("The server did not answer; what you see belongs to the selection before.");
+  }
+  if (!answer || "error" in answer) throw new Error(answer && answer.error ? answer.error : "The server gave no answer.");
+  return answer.ok;
+}
+
+// ---- the address: ?b=benchmark&s=section&m=metric&by=facet&branch=facet:Label > Label
+const SEPARATOR = " > ";
+function readAddress() {
+  const given = new URLSearchParams(location.search);
+  if (given.get("b") !== format) return;
+  state.section = given.get("s"); state.metric = given.get("m"); state.facet = given.get("by");
+  state.branches = given.getAll("branch").map((said) => {
+    const at = said.indexOf(":");
+    return at < 0 ? null : [said.slice(0, at), ...said.slice(at + 1).split(SEPARATOR)];
+  }).filter((path) => path && path.length > 1);
+}
+function address() {
+  const said = new URLSearchParams(location.search);
+  for (const name of ["b", "s", "m", "by", "branch"]) said.delete(name);
+  said.set("b", format);
+  if (state.section) said.set("s", state.section);
+  if (state.metric) said.set("m", state.metric);
+  if (state.facet) said.set("by", state.facet);
+  for (const path of state.branches) said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
+  return location.origin + location.pathname + "?" + said.toString();
+}
+function writeAddress() { if (root.offsetParent !== null) history.replaceState(history.state, "", address()); }
+
+// ---- asking and showing
+async function update(changes, quiet) {
+  Object.assign(state, changes || {});
+  const number = ++asked;
+  const slow = setTimeout(() => panel.classList.add("busy"), 150);
+  try {
+    const shown = await ask("view", { stamp: quiet ? stamp : null });
+    if (number !== asked) return;
+    if (shown.unchanged) return;
+    panel.innerHTML = shown.html;
+    root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
+    stamp = shown.stamp;
+    Object.assign(state, shown.state);
+    say("");
+    if (shown.tree !== treeKey) await loadTree(shown.tree);
+    else drawTree();
+    if (!quiet || changes) writeAddress();
+    await loadBreakdown();
+    if (shown.ready === false) setTimeout(() => { stamp = null; update(null, true); }, 1000);
+  } catch (error) {
+    if (number === asked) say(error.message);
+  } finally {
+    clearTimeout(slow);
+    if (number === asked) panel.classList.remove("busy");
+  }
+}
+async function loadTree(key) {
+  const told = key === null ? [] : await ask("tree", { branches: [] });
+  treeKey = key;
+  open.clear();
+  groups = told.map((group) => ({ label: group.label, nodes: grow(group.nodes, [group.facet], null) }));
+  for (const node of state.branches) for (let depth = 2; depth < node.length; depth++) open.add(keyOf(node.slice(0, depth)));
+  drawSide();
+}
+const grow = (nodes, path, parent) => nodes.map(([label, count, children]) => {
+  const node = { label, count, parent, path: [...path, label] };
+  node.children = grow(children, node.path, node);
+  return node;
+});
+async function loadBreakdown() {
+  const number = asked;
+  const html = await ask("breakdown", { facet: state.facet });
+  if (number === asked) below.innerHTML = html;
+}
+
+// ---- the tree
+const chosen = () => new Set(state.branches.map(keyOf));
+const isUnder = (path, branch) => branch.length <= path.length && branch.every((part, at) => part === path[at]);
+function stateOf(node) {
+  if (state.branches.some((branch) => isUnder(node.path, branch))) return "true";
+  return state.branches.some((branch) => isUnder(branch, node.path)) ? "mixed" : "false";
+}
+function toggle(node) {
+  let branches = state.branches.filter((branch) => !isUnder(branch, node.path));
+  if (stateOf(node) !== "true") {
+    branches.push(node.path);
+    for (let up = node.parent; up; up = up.parent) {  // all of a branch's branches are the branch itself
+      const held = new Set(branches.map(keyOf));
+      if (!up.children.every((child) => held.has(keyOf(child.path)))) break;
+      branches = branches.filter((branch) => !isUnder(branch, up.path));
+      branches.push(up.path);
+    }
+  } else {
+    for (let here = node; here.parent; here = here.parent) {  // a ticked branch above becomes its other branches
+      const above = state.branches.find((branch) => isUnder(here.parent.path, branch));
+      if (!above) break;
+      branches = branches.filter((branch) => keyOf(branch) !== keyOf(above));
+      for (const sister of here.parent.children) if (sister !== here) branches.push(sister.path);
+    }
+  }
+  state.branches = branches;
+  drawTree();
+  update({ branches });
+}
+function drawSide() {
+  side.replaceChildren();
+  if (!groups.length) { side.hidden = true; root.classList.add("alone"); return; }
+  side.hidden = false; root.classList.remove("alone");
+  const box = make("details", "filter");
+  box.open = !matchMedia("(max-width: 760px)").matches;
+  const title = make("summary", "", "Choose " + groups.map((group) => group.label.toLowerCase()).join(", "));
+  const search = make("input", "search");
+  search.type = "search"; search.value = query;
+  search.placeholder = "Search " + groups.map((group) => group.label.toLowerCase()).join(", ");
+  search.setAttribute("aria-label", search.placeholder);
+  search.addEventListener("input", () => { query = search.value; drawTree(); });
+  const chips = make("div", "chips"), list = make("div", "tree");
+  list.setAttribute("role", "tree");
+  list.setAttribute("aria-multiselectable", "true");
+  list.setAttribute("aria-label", "Lexical tree");
+  list.addEventListener("keydown", onKey);
+  box.append(title, search, chips, list);
+  side.append(box);
+  drawTree();
+}
+function drawTree() {
+  const list = side.querySelector(".tree"), chips = side.querySelector(".chips");
+  if (!list) return;
+  drawChips(chips);
+  const wanted = query.trim().toLowerCase(), had = list.contains(document.activeElement), scroll = list.scrollTop;
+  rows = [];
+  list.replaceChildren();
+  let hidden = 0;
+  const MOST = 400;
+  const matches = (node) => node.label.toLowerCase().includes(wanted) || node.children.some(matches);
+  const show = (node, level) => {
+    if (wanted && !matches(node)) return;
+    if (rows.length >= MOST) { hidden++; return; }
+    const deep = wanted && node.children.some(matches);
+    const isOpen = node.children.length > 0 && (deep || open.has(keyOf(node.path)));
+    list.append(row(node, level, isOpen));
+    if (isOpen) for (const child of node.children) show(child, level + 1);
+  };
+  for (const group of groups) {
+    if (wanted && !group.nodes.some(matches)) continue;
+    const heading = make("div", "heading", group.label);
+    heading.setAttribute("role", "presentation");
+    list.append(heading);
+    for (const node of group.nodes) show(node, 1);
+  }
+  if (!rows.length) list.append(make("p", "fine", "No branch of that name."));
+  if (hidden) list.append(make("p", "fine", hidden + " more: search on."));
+  const at = rows.find((entry) => entry.key === current) || rows[0];
+  if (at) { at.line.tabIndex = 0; if (had) at.line.focus({ preventScroll: true }); }
+  list.scrollTop = scroll;
+}
+function row(node, level, isOpen) {
+  const line = make("div", "branch"), key = keyOf(node.path), checked = stateOf(node);
+  line.setAttribute("role", "treeitem");
+  line.setAttribute("aria-level", level);
+  line.setAttribute("aria-checked", checked);
+  line.setAttribute("aria-label", node.label + ", " + node.count + " questions");
+  if (node.children.length) line.setAttribute("aria-expanded", isOpen);
+  line.tabIndex = -1;
+  line.style.setProperty("--level", level - 1);
+  const arrow = make("span", "arrow", node.children.length ? (isOpen ? "▾" : "▸") : "");
+  arrow.addEventListener("click", (event) => { event.stopPropagation(); if (node.children.length) { flip(node); } });
+  line.append(arrow, make("span", "box"), make("span", "label", node.label), make("span", "count", node.count.toLocaleString("en")));
+  line.addEventListener("click", () => { current = key; line.focus({ preventScroll: true }); toggle(node); });
+  rows.push({ node, line, key, isOpen });
+  return line;
+}
+function flip(node) {
+  const key = keyOf(node.path);
+  if (!open.delete(key)) open.add(key);
+  current = key;
+  drawTree();
+}
+function onKey(event) {
+  const at = rows.findIndex((entry) => entry.line === document.activeElement);
+  if (at < 0) return;
+  const { node, isOpen, key } = rows[at];
+  const go = (to) => { const next = rows[Math.min(Math.max(to, 0), rows.length - 1)]; rows[at].line.tabIndex = -1; next.line.tabIndex = 0; current = next.key; next.line.focus(); };
+  switch (event.key) {
+    case "ArrowDown": go(at + 1); break;
+    case "ArrowUp": go(at - 1); break;
+    case "Home": go(0); break;
+    case "End": go(rows.length - 1); break;
+    case "ArrowRight": if (node.children.length && !isOpen) flip(node); else if (isOpen) go(at + 1); break;
+    case "ArrowLeft":
+      if (isOpen && open.has(key)) flip(node);
+      else if (node.parent) go(rows.findIndex((entry) => entry.node === node.parent));
+      break;
+    case " ": case "Enter": current = key; toggle(node); break;
+    default: return;
+  }
+  event.preventDefault();
+}
+function drawChips(chips) {
+  chips.replaceChildren();
+  for (const path of state.branches.slice(0, 12)) {
+    const chip = make("button", "chip", path.slice(1).join(" › ") + " ×");
+    chip.type = "button";
+    chip.setAttribute("aria-label", "Remove " + path.slice(1).join(SEPARATOR));
+    chip.addEventListener("click", () => update({ branches: state.branches.filter((other) => other !== path) }));
+    chips.append(chip);
+  }
+  if (state.branches.length > 12) chips.append(make("span", "fine", "and " + (state.branches.length - 12) + " more"));
+  if (state.branches.length) {
+    const clear = make("button", "link", "clear");
+    clear.type = "button";
+    clear.addEventListener("click", () => update({ branches: [] }));
+    chips.append(clear);
+  }
+}
+
+// ---- what is clicked in the panel
+async function showDetail(button) {
+  const line = button.closest("tr"), next = line.nextElementSibling;
+  if (next && next.classList.contains("more-row")) { next.remove(); button.setAttribute("aria-expanded", "false"); return; }
+  const cell = make("td");
+  cell.colSpan = line.children.length;
+  cell.innerHTML = await ask("detail", { key: line.dataset.key });
+  const extra = make("tr", "more-row");
+  extra.append(cell);
+  line.after(extra);
+  button.setAttribute("aria-expanded", "true");
+}
+async function act(button) {
+  const what = button.dataset.act;
+  if (what === "link") {
+    try { await navigator.clipboard.writeText(address()); button.textContent = "Link copied"; }
+    catch (error) { prompt("The link to this view:", address()); }
+    setTimeout(() => { button.textContent = "Copy link"; }, 2000);
+  } else if (what === "cite") {
+    const box = panel.querySelector(".cite");
+    if (box.hidden) box.textContent = await ask("cite");
+    box.hidden = !box.hidden;
+  } else {
+    const file = await ask("export", { as: what });
+    const link = make("a");
+    link.href = URL.createObjectURL(new Blob([file.text], { type: file.type + ";charset=utf-8" }));
+    link.download = file.name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+}
+root.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button || side.contains(button)) return;
+  const done = button.dataset.section ? update({ section: button.dataset.section, branches: [], facet: null })
+    : button.classList.contains("more") ? showDetail(button)
+    : button.dataset.act ? act(button) : null;
+  if (done) done.catch((error) => say(error.message));
+});
+root.addEventListener("change", (event) => {
+  if (event.target.matches("[data-metric]")) update({ metric: event.target.value });
+  if (event.target.matches("[data-facet]")) { state.facet = event.target.value; writeAddress(); loadBreakdown().catch((error) => say(error.message)); }
+});
+
+// ---- beginning, and news from the store
+readAddress();
+update(null, true);
+new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && stamp) writeAddress(); }).observe(root);
+const news = setInterval(() => {
+  if (!root.isConnected) clearInterval(news);
+  else if (!document.hidden && root.offsetParent !== null) update(null, true);
+}, 15000);

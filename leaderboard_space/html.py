@@ -1,0 +1,84 @@
+"""Text into HTML: everything that came from outside is escaped here, cut to a length, and shown with sane digits."""
+
+from __future__ import annotations
+
+import html
+import math
+import unicodedata
+
+LONGEST = 120
+"""Characters of a name or a note that are shown; the rest is behind an ellipsis."""
+
+REORDERING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Marks that change the direction of the text around them."""
+
+
+def text(value: object, longest: int = LONGEST) -> str:
+    """`value` as escaped text: control and direction-changing characters become visible boxes, long text is cut.
+
+    >>> text("<b>A</b>")
+    '&lt;b&gt;A&lt;/b&gt;'
+    """
+    plain = str(value)
+    if len(plain) > longest:
+        plain = plain[: longest - 1] + "…"
+    plain = "".join("\N{REPLACEMENT CHARACTER}" if _hidden(character) else character for character in plain)
+    return html.escape(plain, quote=True)
+
+
+def _hidden(character: str) -> bool:
+    """Control characters (not tab and line feed), lone surrogates, and marks that reorder the text around them."""
+    if character in "\t\n":
+        return False
+    return (
+        unicodedata.category(character) in ("Cc", "Cs")
+        or character in "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    )
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A score with one digit, a dash where there is none.
+
+    >>> number(29.545), number(None), number(1e308)
+    ('29.5', '–', '1e+308')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """A 95 % interval in whole percent; a dash where there is none."""
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return "–"
+    return f"{number(low, 0)}–{number(high, 0)}"
+
+
+def count(value: int) -> str:
+    """A whole number with thin groups of three: 26,000."""
+    return f"{value:,}"
+
+
+def plural(value: int, one: str, many: str | None = None) -> str:
+    """`1 model`, `2 models`.
+
+    >>> plural(1, "model"), plural(2, "category", "categories")
+    ('1 model', '2 categories')
+    """
+    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+
+
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def in_words(value: int) -> str:
+    """Whole numbers up to twelve in words, as in running text."""
+    return WORDS[value] if 0 <= value < len(WORDS) else count(value)
+
+
+def options(pairs: list[tuple[str, str]], chosen: str | None) -> str:
+    """`<option>` elements from (value, label) pairs."""
+    return "".join(
+        f'<option value="{text(value, 200)}"{" selected" if value == chosen else ""}>{text(label)}</option>'
+        for value, label in pairs
+    )

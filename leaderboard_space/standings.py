@@ -1,0 +1,149 @@
+"""A section seen through a selection: one row per result, with its score there, its verdict, and the places it may hold.
+
+Not here: the mathematics (`ranking.py`), sentences (`findings.py`), HTML (`views/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from eval_harness.results import Score
+from eval_harness.scores import HEADLINE, METRICS, MetricInfo
+from eval_harness.scores.statistics import published_interval
+from leaderboard_space.outcomes import Outcomes
+from leaderboard_space.ranking import Floats, MetricUnits, p_values, places, scores_of, unpaired_p_values
+from leaderboard_space.sections import Entry, Section
+from leaderboard_space.tree import Path, Tree
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value).
+
+    `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
+    """
+
+    entry: Entry
+    score: Score
+    first: int | None = None
+    last: int | None = None
+    recomputed: bool = False
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.entry.result.model.kind == "baseline"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions."""
+
+    metric: str
+    rows: list[Row]
+    hidden: list[Entry] = field(default_factory=list)
+    selected: int = 0
+
+    @property
+    def models(self) -> list[Row]:
+        """The rows that are ranked: no baselines, a value."""
+        return [row for row in self.rows if not row.is_baseline and row.score.value is not None]
+
+
+def info_of(metric: str) -> MetricInfo:
+    """What a metric means; a metric this board does not know is shown by its name."""
+    return METRICS.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+
+
+def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`."""
+    there = {name for entry in section.entries for name in entry.result.scores}
+    there |= set(outcomes.metrics) if outcomes else set()
+    there = {name for name in there if not name.startswith("share_")}
+    headline = HEADLINE.get(section.format)
+    order = [headline, *(name for name in METRICS if name != headline)]
+    known = [name for name in order if name in there]
+    return [str(name) for name in known] + sorted(there - set(known))
+
+
+def standings(
+    section: Section, outcomes: Outcomes | None, tree: Tree, metric: str, branches: Sequence[Path] = ()
+) -> Standings:
+    """Score and rank every result of a section on the questions in the union of `branches` (none: all of them).
+
+    Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
+    the selected branch. Raises BadInput for an unknown branch.
+    """
+    mask = tree.mask(branches)
+    info = info_of(metric)
+    higher = info.higher_is_better is not False
+    measured: dict[str, Score] = {}
+    units: MetricUnits | None = None
+    if outcomes is not None and metric in outcomes.metrics:
+        units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
+        measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better is not None), strict=True))
+    rows: list[Row] = []
+    hidden: list[Entry] = []
+    for entry in section.entries:
+        if entry.key in measured:
+            rows.append(Row(entry, measured[entry.key], recomputed=True))
+            continue
+        score = own_score(entry, metric, branches)
+        if score is None:
+            hidden.append(entry)
+        else:
+            rows.append(Row(entry, score))
+    rows = _ranked(rows, units, outcomes, higher)
+    rows.sort(key=lambda row: _order(row, higher))
+    return Standings(metric, rows, hidden, int(mask.sum()) if mask is not None else section.questions)
+
+
+def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
+    """What a result itself says about a selection: its score, or the cell of its breakdown for a single branch of one facet."""
+    if not branches:
+        return entry.result.scores.get(metric)
+    if len(branches) > 1 or len(branches[0]) != 2:
+        return None
+    facet, label = branches[0]
+    return entry.result.breakdown.get(facet, {}).get(label, {}).get(metric)
+
+
+def with_interval(score: Score) -> Score:
+    """A published percentage without interval gets Wilson's on its number of cases (nothing is known of shared images)."""
+    if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
+        return score
+    low, high, method = published_interval(score.value, score.n_cases)
+    return score.model_copy(update={"low": low, "high": high, "interval_method": method})
+
+
+def _ranked(rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool) -> list[Row]:
+    """The rows with the places that the models among them may hold. Baselines neither hold places nor take part in the correction."""
+    models = [row for row in rows if not row.is_baseline and row.score.value is not None]
+    p = unpaired_p_values([row.score for row in models])
+    if units is not None and outcomes is not None and not units.is_count:
+        run_of = {key: number for number, key in enumerate(outcomes.runs)}
+        here = [number for number, row in enumerate(models) if row.recomputed]
+        runs = [run_of[models[number].entry.key] for number in here]
+        if runs:
+            p[np.ix_(here, here)] = _paired(units, np.array(runs))
+    values: Floats = np.array([row.score.value for row in models], dtype=float)
+    first, last = places(values, p, higher)
+    held = {id(row): (int(a), int(b)) for row, a, b in zip(models, first, last, strict=True)}
+    return [replace(row, first=held[id(row)][0], last=held[id(row)][1]) if id(row) in held else row for row in rows]
+
+
+def _paired(units: MetricUnits, runs: np.ndarray) -> Floats:
+    def chosen(values: np.ndarray) -> np.ndarray:
+        return values[runs] if values.shape[0] > 1 else values
+
+    part = replace(units, top=units.top[runs], base=chosen(units.base), expected=chosen(units.expected))
+    return p_values(part)
+
+
+def _order(row: Row, higher: bool) -> tuple[bool, float, str]:
+    value = row.score.value
+    if value is None:
+        return (True, 0.0, row.entry.result.model.name.lower())
+    return (False, -value if higher else value, row.entry.result.model.name.lower())

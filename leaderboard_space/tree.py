@@ -1,0 +1,156 @@
+"""The branches a reader can select: a tree over the facets that a benchmark's source really gives, with counts and question rows.
+
+Not here: drawing (`assets/board.js`), the parsing of branch expressions of the command line (`dataset_builders.lexical_tree`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.ranking import Bools, Ints
+
+CHAINS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "mediconfusion": (("category",),),
+    "probmed": (("organ", "modality"),),
+    "gmai-mmbench": (
+        ("department", "modality", "keyword"),
+        ("task", "modality", "keyword"),
+        ("granularity", "modality", "keyword"),
+    ),
+    "halt-medvqa": (("scenario", "source_dataset"),),
+}
+"""Per format, the facets from the trunk to the leaves; each chain is a group of its own in the tree."""
+
+FACET_LABEL = {
+    "category": "Category",
+    "organ": "Organ",
+    "department": "Department",
+    "task": "Clinical task",
+    "granularity": "Granularity",
+    "scenario": "Scenario",
+    "modality": "Modality",
+    "keyword": "Keyword",
+    "image_type": "Image type",
+    "source_dataset": "Source",
+}
+UNLABELLED = "unlabelled"
+SEPARATOR = " > "
+Path = tuple[str, ...]
+
+
+@dataclass
+class Node:
+    """A branch: its label, the facet it is a value of, how many questions it holds, and its own branches."""
+
+    label: str
+    facet: str
+    count: int
+    children: list[Node] = field(default_factory=list)
+
+    def as_list(self) -> list[Any]:
+        """Compact form for the browser: [label, count, [children]]."""
+        return [self.label, self.count, [child.as_list() for child in self.children]]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Groups of branches; `rows` gives the question positions of every branch by its path (facet, label, label, ...)."""
+
+    groups: list[tuple[str, list[Node]]]
+    rows: dict[Path, Ints]
+    size: int
+
+    def mask(self, branches: Sequence[Path]) -> Bools | None:
+        """The questions (Q,) in the union of the branches; None (everything) for no branches.
+
+        Raises BadInput for a branch that is not there.
+        """
+        if not branches:
+            return None
+        selected = np.zeros(self.size, dtype=bool)
+        for branch in branches:
+            if branch not in self.rows:
+                raise BadInput(f"branch {SEPARATOR.join(branch[1:])!r}: not in this set of questions.")
+            selected[self.rows[branch]] = True
+        return selected
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """What the browser draws."""
+        return [
+            {"facet": facet, "label": FACET_LABEL.get(facet, facet), "nodes": [node.as_list() for node in nodes]}
+            for facet, nodes in self.groups
+        ]
+
+
+def tree_of(format: str, questions: pd.DataFrame) -> Tree:
+    """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
+    rows: dict[Path, Ints] = {}
+    groups: list[tuple[str, list[Node]]] = []
+    for chain in CHAINS.get(format, ()):
+        nodes = _grow(chain, questions, np.arange(len(questions)), (chain[0],), rows)
+        if nodes:
+            groups.append((chain[0], nodes))
+    return Tree(groups, rows, len(questions))
+
+
+def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
+    """The tree of a section of which only published tables are known: the first facet of every chain, without counts of questions."""
+    rows: dict[Path, Ints] = {}
+    groups: list[tuple[str, list[Node]]] = []
+    for chain in CHAINS.get(format, ()):
+        facet = chain[0]
+        sizes: dict[str, int] = {}
+        for breakdown in breakdowns:
+            for label, scores in breakdown.get(facet, {}).items():
+                n = max((score.n for score in scores.values()), default=0)
+                sizes[label] = max(sizes.get(label, 0), n)
+        for label in sizes:
+            rows[(facet, label)] = np.zeros(0, np.int64)
+        if sizes:
+            groups.append((facet, [Node(label, facet, size) for label, size in _sorted(sizes)]))
+    return Tree(groups, rows, 0)
+
+
+def _grow(
+    chain: tuple[str, ...], questions: pd.DataFrame, held: Ints, path: Path, rows: dict[Path, Ints]
+) -> list[Node]:
+    values = _values(questions, chain[0], held)
+    if not any(label != UNLABELLED for label in values):
+        return []
+    nodes = []
+    for label, count in _sorted({label: len(found) for label, found in values.items()}):
+        here = (*path, label)
+        rows[here] = values[label]
+        children = _grow(chain[1:], questions, values[label], here, rows) if len(chain) > 1 else []
+        nodes.append(Node(label, chain[0], count, children))
+    return nodes
+
+
+def _values(questions: pd.DataFrame, facet: str, held: Ints) -> dict[str, Ints]:
+    """Label -> positions. A question with several categories is in each of them; one without is "unlabelled"."""
+    column = "categories" if facet == "category" else facet
+    if column not in questions.columns or not held.size:
+        return {}
+    cells = questions[column].iloc[held]
+    if facet == "category":
+        cells = pd.Series([list(dict.fromkeys(cell)) or [None] if cell is not None else [None] for cell in cells])
+        cells = cells.explode()
+        position = held[cells.index.to_numpy()]
+    else:
+        position = held
+    labels = cells.where(cells.notna(), UNLABELLED).astype(str).to_numpy()
+    codes, names = pd.factorize(labels)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    return {str(name): position[order[bounds[i] : bounds[i + 1]]].astype(np.int64) for i, name in enumerate(names)}
+
+
+def _sorted(sizes: dict[str, int]) -> list[tuple[str, int]]:
+    """Largest first, then by name; what has no label comes last."""
+    return sorted(sizes.items(), key=lambda item: (item[0] == UNLABELLED, -item[1], item[0].lower()))

@@ -1,0 +1,171 @@
+"""The breakdown: a table of results x facet values (or x metrics), shaded by score, grey where few cases stand behind a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dataset_builders.schema import FACETS
+from eval_harness.results import Score
+from leaderboard_space.html import count, interval, number, options, text
+from leaderboard_space.outcomes import Outcomes
+from leaderboard_space.ranking import Bools, scores_of
+from leaderboard_space.sections import Section
+from leaderboard_space.standings import Standings, info_of
+from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree
+from leaderboard_space.views.leaderboard import FEW
+
+METRICS_FACET = "metric"
+"""The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
+MOST_COLUMNS = 60
+
+Cells = dict[str, dict[str, Score]]
+"""Column -> entry key -> score."""
+
+
+def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """What the section can be broken down by: the facets that its source gives, and the metrics."""
+    there = {facet for entry in section.entries for facet in entry.result.breakdown}
+    found = [facet for facet in FACETS.get(section.format, ()) if facet in there or _labelled(outcomes, facet)]
+    return [*found, METRICS_FACET]
+
+
+def cells_of(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    facet: str,
+    branches: Sequence[Path],
+    metrics: list[str],
+) -> Cells:
+    """The scores of every result in every column. A selection can only be broken down where answers are known."""
+    mask = tree.mask(branches)
+    if facet == METRICS_FACET:
+        return {name: _scores(section, outcomes, name, mask, None, branches) for name in metrics}
+    labels = _labels(outcomes, facet) if outcomes is not None else {}
+    cells: Cells = {}
+    for label, rows in labels.items():
+        part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
+        part[rows] = True
+        if mask is not None:
+            part &= mask
+        if part.any():
+            cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches)
+    if branches:
+        return cells
+    for entry in section.entries:
+        for label, scores in entry.result.breakdown.get(facet, {}).items():
+            if metric in scores:
+                cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
+    return cells
+
+
+def view(
+    section: Section,
+    outcomes: Outcomes | None,
+    cells: Cells,
+    found: Standings,
+    facet: str,
+    facets: list[str],
+    metrics: list[str],
+) -> str:
+    """The breakdown as HTML: its own choice of facet and metric, the table, and what the shades mean."""
+    info = info_of(found.metric)
+    chosen = options(
+        [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
+    )
+    control = f"<label>Break down by <select data-facet>{chosen}</select></label>"
+    title = (
+        "All metrics side by side"
+        if facet == METRICS_FACET
+        else f"{info.label} by {FACET_LABEL.get(facet, facet).lower()}"
+    )
+    head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
+    columns = _columns(cells)
+    if not columns:
+        return head + '<p class="sub">Nothing is known at this grain for this selection.</p>'
+    dropped = max(len(columns) - MOST_COLUMNS, 0)
+    columns = columns[:MOST_COLUMNS]
+    top = "".join(_column_head(name, cells[name], facet) for name in columns)
+    body = "".join(
+        f'<tr><th scope="row">{text(row.entry.result.model.name, 48)}'
+        f"</th>{''.join(_cell(cells[name].get(row.entry.key), name if facet == METRICS_FACET else found.metric) for name in columns)}</tr>"
+        for row in found.rows
+        if any(row.entry.key in cells[name] for name in columns)
+    )
+    more = f" The {dropped} smallest columns are in the download." if dropped else ""
+    return (
+        f'{head}<div class="scroll"><table class="heat" aria-label="{text(title)}"><thead><tr><th scope="col">Model</th>{top}</tr></thead>'
+        f'<tbody>{body}</tbody></table></div><p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
+        f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{more}</p>"
+    )
+
+
+def _scores(
+    section: Section,
+    outcomes: Outcomes | None,
+    metric: str,
+    mask: Bools | None,
+    cell: tuple[str, str] | None,
+    branches: Sequence[Path],
+) -> dict[str, Score]:
+    """Entry key -> score of one column: from the answers where there are some, else from what the result itself says."""
+    known: dict[str, Score] = {}
+    if not branches:
+        for entry in section.entries:
+            held = entry.result.scores if cell is None else entry.result.breakdown.get(cell[0], {}).get(cell[1], {})
+            if metric in held:
+                known[entry.key] = held[metric]
+    if outcomes is not None and metric in outcomes.metrics:
+        judged = info_of(metric).higher_is_better is not None
+        units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
+        known |= dict(zip(outcomes.runs, scores_of(units, judged), strict=True))
+    return known
+
+
+def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
+    return outcomes is not None and bool(_labels(outcomes, facet))
+
+
+def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
+    """Label -> question positions; what nobody labelled is left out."""
+    from leaderboard_space.tree import _values
+
+    if outcomes is None:
+        return {}
+    found = _values(outcomes.questions, facet, np.arange(len(outcomes.questions)))
+    return {label: rows for label, rows in found.items() if label != UNLABELLED}
+
+
+def _columns(cells: Cells) -> list[str]:
+    """Columns in which anything is known, those with most cases first; metrics keep their order."""
+    held = [name for name, scores in cells.items() if any(score.value is not None for score in scores.values())]
+    size = {name: max(score.n_cases for score in cells[name].values()) for name in held}
+    return sorted(held, key=lambda name: -size[name])
+
+
+def _column_head(name: str, scores: dict[str, Score], facet: str) -> str:
+    label = info_of(name).label if facet == METRICS_FACET else name
+    sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
+    n, n_cases = max(sizes)
+    size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"
+    return f'<th scope="col"><span>{text(label, 48)}</span><small>n {size}</small></th>'
+
+
+def _cell(score: Score | None, metric: str) -> str:
+    if score is None or score.value is None:
+        return '<td class="none">–</td>'
+    info = info_of(metric)
+    share = min(max(score.value / 100, 0.0), 1.0) if info.unit == "percent" else 0.0
+    few = score.n_cases < FEW
+    mark = {"better": "▲", "worse": "▼"}.get(score.verdict or "", "")
+    said = f"95% interval {interval(score.low, score.high)}, n {score.n}, {score.n_cases} cases"
+    if score.chance is not None:
+        said += f", chance {number(score.chance)}"
+    style = "" if few else f' style="--s:{share:.3f}"'
+    return (
+        f'<td class="{"few" if few else "shade"}{" deep" if share > 0.55 and not few else ""}"{style} title="{text(said, 200)}">'
+        f"{number(score.value, 0 if info.unit == 'count' else 1)}<i>{mark}</i></td>"
+    )

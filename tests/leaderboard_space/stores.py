@@ -1,0 +1,166 @@
+# ruff: noqa: E501
+"""Test data: results stores with made-up questions and answers (no real model, no real benchmark), written as `submit` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataset_builders.schema import ASPECTS, FACETS, fingerprint
+from eval_harness.results import Benchmark, Method, Model, Result, model_slug
+from eval_harness.scores import score
+from eval_harness.scoring import ANSWERS_SCHEMA
+
+MADE_AT = "2026-11-21T07:00:00+00:00"
+COMMON: dict[str, Any] = {
+    "question_type": "single", "task": None, "modality": None, "department": None, "granularity": None, "keyword": None,
+    "categories": (), "image_license": "unknown", "image_source": None,
+}  # fmt: skip
+
+
+def questions(format: str, cases: int = 40, seed: int = 1) -> pd.DataFrame:
+    """Questions of a format with every facet filled, `cases` cases."""
+    rng = np.random.default_rng(seed)
+    maker: Callable[[int, np.random.Generator], list[dict[str, Any]]] = _MAKERS[format]
+    return pd.DataFrame([{**COMMON, **row, "categories": list(row.get("categories", ()))} for row in maker(cases, rng)])
+
+
+def _mediconfusion(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    names = ["Cerebral", "Spinal", "Cardiac", "Nuclear Medicine"]
+    rows = []
+    for pair in range(cases):
+        for side in (1, 2):
+            labels = [names[int(rng.integers(0, 4))]] + ([names[pair % 4]] if pair % 5 == 0 else [])
+            rows.append(
+                {"question_id": f"{pair}-{side}", "case_id": str(pair), "image_id": f"image-{pair * 2 + side - (pair % 7 == 0)}",
+                 "question": f"Test pair {pair}: what is seen?", "options": ["left", "right"], "answer": [side - 1],
+                 "categories": list(dict.fromkeys(labels))}
+            )  # fmt: skip
+    return rows
+
+
+def _probmed(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    places = [("chest", "X-ray"), ("chest", "CT"), ("brain", "MRI"), ("abdomen", "CT")]
+    rows = []
+    for image in range(cases):
+        organ, modality = places[image % 4]
+        for aspect in ASPECTS:
+            for adversarial in (False, True) if aspect != "abnormality" else (False,):
+                rows.append(
+                    {"question_id": f"{image}-{aspect}-{adversarial}", "case_id": str(image), "image_id": str(image),
+                     "question": f"Test image {image}: {aspect}?", "options": ["yes", "no"], "answer": [int(adversarial)],
+                     "question_type": "yes_no", "aspect": aspect, "adversarial": adversarial, "organ": organ, "modality": modality,
+                     "image_type": f"{organ} {modality}", "pair_id": f"{image}-{aspect}", "qa_type": f"{aspect}-{adversarial}"}
+                )  # fmt: skip
+    return rows
+
+
+def _gmai(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    departments, modalities = (
+        ["Ophthalmology", "Neurosurgery", "Pulmonary Medicine"],
+        ["Fundus Photography", "MRI", "CT"],
+    )
+    return [
+        {"question_id": str(i), "case_id": str(i), "image_id": str(i), "question": f"Test question {i}?",
+         "options": ["a", "b", "c", "d"][: 3 + i % 2], "answer": [int(rng.integers(0, 3))], "task": ["Disease Diagnosis", "Counting"][i % 2],
+         "department": departments[i % 3], "granularity": ["image", "box"][i % 2], "modality": modalities[int(rng.integers(0, 3))],
+         "keyword": f"finding {int(rng.integers(0, 6))}"}
+        for i in range(cases)
+    ]  # fmt: skip
+
+
+def _halt(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    scenarios = ["fake", "none", "swap"]
+    return [
+        {"question_id": f"{scenarios[i % 3]}-{i}", "case_id": str(i), "image_id": str(i), "question": f"Test question {i}?",
+         "options": ["a", "b", "c", "none of these", "I do not know"], "answer": [int(rng.integers(0, 5))], "scenario": scenarios[i % 3],
+         "source_dataset": ["source one", "source two"][int(rng.integers(0, 2))]}
+        for i in range(cases)
+    ]  # fmt: skip
+
+
+_MAKERS = {"mediconfusion": _mediconfusion, "probmed": _probmed, "gmai-mmbench": _gmai, "halt-medvqa": _halt}
+
+
+def answers(questions: pd.DataFrame, skill: float, seed: int = 2) -> pd.DataFrame:
+    """Answers of a responder who knows a share `skill` of the questions, and guesses, refuses or rambles at the rest."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for question_id, options, key in zip(
+        questions["question_id"], questions["options"], questions["answer"], strict=True
+    ):
+        draw = rng.random()
+        knows = rng.random() < skill
+        choice = list(key) if knows else [int(rng.integers(0, len(options)))]
+        status = "answered"
+        if not knows and draw < 0.06:
+            choice, status = [], "refused" if draw < 0.02 else "irrelevant"
+        rows.append(
+            {"question_id": question_id, "sample": 0, "response": options[choice[0]] if choice else "", "choice": choice,
+             "status": status, "rule": "test", "scores": None, "seconds": 0.1}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def add_run(
+    store: Path,
+    format: str,
+    asked: pd.DataFrame,
+    given: pd.DataFrame,
+    name: str,
+    kind: str | None = "open",
+    **changes: Any,
+) -> Path:
+    """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark."""
+    mark = fingerprint(
+        zip(
+            asked["question_id"],
+            asked["question"],
+            asked["options"],
+            asked["question_type"],
+            asked["answer"],
+            strict=True,
+        )
+    )
+    scored = score(format, asked, given)
+    benchmark: dict[str, Any] = {
+        "name": format, "format": format, "split": "validation" if format == "gmai-mmbench" else "test",
+        "questions": len(asked), "fingerprint": mark, "origin": "phantom",
+    } | changes  # fmt: skip
+    result = Result(
+        kind="measured", provenance="submitted", benchmark=Benchmark(**benchmark), model=Model(name=name, kind=kind),  # type: ignore[arg-type]
+        method=Method(name="mc", prompt="test", samples=1, extraction="ours"), scores=scored.scores, breakdown=scored.breakdown,
+        statuses=scored.statuses, command="made by a test", created_at=MADE_AT,
+    )  # fmt: skip
+    folder = store / "results" / benchmark["name"] / model_slug(name) / f"run-{mark[:6]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(
+        [{n: row[n] for n in ANSWERS_SCHEMA.names} for row in given.to_dict("records")], schema=ANSWERS_SCHEMA
+    )
+    pq.write_table(table, folder / "answers.parquet")
+    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    kept = store / "questions" / f"{mark}.parquet"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    asked.to_parquet(kept, index=False)
+    return folder
+
+
+MODELS = [
+    ("Test Open 7B", "open", 0.35), ("Test Open 72B", "open", 0.6), ("Test Medical 8B", "medical", 0.3), ("Test Proprietary", "proprietary", 0.65),
+    ("Test Small", "open", 0.05), ("baseline: chance", "baseline", 0.0), ("baseline: oracle", "baseline", 1.0),
+]  # fmt: skip
+
+
+def make_store(store: Path, cases: int = 60) -> Path:
+    """A store with seven made-up responders on each format."""
+    for number, format in enumerate(FACETS):
+        asked = questions(format, cases, seed=number)
+        for place, (name, kind, skill) in enumerate(MODELS):
+            add_run(store, format, asked, answers(asked, skill, seed=10 * number + place), name, kind)
+    return store
