@@ -73,11 +73,14 @@ class Repositories:
             repository = Repository(**json.loads(path.read_bytes()))
             self._open[repository.kind, repository.id.lower()] = repository
 
-    def create(self, kind: str, namespace: str, name: str, author: str, private: bool, sdk: str | None) -> Repository:
+    def create(
+        self, kind: str, namespace: str, name: str, author: str, private: bool, sdk: str | None
+    ) -> tuple[Repository, bool]:
+        """The repository of that name, and whether it is new."""
         with self._lock:
             key = kind, f"{namespace}/{name}".lower()
             if key in self._open:
-                raise Refused(409, f"You already created this {KINDS[kind]} repo")
+                return self._open[key], False
             repository = Repository(kind, namespace, name, now(), private, sdk=sdk)
             content = GITATTRIBUTES.encode()
             tree = {".gitattributes": regular(content, self.blobs.put(content))}
@@ -85,7 +88,7 @@ class Repositories:
             repository.branches["main"] = first.sha
             self._open[key] = repository
             self._save(repository)
-            return repository
+            return repository, True
 
     def delete(self, repository: Repository) -> None:
         with self._lock:

@@ -52,13 +52,14 @@ def create(hub: Hub, request: Request) -> Answer:
         raise Refused(403, f'You don\'t have the rights to create a {KINDS[kind]} under the namespace "{namespace}"')
     if kind == "spaces" and not asked.get("sdk"):
         raise Refused(400, "A Space needs an sdk")
-    existing = hub.repositories.find(kind, f"{namespace}/{asked['name']}")
-    if existing:
-        document = {"url": request.base + existing.url_path, "error": f"You already created this {KINDS[kind]} repo"}
-        return Answer.json(document, 409)
     private = asked.get("visibility") == "private" or bool(asked.get("private"))
-    repository = hub.repositories.create(kind, namespace, asked["name"], token.user.name, private, asked.get("sdk"))
-    return Answer.json({"url": request.base + repository.url_path, "name": repository.id, "id": repository.id})
+    repository, new = hub.repositories.create(
+        kind, namespace, asked["name"], token.user.name, private, asked.get("sdk")
+    )
+    document = {"url": request.base + repository.url_path, "name": repository.id, "id": repository.id}
+    if not new:
+        document["error"] = f"You already created this {KINDS[kind]} repo"
+    return Answer.json(document, 200 if new else 409)
 
 
 @route("DELETE", "/api/repos/delete")

@@ -1,0 +1,51 @@
+"""May an image be passed on? The rule by which `publish` decides, from the licence that each image's row states.
+
+The rule. Images go out unmodified (a build stores the source's very bytes), each with its licence and its source beside it, free of
+charge. So what counts is whether the licence lets anybody pass on unmodified copies:
+ - public domain (CC0, PDM, works of the US government) and CC BY, CC BY-SA: yes;
+ - CC BY-NC, CC BY-NC-SA: yes, for non-commercial use. The licence travels in the row; who sells the copies breaks it, not we;
+ - CC BY-ND, CC BY-NC-ND: yes, since only adaptations may not be shared, and putting an unaltered file into a collection or another
+   container is none (CC 4.0, section 1(a) with 2(a)(4); the older versions allow collections and changes of format by name);
+ - open data and software licences that allow copies (ODC-By, ODbL, PDDL, MIT, BSD, Apache-2.0): yes;
+ - everything else: no. That is above all "unknown", an empty cell, "all rights reserved", a data use agreement, a licence we do not
+   recognise. Saying nothing is no permission.
+`--private` is the way out: a private repository is not passed on. Not legal advice, and the card says so.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CREATIVE_COMMONS = re.compile(r"cc by(?: nc)?(?: (?:sa|nd))?(?: [1-4] [05](?: [a-z]{2,3})?)?")
+_OPEN = frozenset(
+    {
+        *("cc0", "cc0 1 0", "cc zero", "public domain", "us government work"),
+        *("pdm", "pdm 1 0", "public domain mark", "public domain mark 1 0"),
+        *("pddl", "pddl 1 0", "odc by", "odc by 1 0", "odbl", "odbl 1 0"),
+        *("mit", "bsd 2 clause", "bsd 3 clause", "apache 2 0"),
+    }
+)
+_URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdomain)/([a-z-]+)/?([0-9.]*)/?\S*")
+
+
+def allows_copies(licence: str | None) -> bool:
+    """Whether `licence`, as a source writes it, lets anybody pass on unmodified copies.
+
+    >>> [allows_copies(x) for x in ("CC BY-NC-ND 4.0", "cc-by-4.0", "https://creativecommons.org/licenses/by/4.0/", "unknown", None)]
+    [True, True, True, False, False]
+    """
+    if not isinstance(licence, str):
+        return False
+    text = licence.strip().lower()
+    found = _URL.fullmatch(text)
+    if found:
+        prefix = "cc " if found[1] == "licenses" else ""
+        text = f"{prefix}{found[2].replace('zero', 'cc0').replace('mark', 'pdm')} {found[3]}"
+    text = re.sub(r"\b(license|licence|international|universal|unported|generic|deed)\b", " ", text)
+    text = text.replace("creative commons", "cc").replace("attribution", "by").replace("noncommercial", "nc")
+    text = text.replace("non-commercial", "nc").replace("sharealike", "sa").replace("share-alike", "sa")
+    text = text.replace("noderivatives", "nd").replace("noderivs", "nd").replace("no-derivatives", "nd")
+    text = " ".join(re.split(r"[\s\-_./,()]+", text)).strip()
+    if text in _OPEN:
+        return True
+    return _CREATIVE_COMMONS.fullmatch(text) is not None
