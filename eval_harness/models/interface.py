@@ -1,20 +1,36 @@
 """What travels between the runner and a back end: a Request goes in, a Response comes out.
 
-A back end is any object with the attributes and the method of `Backend`; a plug-in needs no base class.
+A back end is any object with the attributes and the methods of `Backend`; a plug-in needs no base class (`plug_in.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from eval_harness.results import Model
+
+Scoring = Literal["next_token", "sequence", "sequence_official"]
+"""How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same
+as the MediConfusion authors' code computes it (`ps_official`, see `scores.py` of the transformers back end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A worked example put before the question: its prompt, the answer to give, its image."""
+
+    prompt: str
+    answer: str
+    image: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt with its image. `answer` is the key, for the oracle baseline only; a real model must not look at it."""
+    """One prompt with its image. `answer` is the key, for the oracle baseline only; a real model must not look at it.
+
+    `candidates` are the texts to be scored, one per option (methods `gd` and `ps`; empty otherwise).
+    """
 
     question_id: str
     sample: int
@@ -26,13 +42,18 @@ class Request:
     max_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
+    system: str | None = None
+    shots: tuple[Shot, ...] = ()
+    candidates: tuple[str, ...] = ()
+    scoring: Scoring = "next_token"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
     """What came back. `status`: `answered` (a text came, not yet read), `refused` (a filter held it back), `failed` (nothing came).
 
-    `error` says why a `failed` one failed; it is kept apart from `text`, so that an error can never be read as an answer.
+    `error` says why a `failed` or `refused` one did; it is kept apart from `text`, so that an error can never be read as an answer.
+    `scores`: one log-likelihood per option (None where options were not scored). `usage`: tokens in and out, where they are counted.
     """
 
     question_id: str
@@ -42,13 +63,18 @@ class Response:
     seconds: float | None = None
     scores: tuple[float, ...] | None = None
     error: str | None = None
+    usage: tuple[int, int] | None = None
 
 
 class Backend(Protocol):
     """A model that answers requests.
 
     `model`: what the result file says of it. `needs_images`: whether requests must carry their image. `one_token`: whether it can be
-    held to `max_tokens=1` (HALT-MedVQA asks for that). `deviations`: what it could not do as the protocol says, in words.
+    held to `max_tokens=1` (HALT-MedVQA asks for that). `deviations`: what it could not do as the protocol says, in words; a back end
+    may add to it while it runs.
+
+    A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
+    methods `gd` and `ps` are refused.
     """
 
     model: Model
@@ -67,10 +93,33 @@ class Backend(Protocol):
 
 @dataclass(slots=True)
 class Settings:
-    """What the command line says about how a model is run."""
+    """What the command line says about how a model is run. None means: found automatically."""
 
     batch_size: int | None = None
-    """None: found automatically."""
     base_url: str | None = None
     display_name: str | None = None
+    plain_template: str | None = None
+    """Name of the prompt form for a processor without a chat template (`chat_form.PLAIN_TEMPLATES`)."""
+    trust_remote_code: bool = False
+    dtype: str | None = None
+    attention: str | None = None
+    """`attn_implementation` of transformers: sdpa, flash_attention_2 ..."""
+    device_map: str | None = None
+    max_image_side: int | None = None
+    """Images whose longer side has more pixels are shrunk to it."""
+    in_flight: int = 16
+    """Most requests a server is sent at a time; fewer when it says it is busy."""
+    timeout: float = 120.0
+    """Seconds to wait for one answer of a server."""
+    price: tuple[float, float] | None = None
+    """Price of a million tokens in and out, for the cost in `environment`."""
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+def chosen(request: Request, scores: Sequence[float], error: str | None = None) -> Response:
+    """The response of a method that scores options: the first best one, as its letter (or its text, for a yes/no question)."""
+    from dataset_builders.schema import LETTERS
+
+    best = max(range(len(scores)), key=lambda position: scores[position])
+    text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
+    return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), error=error)

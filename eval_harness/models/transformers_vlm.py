@@ -1,24 +1,32 @@
-"""Any `AutoModelForImageTextToText` with its `AutoProcessor` and chat template, on a GPU or the CPU.
+"""Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, and the road of a batch.
 
-The text-only baseline is the same model with the image withheld. Not here: what is asked (`prompts.py`), how the text is read.
+The text-only baseline is the same model with the image withheld. Not here: what is asked (`prompts.py`), tokens and pixels
+(`model_inputs.py`), the network itself (`network.py`), which requests go together (`batching.py`).
 """
 
 from __future__ import annotations
 
-import io
+import copy
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.models.batching import BatchSize, Queue
+from eval_harness.models.chat_form import plain_template
+from eval_harness.models.interface import Request, Response, Settings, chosen
+from eval_harness.models.model_inputs import InputMaker, Prepared
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
-    from PIL.Image import Image as PILImage
+    from eval_harness.models.network import Network
 
-AUTO_BATCH_SIZE = 16
+AHEAD = 2
+"""Batches prepared (images decoded, text tokenised) while the network works on the one before."""
 
 
 class TransformersVLM:
@@ -29,157 +37,282 @@ class TransformersVLM:
     def __init__(self, model_id: str, settings: Settings, text_only: bool = False) -> None:
         """Load the model and its processor.
 
-        Raises BadInput when the id or folder cannot be loaded, cannot take images, or has no chat template.
+        Raises BadInput when the id or folder cannot be loaded, cannot take images, or its prompt form is unknown.
         """
         import torch
-        from transformers import AutoModelForImageTextToText, AutoProcessor
         from transformers.utils import logging
+
+        from eval_harness.models.network import Network
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        try:
-            self.processor = AutoProcessor.from_pretrained(model_id)
-            network: Any = AutoModelForImageTextToText.from_pretrained(model_id, dtype=dtype)
-        except (OSError, ValueError, ImportError) as error:
-            raise BadInput(_cannot_load(model_id, error)) from None
-        if getattr(self.processor, "image_processor", None) is None:
-            raise BadInput(
-                f"--model {model_id}: its processor takes no images, so it cannot answer questions about them."
-            )
-        if not getattr(self.processor, "chat_template", None):
-            raise BadInput(
-                f"--model {model_id}: its processor has no chat template, so the form of its prompts is unknown. "
-                "Add a chat_template.jinja to a local copy of the model folder and pass that folder."
-            )
-        self.processor.tokenizer.padding_side = "left"
-        if self.processor.tokenizer.pad_token_id is None:
-            self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token
-        self.network = network.to(self.device).eval()
+        self.model_id = model_id
+        self.processor, loaded = load(model_id, settings)
+        tokenizer = self.processor.tokenizer
+        tokenizer.padding_side = "left"
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        self.network: Network = Network(loaded, int(tokenizer.pad_token_id))
+        self.on_cpu = torch.device(self.network.device).type == "cpu"
         self.needs_images = not text_only
-        self.batch_size = settings.batch_size or AUTO_BATCH_SIZE
+        self._template = None
+        if not getattr(self.processor, "chat_template", None):
+            self._template = plain_template(settings.plain_template, loaded.config.model_type, model_id)
+        elif settings.plain_template:
+            self._template = plain_template(settings.plain_template, "", model_id)
+        self._inputs = InputMaker(self.processor, settings, not text_only, self._template)
+        self._space = "" if self._prompt_ends_in_space() else " "
+        self._decoder = copy.deepcopy(tokenizer)  # the other one is in use in the preparing thread
+        self._shares = self.network.may_share
+        self._shown_equal = False
+        self.batch_size = BatchSize(settings.batch_size, self.on_cpu)
         self.deviations: list[str] = ["the image was withheld (text-only baseline)"] if text_only else []
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
         self.model = Model(
             name=f"{name} (text only)" if text_only else name,
-            revision=getattr(network.config, "_commit_hash", None),
+            revision=getattr(loaded.config, "_commit_hash", None),
             kind="baseline" if text_only else "open",
-            parameters=network.num_parameters(),
+            parameters=loaded.num_parameters(),
         )
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Answer in batches of requests that share their generation settings; an out-of-memory batch is halved, never lost."""
-        queue = list(requests)
-        while queue:
-            batch = _leading(queue, self.batch_size)
-            responses = self._answer(batch)
-            if responses is None:
-                if len(batch) == 1:
-                    raise BadInput(
-                        f"--model: question {batch[0].question_id} alone does not fit into the {self.device} memory. "
-                        "Use a smaller model or a larger device."
-                    )
-                self.batch_size = len(batch) // 2
-                continue
-            del queue[: len(batch)]
-            yield from responses
+        """Answer in batches; one that does not fit into memory is halved, never lost."""
+        return self._in_batches(requests, self._answer)
 
-    def _answer(self, batch: list[Request]) -> list[Response] | None:
-        """The responses of one batch, None when it does not fit into memory."""
+    def score(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """Score each request's candidates (methods `gd` and `ps`); never calls the model's `generate`.
+
+        Raises BadInput for encoder-decoder models, and where two options begin with the same token (`gd`).
+        """
+        if self.network.encoder_decoder:
+            raise BadInput(
+                f"--model {self.model_id}: an encoder-decoder model cannot be scored by gd or ps. Use --method mc."
+            )
+        return self._in_batches(requests, self._score)
+
+    def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
+        """Batches through `run`, with the next ones prepared meanwhile in another thread."""
+        queue = Queue(requests)
+        waiting: deque[tuple[list[Request], Future[Prepared]]] = deque()
+        with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
+            try:
+                while queue or waiting:
+                    while queue and len(waiting) < AHEAD:
+                        batch = queue.take(self.batch_size.size)
+                        waiting.append((batch, preparing.submit(self._prepare, batch)))
+                    batch, future = waiting.popleft()
+                    responses = self._within_memory(run, future.result())
+                    if responses is None:
+                        if len(batch) == 1:
+                            raise BadInput(
+                                f"--model {self.model_id}: question {batch[0].question_id} alone does not fit into memory. "
+                                "Use a smaller model, --max-image-side, or a larger device."
+                            )
+                        self.batch_size.halve(len(batch))
+                        for later, prepared in reversed(waiting):
+                            prepared.cancel()
+                            queue.put_back(later)
+                        waiting.clear()
+                        queue.put_back(batch)
+                        continue
+                    self.batch_size.went_well(len(batch), self._memory_used())
+                    yield from responses
+            finally:
+                for _, prepared in waiting:
+                    prepared.cancel()
+
+    def _prepare(self, batch: list[Request]) -> Prepared:
+        shared = self._inputs.shared(batch) if self._shares else None
+        return shared or self._inputs.whole(batch)
+
+    def _within_memory(self, run: Callable[[Prepared], list[Response]], prepared: Prepared) -> list[Response] | None:
+        """The responses of one batch with its share of the time in each, None when it does not fit into memory."""
         import torch
 
         start = time.perf_counter()
         try:
-            texts = self._continue([self._messages(request) for request in batch], batch[0])
-        except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
+            with torch.inference_mode():
+                responses = run(self._checked(prepared))
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
+                raise
+            if not self.on_cpu:
+                torch.cuda.empty_cache()
             return None
-        seconds = (time.perf_counter() - start) / len(batch)
+        seconds = round((time.perf_counter() - start) / len(responses), 4)
+        return [_with_seconds(response, seconds) for response in responses]
+
+    def _checked(self, prepared: Prepared) -> Prepared:
+        """The batch as it is; before the first shared one is trusted, it is compared with whole prompts, and given up if they differ."""
+        if prepared.rows is None or (self._shares and self._shown_equal):
+            return prepared
+        whole = self._inputs.whole(prepared.requests)
+        if self._shares and self.network.agrees(prepared, whole):
+            self._shown_equal = True
+            return prepared
+        self._shares = False
+        return whole
+
+    def _answer(self, prepared: Prepared) -> list[Response]:
+        first = prepared.requests[0]
+        limit = self._limit(first)
+        seeds = [_seed(request) for request in prepared.requests]
+        if limit == 1 and not (self.network.own_generate or self.network.encoder_decoder):
+            tokens = self.network.next_tokens(prepared, first.temperature, seeds)
+        else:
+            tokens = self.network.generate(prepared, limit, first.temperature, seeds)
+        texts = self._decoder.batch_decode(tokens, skip_special_tokens=True)
         return [
-            Response(request.question_id, request.sample, text, seconds=round(seconds, 4))
-            for request, text in zip(batch, texts, strict=True)
+            Response(request.question_id, request.sample, text)
+            for request, text in zip(prepared.requests, texts, strict=True)
         ]
 
-    def _messages(self, request: Request) -> list[dict[str, Any]]:
-        content: list[dict[str, Any]] = [{"type": "text", "text": request.prompt}]
-        if self.needs_images:
-            if request.image is None:
-                raise ValueError(f"question {request.question_id} came without its image")
-            content.insert(0, {"type": "image", "image": decode_image(request.image)})
-        return [{"role": "user", "content": content}]
+    def _score(self, prepared: Prepared) -> list[Response]:
+        requests = prepared.requests
+        if requests[0].scoring == "next_token":
+            logits = self.network.context(prepared).logits
+            assert logits is not None
+            log_probabilities = logits.log_softmax(-1)
+            scores = [
+                [float(log_probabilities[row, forms].logsumexp(-1)) for forms in self._next_token_forms(request)]
+                for row, request in enumerate(requests)
+            ]
+        else:
+            tokens = [[self._continuation(text) for text in request.candidates] for request in requests]
+            scores = self.network.candidate_scores(prepared, tokens, requests[0].scoring == "sequence_official")
+        return [chosen(request, found) for request, found in zip(requests, scores, strict=True)]
 
-    def _continue(self, conversations: list[list[dict[str, Any]]], request: Request) -> list[str]:
-        import torch
+    def _next_token_forms(self, request: Request) -> list[list[int]]:
+        """For each candidate the tokens that begin it, written with and without a space before it; shared ones do not count.
 
-        inputs = self.processor.apply_chat_template(
-            conversations,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-            processor_kwargs={"padding": True},
-            # A question that happens to hold "<image>" or another control token must stay text.
-            sanitize_control_tokens=True,
-        ).to(self.device, dtype=self.network.dtype)
-        sampling: dict[str, Any] = {
-            "do_sample": False,
-            "num_beams": 1,
-            "temperature": None,
-            "top_p": None,
-            "top_k": None,
-        }
-        if request.temperature > 0:
-            sampling = {"do_sample": True, "num_beams": 1, "temperature": request.temperature}
-            torch.manual_seed(request.seed + request.sample)
-        with torch.inference_mode():
-            output = self.network.generate(**inputs, max_new_tokens=self._limit(request), **sampling)
-        texts: list[str] = self.processor.batch_decode(
-            output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
-        )
-        return texts
+        Raises BadInput when a candidate has no token of its own.
+        """
+        forms: list[set[int]] = []
+        for candidate in request.candidates:
+            written = (
+                self._decoder(form, add_special_tokens=False)["input_ids"] for form in (candidate, f" {candidate}")
+            )
+            forms.append({ids[0] for ids in written if ids})
+        own = [
+            sorted(form.difference(*(forms[:position] + forms[position + 1 :]))) for position, form in enumerate(forms)
+        ]
+        if not all(own):
+            raise BadInput(
+                f"--method gd: {self.model_id} begins two of the options {', '.join(request.candidates)} "
+                f"(question {request.question_id}) with the same token. Use --method ps or mc."
+            )
+        return own
+
+    def _continuation(self, text: str) -> list[int]:
+        """Token ids of an answer as the model would write it after its prompt (with a space, unless the prompt ends in one).
+
+        Raises BadInput for an empty option.
+        """
+        prompt_end = ":" if self._space else ":\n"
+        before = self._decoder(prompt_end, add_special_tokens=False)["input_ids"]
+        joined = self._decoder(f"{prompt_end}{self._space}{text}", add_special_tokens=False)["input_ids"]
+        ids = joined[len(before) :] if joined[: len(before)] == before else []
+        if not ids:
+            ids = self._decoder(text, add_special_tokens=False)["input_ids"]
+        if not ids:
+            raise BadInput("--method ps: an option is empty, so it has no likelihood. Use --method mc.")
+        return list(ids)
+
+    def _prompt_ends_in_space(self) -> bool:
+        if self._template is not None:
+            return self._template.replace("{prompt}", "x")[-1:].isspace()
+        turn = [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
+        return str(self.processor.apply_chat_template(turn, add_generation_prompt=True))[-1:].isspace()
 
     def _limit(self, request: Request) -> int:
         """Tokens to generate: what the protocol asks, or the model's own limit where that is lower."""
-        own = self.network.generation_config.max_new_tokens
+        own = self.network.model.generation_config.max_new_tokens
         return min(request.max_tokens, own) if own else request.max_tokens
+
+    def _memory_used(self) -> float:
+        """The largest share of a GPU's memory that was in use since the last call; 0 on the CPU."""
+        import torch
+
+        if self.on_cpu:
+            return 0.0
+        used = []
+        for device in range(torch.cuda.device_count()):
+            used.append(torch.cuda.max_memory_allocated(device) / torch.cuda.get_device_properties(device).total_memory)
+            torch.cuda.reset_peak_memory_stats(device)
+        return max(used)
 
     def describe(self) -> dict[str, Any]:
         import torch
         import transformers
 
+        model = self.network.model
         return {
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-            "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
-            "dtype": str(self.network.dtype).removeprefix("torch."),
-            "max_new_tokens_of_model": self.network.generation_config.max_new_tokens,
+            "device": "cpu" if self.on_cpu else torch.cuda.get_device_name(),
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "attention": getattr(model.config, "_attn_implementation", None),
+            "max_new_tokens_of_model": model.generation_config.max_new_tokens,
+            "prompt_form": "chat template" if self._template is None else self._template,
+            "shared_image_prefix": self._shares,
         }
 
 
-def decode_image(data: bytes) -> PILImage:
-    """The encoded image as RGB, turned as its EXIF orientation says; 16-bit grey is brought to 8 bits, not clipped."""
-    from PIL import Image, ImageOps
+def load(model_id: str, settings: Settings) -> tuple[Any, Any]:
+    """(processor, model in evaluation mode on its device). Raises BadInput when either cannot be had."""
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    image: Image.Image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-    if image.mode.startswith("I;16"):
-        image = image.point(lambda value: value / 256).convert("L")
-    return image.convert("RGB")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = getattr(torch, settings.dtype or ("bfloat16" if device == "cuda" else "float32"), None)
+    if not isinstance(dtype, torch.dtype):
+        raise BadInput(f"--dtype {settings.dtype}: not a torch dtype. Give float32, bfloat16 or float16.")
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": settings.trust_remote_code}
+    if settings.attention:
+        options["attn_implementation"] = settings.attention
+    if settings.device_map:
+        options["device_map"] = settings.device_map
+    try:
+        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
+        if getattr(processor, "image_processor", None) is None:
+            raise BadInput(
+                f"--model {model_id}: its processor takes no images, so it cannot answer questions about them."
+            )
+        model = AutoModelForImageTextToText.from_pretrained(model_id, **options)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(_cannot_load(model_id, error)) from None
+    placed: Any = model if settings.device_map else model.to(_own_device(device))  # type: ignore[arg-type]
+    return processor, placed.eval()
 
 
-def _settings(request: Request) -> tuple[int, float, int]:
-    """What one call to `generate` must share; a sampled batch also shares its sample number, which seeds it."""
-    return request.max_tokens, request.temperature, request.sample if request.temperature > 0 else 0
+def _own_device(device: str) -> str:
+    """This process's GPU: processes started by torchrun or accelerate each take their own."""
+    import os
 
+    import torch
 
-def _leading(queue: list[Request], size: int) -> list[Request]:
-    """The longest run of at most `size` requests at the head of the queue that share their settings."""
-    count = next((i for i, r in enumerate(queue) if _settings(r) != _settings(queue[0])), len(queue))
-    return queue[: min(count, size)]
+    rank = os.environ.get("LOCAL_RANK", "")
+    return f"cuda:{int(rank) % torch.cuda.device_count()}" if device == "cuda" and rank.isdigit() else device
 
 
 def _cannot_load(model_id: str, error: Exception) -> str:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "Unrecognized configuration class" in reason:
-        reason = "this model cannot take images (transformers knows no image-text-to-text class for it)"
+        reason = "this model cannot take images (transformers knows no image-text-to-text class for it)."
+    elif "trust_remote_code" in str(error):
+        reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
     return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+
+
+def _seed(request: Request) -> int:
+    """A seed that depends on the question and the sample number alone."""
+    text = f"{request.seed}\0{request.question_id}\0{request.sample}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+def _with_seconds(response: Response, seconds: float) -> Response:
+    from dataclasses import replace
+
+    return replace(response, seconds=seconds)

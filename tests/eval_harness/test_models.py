@@ -149,7 +149,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
     from eval_harness.models.transformers_vlm import TransformersVLM
 
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
-    real = model.network.generate
+    real = model.network.model.generate
     sizes = []
 
     def generate(**inputs):
@@ -158,7 +158,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
             raise torch.OutOfMemoryError
         return real(**inputs)
 
-    monkeypatch.setattr(model.network, "generate", generate)
+    monkeypatch.setattr(model.network.model, "generate", generate)
     requests = [request(str(i), image=picture(), max_tokens=2) for i in range(7)]
     assert [r.question_id for r in model.generate(requests)] == [str(i) for i in range(7)]
     assert max(sizes[2:]) <= 2
@@ -180,7 +180,7 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
 
 @pytest.mark.parametrize(("mode", "colour", "grey"), [("I;16", 32768, 128), ("L", 77, 77), ("1", 1, 255)])
 def test_images_of_any_depth_become_rgb(mode, colour, grey):
-    from eval_harness.models.transformers_vlm import decode_image
+    from eval_harness.models.chat_form import decode_image
 
     image = decode_image(picture(mode, colour=colour))
     assert image.mode == "RGB"
