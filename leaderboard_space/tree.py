@@ -120,7 +120,7 @@ def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
 def _grow(
     chain: tuple[str, ...], questions: pd.DataFrame, held: Ints, path: Path, rows: dict[Path, Ints]
 ) -> list[Node]:
-    values = _values(questions, chain[0], held)
+    values = values_of(questions, chain[0], held)
     if not any(label != UNLABELLED for label in values):
         return []
     nodes = []
@@ -132,7 +132,7 @@ def _grow(
     return nodes
 
 
-def _values(questions: pd.DataFrame, facet: str, held: Ints) -> dict[str, Ints]:
+def values_of(questions: pd.DataFrame, facet: str, held: Ints) -> dict[str, Ints]:
     """Label -> positions. A question with several categories is in each of them; one without is "unlabelled"."""
     column = "categories" if facet == "category" else facet
     if column not in questions.columns or not held.size:

@@ -247,12 +247,17 @@ async function showDetail(button) {
   const line = button.closest("tr"), next = line.nextElementSibling;
   if (next && next.classList.contains("more-row")) { next.remove(); button.setAttribute("aria-expanded", "false"); return; }
   const cell = make("td");
-  cell.colSpan = line.children.length;
+  cell.colSpan = [...line.children].filter((one) => one.offsetParent !== null).length;
   cell.innerHTML = await ask("detail", { key: line.dataset.key });
   const extra = make("tr", "more-row");
   extra.append(cell);
   line.after(extra);
   button.setAttribute("aria-expanded", "true");
+}
+function changeSection(section) {
+  const list = side.querySelector(".tree");
+  if (list && section !== state.section) list.replaceChildren();  // its branches are another set's
+  return update({ section, branches: [], facet: null });
 }
 async function act(button) {
   const what = button.dataset.act;
@@ -276,7 +281,7 @@ async function act(button) {
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button || side.contains(button)) return;
-  const done = button.dataset.section ? update({ section: button.dataset.section, branches: [], facet: null })
+  const done = button.dataset.section ? changeSection(button.dataset.section)
     : button.classList.contains("more") ? showDetail(button)
     : button.dataset.act ? act(button) : null;
   if (done) done.catch((error) => say(error.message));
@@ -288,6 +293,12 @@ root.addEventListener("change", (event) => {
 
 // ---- beginning, and news from the store
 readAddress();
+const named = new URLSearchParams(location.search).get("b");
+if (named && !window.medprobeOpened) {  // a link names its benchmark: open that tab, once
+  window.medprobeOpened = true;
+  const tab = document.querySelector('#mp-tabs [role="tab"][data-tab-id="' + CSS.escape(named) + '"]');
+  if (tab && tab.getAttribute("aria-selected") !== "true") setTimeout(() => tab.click(), 0);
+}
 update(null, true);
 new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && stamp) writeAddress(); }).observe(root);
 const news = setInterval(() => {

@@ -13,12 +13,14 @@ from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.ranking import Bools, scores_of
 from leaderboard_space.sections import Section
 from leaderboard_space.standings import Standings, info_of
-from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree
+from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, values_of
 from leaderboard_space.views.leaderboard import FEW
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
 MOST_COLUMNS = 60
+FIRST = {"gmai-mmbench": "department"}
+"""The facet shown first, where it is not the first that the source gives."""
 
 Cells = dict[str, dict[str, Score]]
 """Column -> entry key -> score."""
@@ -28,7 +30,7 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """What the section can be broken down by: the facets that its source gives, and the metrics."""
     there = {facet for entry in section.entries for facet in entry.result.breakdown}
     found = [facet for facet in FACETS.get(section.format, ()) if facet in there or _labelled(outcomes, facet)]
-    return [*found, METRICS_FACET]
+    return [*sorted(found, key=lambda facet: facet != FIRST.get(section.format)), METRICS_FACET]
 
 
 def cells_of(
@@ -131,11 +133,9 @@ def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
 
 def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
     """Label -> question positions; what nobody labelled is left out."""
-    from leaderboard_space.tree import _values
-
     if outcomes is None:
         return {}
-    found = _values(outcomes.questions, facet, np.arange(len(outcomes.questions)))
+    found = values_of(outcomes.questions, facet, np.arange(len(outcomes.questions)))
     return {label: rows for label, rows in found.items() if label != UNLABELLED}
 
 
@@ -166,6 +166,6 @@ def _cell(score: Score | None, metric: str) -> str:
         said += f", chance {number(score.chance)}"
     style = "" if few else f' style="--s:{share:.3f}"'
     return (
-        f'<td class="{"few" if few else "shade"}{" deep" if share > 0.55 and not few else ""}"{style} title="{text(said, 200)}">'
+        f'<td class="{"few" if few else "shade"}"{style} title="{text(said, 200)}">'
         f"{number(score.value, 0 if info.unit == 'count' else 1)}<i>{mark}</i></td>"
     )

@@ -162,7 +162,7 @@ def _table(section: Section, found: Standings, scale: float) -> str:
         heading = ""
         if title:
             heading = (
-                f'<tr class="group"><th colspan="7" scope="rowgroup">{text(title)} '
+                f'<tr class="group"><th colspan="2" scope="rowgroup">{text(title)} '
                 f"<span>{plural(len(rows), 'result')}</span></th></tr>"
             )
         body += "<tbody>" + heading + "".join(_row(row, scale, tags[row.entry.key]) for row in rows) + "</tbody>"

@@ -113,7 +113,7 @@ def add_run(
     format: str,
     asked: pd.DataFrame,
     given: pd.DataFrame,
-    name: str,
+    model: str,
     kind: str | None = "open",
     **changes: Any,
 ) -> Path:
@@ -134,11 +134,11 @@ def add_run(
         "questions": len(asked), "fingerprint": mark, "origin": "phantom",
     } | changes  # fmt: skip
     result = Result(
-        kind="measured", provenance="submitted", benchmark=Benchmark(**benchmark), model=Model(name=name, kind=kind),  # type: ignore[arg-type]
+        kind="measured", provenance="submitted", benchmark=Benchmark(**benchmark), model=Model(name=model, kind=kind),  # type: ignore[arg-type]
         method=Method(name="mc", prompt="test", samples=1, extraction="ours"), scores=scored.scores, breakdown=scored.breakdown,
         statuses=scored.statuses, command="made by a test", created_at=MADE_AT,
     )  # fmt: skip
-    folder = store / "results" / benchmark["name"] / model_slug(name) / f"run-{mark[:6]}"
+    folder = store / "results" / benchmark["name"] / model_slug(model) / f"run-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(
         [{n: row[n] for n in ANSWERS_SCHEMA.names} for row in given.to_dict("records")], schema=ANSWERS_SCHEMA

@@ -1,0 +1,220 @@
+"""The board without a browser: sections, what is set aside, hostile input, downloads, news from the store."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stores import MADE_AT, add_run, answers, make_store, questions
+
+from dataset_builders import schema
+from dataset_builders.errors import BadInput
+from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
+from leaderboard_space.export import as_csv
+from leaderboard_space.findings import headline
+from leaderboard_space.html import interval, number, text
+from leaderboard_space.sections import Board, Entry, group
+from leaderboard_space.service import Service
+from leaderboard_space.standings import standings
+
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("board"), cases=40)
+
+
+def published(value: float, name: str = "Paper Model", **breakdown: float) -> Result:
+    cells = {"category": {key: {"set_accuracy": Score(value=v, n=79, n_cases=45)} for key, v in breakdown.items()}}
+    return Result(
+        kind="published",
+        provenance="published",
+        benchmark=Benchmark(name="mediconfusion", format="mediconfusion", split="test", questions=352),
+        model=Model(name=name, kind="proprietary"),
+        method=Method(name="best"),
+        scores={"set_accuracy": Score(value=value, n=176, n_cases=176, chance=25.0, verdict="no different")},
+        breakdown=cells,
+        created_at=MADE_AT,
+        source=Source(citation="A paper, 2025", table="Table 1"),
+    )
+
+
+def test_each_fingerprint_is_a_section_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete, sample = questions("halt-medvqa", 30, seed=1), questions("halt-medvqa", 9, seed=2)
+    for name in ("A", "B"):
+        folder = add_run(tmp_path, "halt-medvqa", complete, answers(complete, 0.5), name, origin="official")
+        add_run(tmp_path, "halt-medvqa", sample, answers(sample, 0.5), name, origin="official")
+    mark = json.loads((folder / "result.json").read_text())["benchmark"]["fingerprint"]
+    monkeypatch.setitem(schema.RELEASED_FINGERPRINTS, ("halt-medvqa", "test"), mark)
+    add_run(tmp_path, "halt-medvqa", complete, answers(complete, 0.5), "C", name="my-own", origin="custom")
+    sections = Board(tmp_path).snapshot.sections["halt-medvqa"]
+    assert [(section.kind, len(section.entries)) for section in sections] == [
+        ("complete", 2),
+        ("sample", 2),
+        ("custom", 1),
+    ]
+
+
+def test_a_claim_to_be_official_makes_no_complete_set(tmp_path: Path) -> None:
+    asked = questions("mediconfusion", 10)
+    add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.5), "A", origin="official")
+    add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.5), "B", origin="official", selection="--limit 10")
+    assert {section.kind for section in Board(tmp_path).snapshot.sections["mediconfusion"]} <= {"sample", "partial"}
+
+
+def test_published_and_measured_results_of_the_complete_set_share_a_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = questions("mediconfusion", 30)
+    folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.9), "Measured", origin="official")
+    mark = json.loads((folder / "result.json").read_text())["benchmark"]["fingerprint"]
+    monkeypatch.setitem(schema.RELEASED_FINGERPRINTS, ("mediconfusion", "test"), mark)
+    board = Board(tmp_path, [published(29.5, Cerebral=20.0), published(1.1, "Other Model")])
+    (section,) = board.snapshot.sections["mediconfusion"]
+    outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
+    everything = standings(section, outcomes, tree, "set_accuracy")
+    assert [row.entry.result.model.name for row in everything.rows] == ["Measured", "Paper Model", "Other Model"]
+    assert [row.first for row in everything.rows] == [1, 2, 3]
+    one = standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral")])
+    assert [(row.entry.result.model.name, row.score.value) for row in one.rows][1:] == [("Paper Model", 20.0)]
+    assert [entry.result.model.name for entry in one.hidden] == ["Other Model"]
+    two = standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral"), ("category", "Spinal")])
+    assert len(two.rows) == 1 and len(two.hidden) == 2
+
+
+def test_an_unreadable_result_is_set_aside_with_a_note(tmp_path: Path) -> None:
+    store = make_store(tmp_path, cases=8)
+    for name, body in {"torn": '{"kind": "measured"', "nan": '{"scores": NaN}', "empty": "", "list": "[]"}.items():
+        folder = store / "results" / "mediconfusion" / name / "run"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(body)
+    good = next((store / "results" / "probmed").glob("*/*/result.json"))
+    huge = json.loads(good.read_text())
+    huge["scores"]["overall"]["value"] = 1e308
+    huge["model"]["name"] = HOSTILE + "x" * 10_000
+    good.write_text(json.dumps(huge))
+    service = Service(Board(store))
+    shown = service.view({"format": "mediconfusion"})["html"]
+    assert shown.count("Set aside, unreadable") == 4 and "Test Open 72B" in shown
+    assert "<img" not in service.view({"format": "probmed"})["html"]
+
+
+def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
+    store = make_store(tmp_path, cases=8)
+    for number, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
+        if number == 0:
+            path.write_bytes(b"PAR1 no")
+        if number == 1:
+            path.unlink()
+    next(iter(sorted((store / "questions").glob("*.parquet")))).write_bytes(b"")
+    service = Service(Board(store))
+    for format in schema.FORMATS:
+        view = service.view({"format": format})
+        assert view["html"].count('<th scope="row" class="name">') == 7
+    shown = service.view({"format": "halt-medvqa"})["html"]
+    assert "cannot be read" in shown or "not in the store" in shown or "no finer answers" in shown
+
+
+def test_text_from_outside_is_escaped_everywhere(tmp_path: Path) -> None:
+    asked = questions("gmai-mmbench", 20)
+    asked["department"] = HOSTILE
+    add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5), HOSTILE)
+    service = Service(Board(tmp_path))
+    request = {"format": "gmai-mmbench", "branches": [["department", HOSTILE], ["department", HOSTILE + "not there"]]}
+    key = service.board.snapshot.sections["gmai-mmbench"][0].entries[0].key
+    pieces = [
+        service.view(request)["html"],
+        service.breakdown({**request, "facet": "department"}),
+        service.detail({**request, "key": key}),
+    ]
+    for piece in pieces:
+        assert "<img" not in piece and "<script" not in piece and "\u202e" not in piece and "&lt;img" in piece
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {},
+        {"format": "nothing"},
+        {"format": "probmed", "metric": 3, "branches": "x", "section": []},
+        {"format": "probmed", "branches": [["organ"], [["organ"]], None, 5, ["organ", "nowhere"]]},
+        {"format": "probmed", "facet": "<b>"},
+    ],
+)
+def test_nothing_a_browser_sends_takes_the_board_down(store: Path, request_: dict) -> None:
+    service = Service(Board(store))
+    for function in (service.view, service.tree, service.breakdown):
+        assert function(request_) is not None
+    for function in (service.detail, service.export, service.cite):
+        try:
+            function(request_)
+        except BadInput as error:
+            assert str(error)
+
+
+def test_a_download_runs_no_formula(store: Path) -> None:
+    rows = [{"model": "=HYPERLINK(1)", "note": " +1", "at": "@x", "value": -1.5, "text": 'plain, "quoted"\nline'}]
+    body = as_csv(rows)
+    assert "'=HYPERLINK" in body and "' +1" in body and "'@x" in body and ",-1.5," in body
+    exported = Service(Board(store)).export({"format": "probmed", "as": "json", "branches": [["organ", "chest"]]})
+    table = json.loads(exported["text"])
+    assert len(table) == 7 and {row["selection"] for row in table} == {"chest"} and exported["name"].endswith(".json")
+
+
+def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
+    store = make_store(tmp_path, cases=8)
+    board = Board(store)
+    before = board.snapshot
+    board.prepare()
+    asked = questions("probmed", 8, seed=1)
+    add_run(store, "probmed", asked, answers(asked, 0.9), "Newcomer")
+    after = board.refresh()
+    assert after.stamp != before.stamp
+    assert len(after.sections["probmed"][0].entries) == len(before.sections["probmed"][0].entries) + 1
+    assert after.sections["halt-medvqa"][0] is before.sections["halt-medvqa"][0]
+    assert "Newcomer" in Service(board).view({"format": "probmed"})["html"]
+
+
+def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="not a results store"):
+        Board(tmp_path)
+    assert Board(None).snapshot.problems == []
+
+
+def test_the_finding_is_computed_from_the_verdicts(store: Path) -> None:
+    board = Board(store)
+    section = board.snapshot.sections["probmed"][0]
+    outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
+    found = standings(section, outcomes, tree, "overall")
+    verdicts = [row.score.verdict for row in found.models]
+    words = {2: "Two", 3: "Three", 4: "Four"}
+    assert headline("probmed", found).startswith(f"{words[verdicts.count('better')]} of five models are surely better")
+
+
+def test_published_results_alone_make_a_board() -> None:
+    board = Board(None, [published(29.5, Cerebral=20.0), published(8.5, "Other")])
+    service = Service(board)
+    shown = service.view({"format": "mediconfusion"})["html"]
+    assert "published · T1" in shown and "No model is surely better than flipping a coin for each image." in shown
+    assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
+    assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
+
+
+def test_formats_unknown_to_the_board_are_named(tmp_path: Path) -> None:
+    asked = questions("halt-medvqa", 6)
+    folder = add_run(tmp_path, "halt-medvqa", asked, answers(asked, 0.5), "A")
+    changed = json.loads((folder / "result.json").read_text())
+    changed["benchmark"]["format"] = "something-new"
+    (folder / "result.json").write_text(json.dumps(changed))
+    assert "something-new" in Board(tmp_path).snapshot.problems[0]
+
+
+def test_numbers_are_shown_with_sane_digits() -> None:
+    assert (number(None), number(float("nan")), number(1e308), number(12.345)) == ("–", "–", "1e+308", "12.3")
+    assert interval(None, 3.0) == "–" and interval(23.4, 36.6) == "23–37"
+    assert len(text("x" * 10_000)) == 120 and "\u202e" not in text("a\u202eb")
+    assert group([Entry("x", published(3.0))])[0].kind == "complete"

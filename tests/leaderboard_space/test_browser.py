@@ -1,0 +1,270 @@
+"""The board in headless Chromium: the real server in a process of its own, real clicks, numbers read off the page."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stores import MODELS, add_run, answers, make_store, questions
+
+from leaderboard_space.html import number
+from leaderboard_space.sections import Board
+from leaderboard_space.standings import standings
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parents[2]
+ARGUMENTS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}`'
+SERVE = "import sys; from leaderboard_space.app import serve; serve(sys.argv[1], port=int(sys.argv[2]))"
+WAIT = 20_000
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
+    program = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+    if program is None:
+        pytest.skip("needs Chromium: `apt-get install chromium`")
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = make_store(tmp_path_factory.mktemp("board"), cases=90)
+    asked = questions("gmai-mmbench", 22, seed=77)
+    add_run(store, "gmai-mmbench", asked, answers(asked, 0.5), HOSTILE, origin="official")
+    (store / "results" / "probmed" / "broken" / "run").mkdir(parents=True)
+    (store / "results" / "probmed" / "broken" / "run" / "result.json").write_text("{not json <b>")
+    return store
+
+
+@pytest.fixture(scope="module")
+def address(store: Path) -> Iterator[str]:
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(store), str(port)],
+        cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    while line and f"http://127.0.0.1:{port}" not in line:
+        line = process.stdout.readline()
+    assert line, "the server ended before it gave its address"
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(20)
+
+
+def open_page(browser: Any, address: str, width: int = 1440, scheme: str = "light") -> tuple[Any, list[str]]:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    page.on(
+        "request",
+        lambda asked: (
+            trouble.append(asked.url) if asked.url.startswith("http") and "127.0.0.1" not in asked.url else None
+        ),
+    )
+    page.goto(address)
+    page.locator("table.board:visible").first.wait_for(timeout=WAIT)
+    page.locator("table.heat:visible").first.wait_for(timeout=WAIT)
+    return page, trouble
+
+
+def shown(page: Any, format: str) -> dict[str, str]:
+    """Model -> score, as they stand on the page."""
+    rows = page.locator(f"#mp-{format} table.board tbody tr[data-key]")
+    return {row.locator(".name span").inner_text(): row.locator(".val").inner_text() for row in rows.all()}
+
+
+def expected(store: Path, format: str, metric: str, *branches: tuple[str, ...]) -> dict[str, str]:
+    board = Board(store)
+    section = next(s for s in board.snapshot.sections[format] if s.kind == "phantom")
+    outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
+    found = standings(section, outcomes, tree, metric, branches)
+    return {row.entry.result.model.name: number(row.score.value) for row in found.rows}
+
+
+def eventually(check: Any, wanted: Any) -> None:
+    deadline = time.monotonic() + 15
+    while check() != wanted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert check() == wanted
+
+
+def test_ticking_branches_changes_the_numbers_to_those_of_the_selection(
+    chromium: Any, address: str, store: Path
+) -> None:
+    page, trouble = open_page(chromium, address)
+    page.get_by_role("tab", name="HALT-MedVQA").click()
+    page.wait_for_selector("#mp-halt-medvqa table.board", timeout=WAIT)
+    whole = expected(store, "halt-medvqa", "average")
+    assert len(whole) == len(MODELS) and shown(page, "halt-medvqa") == whole
+    branch = page.locator("#mp-halt-medvqa").get_by_role("treeitem", name="fake")
+    branch.click()
+    fake = expected(store, "halt-medvqa", "average", ("scenario", "fake"))
+    assert fake != whole
+    eventually(lambda: shown(page, "halt-medvqa"), fake)
+    assert branch.get_attribute("aria-checked") == "true"
+    page.locator("#mp-halt-medvqa").get_by_role("treeitem", name="none").click()
+    eventually(
+        lambda: shown(page, "halt-medvqa"),
+        expected(store, "halt-medvqa", "average", ("scenario", "fake"), ("scenario", "none")),
+    )
+    page.locator("#mp-halt-medvqa").get_by_role("button", name="Remove fake").click()
+    eventually(lambda: shown(page, "halt-medvqa"), expected(store, "halt-medvqa", "average", ("scenario", "none")))
+    page.locator("#mp-halt-medvqa").get_by_role("button", name="clear").click()
+    eventually(lambda: shown(page, "halt-medvqa"), whole)
+    assert trouble == []
+    page.close()
+
+
+def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, address: str, store: Path) -> None:
+    page, trouble = open_page(chromium, address)
+    page.get_by_role("tab", name="ProbMed").click()
+    area = page.locator("#mp-probmed")
+    chest = area.get_by_role("treeitem", name="chest")
+    chest.wait_for(timeout=WAIT)
+    chest.focus()
+    page.keyboard.press("ArrowRight")
+    assert chest.get_attribute("aria-expanded") == "true"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    eventually(lambda: chest.get_attribute("aria-checked"), "mixed")
+    first = area.get_by_role("treeitem").nth(1).get_attribute("aria-label").split(",")[0]
+    eventually(lambda: shown(page, "probmed"), expected(store, "probmed", "overall", ("organ", "chest", first)))
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    eventually(lambda: chest.get_attribute("aria-checked"), "true")
+    eventually(lambda: shown(page, "probmed"), expected(store, "probmed", "overall", ("organ", "chest")))
+    page.keyboard.press("Space")
+    eventually(lambda: chest.get_attribute("aria-checked"), "mixed")
+    area.get_by_role("searchbox").fill("MRI")
+    eventually(
+        lambda: [item.get_attribute("aria-label").split(",")[0] for item in area.get_by_role("treeitem").all()],
+        ["brain", "MRI"],
+    )
+    assert trouble == []
+    page.close()
+
+
+def test_a_link_restores_the_view(chromium: Any, address: str, store: Path) -> None:
+    page, _ = open_page(chromium, address)
+    page.get_by_role("tab", name="GMAI-MMBench").click()
+    area = page.locator("#mp-gmai-mmbench")
+    area.get_by_role("radio", name="Phantoms").click()
+    area.get_by_role("treeitem", name="Neurosurgery").wait_for(timeout=WAIT)
+    area.get_by_role("treeitem", name="Neurosurgery").locator(".arrow").click()
+    area.get_by_role("treeitem", name="CT,").first.click()
+    area.get_by_label("Score").select_option("accuracy_macro_task")
+    wanted = expected(store, "gmai-mmbench", "accuracy_macro_task", ("department", "Neurosurgery", "CT"))
+    eventually(lambda: shown(page, "gmai-mmbench"), wanted)
+    link = page.url
+    page.close()
+    again, trouble = open_page(chromium, link)
+    eventually(lambda: shown(again, "gmai-mmbench"), wanted)
+    assert again.get_by_role("tab", name="GMAI-MMBench").get_attribute("aria-selected") == "true"
+    assert trouble == []
+    again.close()
+
+
+def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, address)
+    page.get_by_role("tab", name="GMAI-MMBench").click()
+    page.wait_for_selector("#mp-gmai-mmbench table.board", timeout=WAIT)
+    assert HOSTILE in shown(page, "gmai-mmbench")
+    page.locator("#mp-gmai-mmbench .more").click()
+    page.wait_for_selector("#mp-gmai-mmbench .detail", timeout=WAIT)
+    assert page.evaluate("window.hacked") is None
+    page.get_by_role("tab", name="ProbMed").click()
+    page.wait_for_selector("#mp-probmed table.board", timeout=WAIT)
+    assert "Set aside, unreadable" in page.locator("#mp-probmed .notes").inner_text()
+    assert trouble == []
+    page.close()
+
+
+def test_the_download_holds_what_is_shown(chromium: Any, address: str) -> None:
+    page, _ = open_page(chromium, address)
+    with page.expect_download() as waiting:
+        page.locator("#mp-mediconfusion").get_by_role("button", name="CSV").click()
+    body = Path(waiting.value.path()).read_text(encoding="utf-8")
+    assert all(name in body for name in shown(page, "mediconfusion"))
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str, scheme: str) -> None:
+    page, trouble = open_page(chromium, address, width=390, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(251, 251, 249)", "dark": "rgb(18, 22, 27)"}[scheme]
+    page.get_by_text("Choose category").click()
+    page.locator("#mp-mediconfusion").get_by_role("treeitem").first.click()
+    page.locator("#mp-mediconfusion .chip").wait_for(timeout=WAIT)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert trouble == []
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
+    ).Axe()
+    page, _ = open_page(chromium, address, scheme=scheme)
+    found = []
+    for name in ("MediConfusion", "GMAI-MMBench", "About"):
+        page.get_by_role("tab", name=name).click()
+        page.wait_for_timeout(500)
+        found += [
+            (name, v["id"], v["nodes"][0]["html"])
+            for v in axe.run(page).response["violations"]
+            if v["impact"] in ("serious", "critical")
+        ]
+    assert found == []
+    page.close()
+
+
+def test_a_new_result_appears_without_a_restart(chromium: Any, address: str, store: Path) -> None:
+    asked = questions("mediconfusion", 90, seed=0)
+    add_run(store, "mediconfusion", asked, answers(asked, 0.8, seed=99), "Test Newcomer", "open")
+    page, _ = open_page(chromium, address)
+    deadline = time.monotonic() + 30
+    while "Test Newcomer" not in shown(page, "mediconfusion") and time.monotonic() < deadline:
+        page.reload()
+        page.wait_for_selector("table.heat", timeout=WAIT)
+    assert shown(page, "mediconfusion") == expected(store, "mediconfusion", "set_accuracy")
+    page.close()
+
+
+def test_a_taken_port_is_one_clear_line(address: str, store: Path) -> None:
+    from dataset_builders.errors import BadInput
+    from leaderboard_space.app import serve
+
+    with pytest.raises(BadInput, match="--port .* cannot be used"):
+        serve(store, port=int(address.rsplit(":", 1)[1]))

@@ -1,0 +1,165 @@
+"""What the board computes for a selection is what scoring those questions alone gives."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from stores import MODELS, answers, make_store, questions
+
+from eval_harness.scores import METRICS, score, units
+from eval_harness.scores.statistics import holm, pack, pairwise, tie_groups
+from leaderboard_space.outcomes import Outcomes, read_run
+from leaderboard_space.ranking import places, scores_of, unpaired_p_values
+from leaderboard_space.sections import Board
+from leaderboard_space.standings import standings
+from leaderboard_space.tree import tree_of
+
+FIELDS = ("value", "low", "high", "n", "n_cases", "chance", "verdict")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("board"), cases=60)
+
+
+def load(store: Path, format: str) -> Outcomes:
+    board = Board(store)
+    loaded = board.outcomes(board.snapshot.sections[format][0])
+    assert loaded is not None and loaded[0] is not None
+    return loaded[0]
+
+
+def part_of(frame: pd.DataFrame, mask: np.ndarray, given: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    asked = frame[mask].reset_index(drop=True)
+    return asked, given[given["question_id"].isin(asked["question_id"])]
+
+
+@pytest.mark.parametrize("format", ["mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"])
+def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, format: str) -> None:
+    outcomes = load(store, format)
+    entries = {entry.key: entry.result for entry in Board(store).snapshot.sections[format][0].entries}
+    for metric, held in outcomes.metrics.items():
+        for key, found in zip(
+            outcomes.runs, scores_of(held, METRICS[metric].higher_is_better is not None), strict=True
+        ):
+            expected = entries[key].scores[metric]
+            for name in FIELDS:
+                assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-8), (metric, key, name)
+
+
+@pytest.mark.parametrize(
+    ("format", "branch"),
+    [
+        ("probmed", ("organ", "chest")),
+        ("probmed", ("organ", "chest", "CT")),
+        ("gmai-mmbench", ("department", "Ophthalmology")),
+        ("gmai-mmbench", ("task", "Counting", "MRI")),
+        ("halt-medvqa", ("scenario", "fake")),
+    ],
+)
+def test_a_branch_gives_what_its_questions_alone_give(store: Path, format: str, branch: tuple[str, ...]) -> None:
+    outcomes = load(store, format)
+    frame = outcomes.questions
+    mask = tree_of(format, frame).mask([branch])
+    assert mask is not None and 0 < mask.sum() < len(frame)
+    for number, (name, _, skill) in enumerate(MODELS):
+        place = list(Board(store).snapshot.sections).index(format)
+        given = answers(questions(format, 60, seed=place), skill, seed=10 * place + number)
+        expected = score(format, *part_of(frame, mask, given)).scores
+        run = next(
+            i
+            for i, key in enumerate(outcomes.runs)
+            if name.split()[-1] in key and name.replace(": ", "-").replace(" ", "-") in key
+        )
+        for metric in (
+            "accuracy",
+            "accuracy_macro_task",
+            "overall",
+            "position",
+            "abnormality",
+            "average",
+            "fake",
+            "refused",
+        ):
+            if metric not in outcomes.metrics or expected[metric].value is None:
+                continue
+            found = scores_of(outcomes.metrics[metric].part(outcomes.rows(metric, mask)))[run]
+            for field in FIELDS[:6]:
+                assert getattr(found, field) == pytest.approx(getattr(expected[metric], field), abs=1e-8), (
+                    metric,
+                    name,
+                    field,
+                )
+
+
+def test_a_category_counts_image_labels_as_the_paper_does(store: Path) -> None:
+    outcomes = load(store, "mediconfusion")
+    tree = tree_of("mediconfusion", outcomes.questions)
+    entries = {entry.key: entry.result for entry in Board(store).snapshot.sections["mediconfusion"][0].entries}
+    for label in ("Cerebral", "Nuclear Medicine"):
+        mask = tree.mask([("category", label)])
+        for metric in ("set_accuracy", "individual_accuracy", "confusion"):
+            found = scores_of(outcomes.metrics[metric].part(outcomes.rows(metric, mask)))
+            for key, score_ in zip(outcomes.runs, found, strict=True):
+                expected = entries[key].breakdown["category"][label][metric]
+                for field in FIELDS:
+                    assert getattr(score_, field) == pytest.approx(getattr(expected, field), abs=1e-8), (
+                        label,
+                        metric,
+                        field,
+                    )
+
+
+def test_places_are_the_tie_groups_of_the_statistics(store: Path) -> None:
+    board = Board(store)
+    section = board.snapshot.sections["mediconfusion"][0]
+    outcomes, tree = board.outcomes(section) or (None, None)
+    assert outcomes is not None and tree is not None
+    rows = [row for row in standings(section, outcomes, tree, "set_accuracy").rows if not row.is_baseline]
+    by_name = {}
+    for row in rows:
+        assert row.entry.answers is not None
+        given = pd.read_parquet(row.entry.answers)
+        by_name[row.entry.result.model.name] = units("mediconfusion", outcomes.questions, given)
+    pairs = pairwise(pack(by_name, "set_accuracy"))
+    ranks = dict(zip(pairs.models, tie_groups(pairs), strict=True))
+    assert {row.entry.result.model.name: row.first for row in rows} == {name: int(rank) for name, rank in ranks.items()}
+    assert (holm(pairs.p) <= 1).all()
+
+
+def test_places_overlap_exactly_where_nothing_is_sure() -> None:
+    value = np.array([80.0, 79.0, 20.0])
+    p = np.array([[1, 0.9, 1e-9], [0.9, 1, 1e-9], [1e-9, 1e-9, 1]])
+    first, last = places(value, p, higher_is_better=True)
+    assert first.tolist() == [1, 1, 3] and last.tolist() == [2, 2, 3]
+    first, last = places(value, p, higher_is_better=False)
+    assert first.tolist() == [2, 2, 1] and last.tolist() == [3, 3, 1]
+
+
+def test_published_numbers_need_a_gap_that_their_cases_can_show() -> None:
+    from eval_harness.results import Score
+
+    near = [Score(value=v, n=176, n_cases=176) for v in (29.5, 21.6)]
+    far = [Score(value=v, n=176, n_cases=176) for v in (29.5, 1.1)]
+    assert unpaired_p_values(near)[0, 1] > 0.05 > 1e-6 > unpaired_p_values(far)[0, 1]
+
+
+def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:
+    outcomes = load(store, "halt-medvqa")
+    mask = (outcomes.questions["scenario"] == "fake").to_numpy()
+    found = scores_of(outcomes.metrics["swap"].part(outcomes.rows("swap", mask)))
+    assert {score_.value for score_ in found} == {None} and {score_.n for score_ in found} == {0}
+
+
+def test_answers_for_other_questions_are_refused(store: Path, tmp_path: Path) -> None:
+    from dataset_builders.errors import BadInput
+
+    given = answers(questions("halt-medvqa", 5), 0.5).assign(question_id=[f"other-{i}" for i in range(5)])
+    given.to_parquet(tmp_path / "answers.parquet")
+    with pytest.raises(BadInput, match="its answers cannot be read"):
+        read_run("halt-medvqa", questions("halt-medvqa", 5), tmp_path / "answers.parquet")
