@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,10 +60,16 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class CaseImage:
-    """An image of a case. `data` is the encoded file as the source gives it, None only in a text-only build."""
+    """An image of a case. Its bytes stay where they are until `read` fetches them, so that a build holds few images at once.
+
+    `read` is None where the image is missing, and in a text-only build. `size` is in bytes (0 where missing).
+    """
 
     image_id: str
-    data: bytes | None
+    read: Callable[[], bytes] | None
+    size: int = 0
+    name: str = ""
+    """What to call the file: the name that the source gives it."""
     license: str = "unknown"
     source: str | None = None
 
@@ -75,6 +81,32 @@ class Case:
     case_id: str
     images: tuple[CaseImage, ...]
     questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A line of the count report: what a source holds beside what its paper says (None where it says nothing)."""
+
+    what: str
+    found: int
+    paper: int | None = None
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Content:
+    """What a builder read from a source: the cases of each split, in the source's order, and what is worth knowing about them.
+
+    `more` holds further configs (`finetune`, `vqa_rad`) as config -> split -> cases. `hidden` are test answers that must not be
+    published (question id -> option positions). `tree` are the rows of the lexical tree. `notes` name oddities of the source.
+    """
+
+    cases: dict[str, list[Case]]
+    counts: list[Count] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    more: dict[str, dict[str, list[Case]]] = field(default_factory=dict)
+    hidden: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tree: list[tuple[str, str, str, str]] | None = None
 
 
 def fingerprint(questions: Iterable[tuple[str, str, Sequence[str], str, Sequence[int]]]) -> str:
@@ -90,3 +122,17 @@ def fingerprint(questions: Iterable[tuple[str, str, Sequence[str], str, Sequence
         for i, q, o, t, key in questions
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def fingerprint_of(cases: Iterable[Case]) -> str:
+    """The fingerprint of the questions of `cases`."""
+    return fingerprint(
+        (q.question_id, q.question, q.options, q.question_type, q.answer) for case in cases for q in case.questions
+    )
+
+
+RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
+    ("mediconfusion", "test"): "6160df4898d9087b6c5db2334b5c4f37c644268d2a1cfffba3a2aa73434a0d0d",
+    ("halt-medvqa", "test"): "d05eaa9d41ca795c37e396bb3a1d660ff5c28a7c7c7f5805ca1a724ef5e6bc37",
+}
+"""(format, split) -> fingerprint of the complete set that the authors released, where their files are known to us."""

@@ -1,0 +1,240 @@
+"""Builds a dataset repository: reads a source with the format's builder, checks its images, writes the folder whole or not at all.
+
+Not here: reading each format (one module per benchmark), writing files (`repository_files.py`), publishing (`publish.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+from dataset_builders.download import download_missing, is_template
+from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageFolders
+from dataset_builders.phantoms import write_sources
+from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
+from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, Case, Content, fingerprint_of
+from dataset_builders.source_files import is_phantom, source_folder
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build wrote. `str()` of it is for people: the counts beside the paper's, and the source's oddities."""
+
+    folder: Path
+    name: str
+    format: str
+    origin: str
+    partial: str | None
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"wrote {self.folder} ({self.name}, {self.origin})", *self.lines])
+
+
+def build(
+    format: str,
+    *,
+    name: str | None = None,
+    source: str | Path | None = None,
+    images: Sequence[str | Path] = (),
+    out: str | Path | None = None,
+    allow_missing: bool = False,
+    text_only: bool = False,
+) -> BuildReport:
+    """Build the benchmark `name` (default: the format's) into `out` (default: data/<name>); `source` None draws phantoms.
+
+    `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. An existing
+    dataset in `out` is replaced once the new one is whole. Raises BadInput for anything the user can mend; then nothing is written.
+    """
+    if format not in FORMATS:
+        raise BadInput(f"build {format}: there is no such format. There are {', '.join(FORMATS)}, and all.")
+    name = name or format
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
+        raise BadInput(
+            f"--as {name!r}: a name has letters, digits, '-', '_' and '.', and begins with a letter or digit."
+        )
+    target = Path(out) if out is not None else Path("data") / name
+    _check_target(target)
+    builder = importlib.import_module(f"dataset_builders.{format.replace('-', '_')}")
+    with ExitStack() as stack:
+        if source is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="medprobe-phantoms-")))
+            write_sources(format, folder)
+        else:
+            folder = source_folder(Path(source))
+        content = _read(builder, folder, images, target, text_only)
+        phantom = is_phantom(folder)
+        if phantom:
+            _mark_phantoms(content)
+        partial = None if text_only else _complete(content, builder, allow_missing)
+        origin = _origin(format, name, content, phantom, partial)
+        description = Description(name, format, origin, partial, text_only)
+        answers = target.with_name(f"{target.name}-answers")
+        if content.hidden:
+            _check_target(answers)
+        with replacing(target) as fresh:
+            lines = write_repository(fresh, description, content)
+            if content.hidden:
+                with replacing(answers) as private:
+                    write_hidden_answers(private, name, content)
+                lines = (*lines, f"hidden test answers went to {answers}: keep that folder private.")
+        return BuildReport(target, name, format, origin, partial, lines)
+
+
+def _read(builder: ModuleType, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
+    """What the format's builder reads from the source, with the images that can be found or downloaded."""
+    addresses = [str(place) for place in images if is_template(str(place))]
+    given = [Path(place) for place in images if not is_template(str(place))]
+    if text_only:
+        if images:
+            raise BadInput("--text-only: builds no images, so it takes no --images.")
+        content = builder.read(folder, None)
+        assert isinstance(content, Content)
+        return content
+    cache = target.with_name(f"{target.name}-images")
+    folders = [*given, folder, *([cache] if addresses and cache.is_dir() else [])]
+    content = builder.read(folder, ImageFolders(folders))
+    assert isinstance(content, Content)
+    if addresses and missing_images(content):
+        if not hasattr(builder, "wanted_fields"):
+            raise BadInput(f"--images {addresses[0]}: images of {builder.FORMAT} cannot be downloaded; give folders.")
+        download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
+        content = builder.read(folder, ImageFolders(dict.fromkeys([*folders, cache])))
+        assert isinstance(content, Content)
+    return content
+
+
+def _mark_phantoms(content: Content) -> None:
+    """Say of every image that we drew it and give it away."""
+    for splits in (content.cases, *content.more.values()):
+        for split, cases in splits.items():
+            splits[split] = [
+                replace(
+                    case,
+                    images=tuple(replace(i, license="CC0-1.0", source="drawn by medprobe") for i in case.images),
+                )
+                for case in cases
+            ]
+
+
+def missing_images(content: Content) -> dict[str, str]:
+    """Image id -> what the image is called, of all images that were not found, in order of the cases."""
+    found: dict[str, str] = {}
+    splits = [content.cases, *content.more.values()]
+    for image in (image for split in splits for cases in split.values() for case in cases for image in case.images):
+        if image.read is None:
+            found.setdefault(image.image_id, image.name or image.image_id)
+    return found
+
+
+def _complete(content: Content, builder: ModuleType, allow_missing: bool) -> str | None:
+    """Drop the cases whose images are missing, and say so in words; None where nothing is missing.
+
+    Raises BadInput listing all missing images, unless they are allowed to miss.
+    """
+    missing = missing_images(content)
+    if not missing:
+        return None
+    everything = [case for cases in content.cases.values() for case in cases]
+    whole = sum(not _lacks_image(case) for case in everything)
+    total = len({image.image_id for case in everything for image in case.images})
+    if not allow_missing:
+        raise BadInput(
+            f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} cases cannot be "
+            f"built. {builder.GET_IMAGES} Or build the {whole} whole cases with --allow-missing. Missing: "
+            f"{', '.join(missing.values())}"
+        )
+    if not whole:
+        raise BadInput(f"all {total} images are missing, so no case can be built. {builder.GET_IMAGES}")
+    content.cases = _whole(content.cases)
+    content.more = {
+        config: kept for config, splits in content.more.items() if len(kept := _whole(splits)) == len(splits)
+    }
+    asked = {question.question_id for cases in content.cases.values() for case in cases for question in case.questions}
+    content.hidden = {key: answer for key, answer in content.hidden.items() if key in asked}
+    return f"{whole} of {len(everything)} cases: {len(missing)} of {total} images were missing"
+
+
+def _lacks_image(case: Case) -> bool:
+    return any(image.read is None for image in case.images)
+
+
+def _whole(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
+    kept = {split: [case for case in cases if not _lacks_image(case)] for split, cases in splits.items()}
+    return {split: cases for split, cases in kept.items() if cases}
+
+
+def _origin(format: str, name: str, content: Content, phantom: bool, partial: str | None) -> str:
+    """official where the whole released set was read, phantom where we drew it, custom otherwise.
+
+    The released sets of MediConfusion and HALT-MedVQA are known by fingerprint; of the two others, whose files are not here to be
+    fingerprinted, a set is taken for the official one when its counts equal the paper's.
+    """
+    if phantom:
+        return "phantom"
+    if partial or name != format:
+        return "custom"
+    known = {split: RELEASED_FINGERPRINTS.get((format, split)) for split in content.cases}
+    if any(known.values()):
+        return "official" if all(known[s] == fingerprint_of(content.cases[s]) for s in content.cases) else "custom"
+    size = {split: sum(len(case.questions) for case in cases) for split, cases in content.cases.items()}
+    if format == "probmed":
+        images = {image.image_id for cases in content.cases.values() for case in cases for image in case.images}
+        return "official" if (len(images), size) == (6303, {"test": 57132}) else "custom"
+    if format == "gmai-mmbench":
+        paper = {"validation": 4550, "test": 21281}
+        return "official" if size and all(size[split] == paper[split] for split in size) else "custom"
+    return "custom"
+
+
+def _check_target(target: Path) -> None:
+    """Raise BadInput where writing to `target` would destroy something that is not a dataset of ours."""
+    if target.exists() and not target.is_dir():
+        raise BadInput(f"--out {target}: is a file. Name a folder that does not exist yet.")
+    if target.is_dir() and not (target / MANIFEST).is_file():
+        first = next(iter(sorted(path.name for path in target.iterdir())), None)
+        if first is not None:
+            raise BadInput(
+                f"--out {target}: holds {first!r} and is no dataset. Name another folder, or empty this one."
+            )
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and vanishes when not."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise BadInput(f"--out {target}: cannot be written ({error.strerror}). Name another folder.") from None
+    made = fresh
+    try:
+        fresh.chmod(0o755 & ~_umask())
+        yield fresh
+        if target.exists():
+            old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+            target.rename(old)
+            fresh.rename(target)
+            made = old
+        else:
+            fresh.rename(target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,273 @@
+"""Reads GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
+
+Not here: the file's records (`gmai_tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from dataset_builders.errors import BadInput
+from dataset_builders.gmai_tsv import REFERENCE_LENGTH, Record, decode_image, image_of, records
+from dataset_builders.images import ImageError, ImageFolders, check_image, reader
+from dataset_builders.lexical_tree import read_tree
+from dataset_builders.problems import Problems, clip
+from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
+from dataset_builders.source_files import Entry, check_text
+
+FORMAT = "gmai-mmbench"
+PAPER_SPLITS = {"validation": 4550, "test": 21281}
+"""Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
+PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
+FACETS = {
+    "task": ("clinical vqa task", "l2-category"),
+    "department": ("department",),
+    "granularity": ("perceptual granularity",),
+    "modality": ("modality",),
+    "keyword": ("category",),
+}
+GET_IMAGES = (
+    "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). Give the folder that "
+    "holds them with --images."
+)
+REMEDY = "Mend the entries, or get the file again from OpenGVLab/GMAI-MMBench."
+
+
+def read(source: Path, images: ImageFolders | None) -> Content:
+    """Rows with an answer become split `validation`, rows without `test`; a question is a case.
+
+    An image that several rows show is one image, named by the first of them. `images` is None in a text-only build. A TSV of
+    `index` and `answer` alone gives hidden test answers. Raises BadInput listing every problem of the files.
+    """
+    problems = Problems()
+    questions, keys = _files(source)
+    tsv = _Tsv(images, problems)
+    for file in questions:
+        tsv.read(file)
+    cases = tsv.cases()
+    hidden = _hidden(keys, cases["test"], problems)
+    problems.check(REMEDY)
+    tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
+    everything = [*cases["validation"], *cases["test"]]
+    return Content(
+        cases={split: found for split, found in cases.items() if found},
+        counts=_counts(cases),
+        notes=[*_notes(everything), *notes],
+        hidden=hidden,
+        tree=tree,
+    )
+
+
+def _files(source: Path) -> tuple[list[Path], list[Path]]:
+    """The TSVs of questions and those of hidden answers, by their columns."""
+    questions, keys = [], []
+    for file in sorted(source.glob("*.tsv")):
+        first = next(records(file), None)
+        if first is None:
+            raise BadInput(f"{file}: holds a header and no question. {REMEDY}")
+        columns = set(first.fields)
+        if "question" not in columns and {"index", "answer"} <= columns:
+            keys.append(file)
+            continue
+        missing = sorted({"index", "question", "A", "B"} - columns)
+        if missing or not columns & {"image", "image_path"}:
+            names = ", ".join([*missing, *([] if columns & {"image", "image_path"} else ["image"])])
+            raise BadInput(f"{file}: the column {names} is missing. {REMEDY}")
+        questions.append(file)
+    if not questions:
+        raise BadInput(
+            f"{source}: there is no TSV file of questions. Get GMAI-MMBench_VAL.tsv from OpenGVLab/GMAI-MMBench and give its folder."
+        )
+    return questions, keys
+
+
+class _Tsv:
+    """The questions read so far, over all files, and the images they show."""
+
+    def __init__(self, folders: ImageFolders | None, problems: Problems) -> None:
+        self.folders, self.problems = folders, problems
+        self.lines: dict[str, str] = {}
+        self.questions: list[Question] = []
+        self.shown: dict[str, str] = {}
+        self.images: dict[str, CaseImage] = {}
+        self.by_digest: dict[str, str] = {}
+
+    def read(self, file: Path) -> None:
+        """Read one file; problems are noted."""
+        size = file.stat().st_size
+        with tqdm(total=size, unit="B", unit_scale=True, desc=f"reading {file.name}", disable=None) as bar:
+            for record in records(file):
+                self._record(file, record)
+                bar.update(record.start + record.length - bar.n)
+
+    def _record(self, file: Path, record: Record) -> None:
+        text = {name: value.strip() for name, value in record.fields.items() if name not in ("image", "image_path")}
+        index = text["index"]
+        entry = Entry(text, str(file), f"{index} (line {record.line})", self.problems)
+        if not index:
+            entry.wrong("has no index")
+        elif index in self.lines:
+            entry.wrong(f"the index occurs already in {self.lines[index]}")
+        self.lines.setdefault(index, f"{file.name}, line {record.line}")
+        for name, value in text.items():
+            check_text(value, entry, name)
+        options = _options(entry, text)
+        question = entry.text("question")
+        answer, multiple = _answer(entry, text.get("answer", ""), options, text)
+        self._image(entry, file, record, index)
+        if not entry.ok:
+            return
+        facets = {name: _facet(text, columns) for name, columns in FACETS.items()}
+        self.questions.append(
+            Question(
+                question_id=index,
+                case_id=index,
+                image_id=index,
+                question=question,
+                options=options,
+                answer=answer,
+                question_type="multiple" if multiple else "single",
+                **facets,
+            )
+        )
+
+    def _image(self, entry: Entry, file: Path, record: Record, index: str) -> None:
+        given = record.fields.get("image", "").strip()
+        path = record.fields.get("image_path", "").strip()
+        if given and len(given) <= REFERENCE_LENGTH:
+            self.shown[index] = given
+        elif self.folders is None:
+            self.images[index] = CaseImage(index, None)
+        elif given:
+            self._inline(entry, file, record, index, given)
+        elif path:
+            self._named(entry, index, path)
+        else:
+            entry.wrong("has no image")
+
+    def _inline(self, entry: Entry, file: Path, record: Record, index: str, given: str) -> None:
+        try:
+            data = decode_image(given)
+            suffix = check_image(data).lower()
+        except ImageError as error:
+            entry.wrong(str(error))
+            return
+        digest = hashlib.sha256(data).hexdigest()
+        first = self.by_digest.setdefault(digest, index)
+        if first != index:
+            self.shown[index] = first
+            return
+        fetch = partial(image_of, file, record.start, record.length)
+        self.images[index] = CaseImage(index, fetch, len(data), f"{index}.{suffix}")
+
+    def _named(self, entry: Entry, index: str, path: str) -> None:
+        try:
+            found = self.folders.find([path]) if self.folders else None
+        except ImageError as error:
+            entry.wrong(str(error))
+            return
+        size = found.stat().st_size if found else 0
+        self.images[index] = CaseImage(index, reader(found) if found else None, size, path.rsplit("/", 1)[-1])
+
+    def cases(self) -> dict[str, list[Case]]:
+        """The cases of each split, every question with its image."""
+        made: dict[str, list[Case]] = {"validation": [], "test": []}
+        for question in self.questions:
+            owner = self.shown.get(question.image_id, question.image_id)
+            owner = self.shown.get(owner, owner)
+            image = self.images.get(owner)
+            if image is None:
+                self.problems.add(
+                    self.lines[question.question_id],
+                    question.question_id,
+                    f"its image is {clip(owner)}, which is neither an image nor the index of a row that has one",
+                )
+                continue
+            fields = {name: getattr(question, name) for name in question.__slots__}
+            whole = Question(**{**fields, "image_id": image.image_id})
+            made["validation" if whole.answer else "test"].append(Case(whole.case_id, (image,), (whole,)))
+        return made
+
+
+def _options(entry: Entry, text: dict[str, str]) -> tuple[str, ...]:
+    columns = [name for name in LETTERS if name in text]
+    given = [name for name in columns if text[name]]
+    extra = [name for name in text if re.fullmatch(r"[A-Z]{2}", name) and text[name]]
+    if extra:
+        entry.wrong(f"has more than 26 options (column {extra[0]})")
+    elif len(given) < 2:
+        entry.wrong("has fewer than two options")
+    elif given != list(LETTERS[: len(given)]):
+        entry.wrong(f"has the options {', '.join(given)}: one between them is empty")
+    return tuple(text[name] for name in given)
+
+
+def _answer(entry: Entry, given: str, options: tuple[str, ...], text: dict[str, str]) -> tuple[tuple[int, ...], bool]:
+    """Positions of the right options, and whether the question asks for several.
+
+    "B" is a single choice; "A,C", "AC", "['A', 'C']" are multiple choice. A row without an answer is multiple choice where a
+    column `question_type` or `type` says so.
+    """
+    kind = (text.get("question_type") or text.get("type") or "").lower()
+    if not given:
+        return (), kind.startswith("multi")
+    letters = re.sub(r"[\s\[\]'\"(){},;|/&.]+|\band\b", "", given)
+    known = LETTERS[: len(options)]
+    if not letters or any(letter not in known for letter in letters):
+        entry.wrong(f'"answer" {clip(given)} is no option ({", ".join(known)})')
+        return (), False
+    if len(set(letters)) < len(letters):
+        entry.wrong(f'"answer" {clip(given)} names an option twice')
+        return (), False
+    listed = given.strip().startswith("[")
+    return tuple(sorted(known.index(letter) for letter in letters)), (
+        len(letters) > 1 or kind.startswith("multi") or (listed and kind != "single")
+    )
+
+
+def _facet(text: dict[str, str], columns: tuple[str, ...]) -> str | None:
+    return next((text[name] for name in columns if text.get(name)), None)
+
+
+def _hidden(files: list[Path], test: list[Case], problems: Problems) -> dict[str, tuple[int, ...]]:
+    """The answers of test questions that a separate file gives."""
+    asked = {case.case_id: case.questions[0] for case in test}
+    hidden: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        for record in records(file):
+            index = record.fields["index"].strip()
+            entry = Entry(dict(record.fields), str(file), f"{index} (line {record.line})", problems)
+            if index not in asked:
+                entry.wrong("there is no test question of this index")
+                continue
+            if index in hidden:
+                entry.wrong("the index occurs twice")
+            hidden[index], _ = _answer(entry, record.fields["answer"].strip(), asked[index].options, {})
+            if not hidden[index] and entry.ok:
+                entry.wrong("has no answer")
+    return hidden
+
+
+def _counts(cases: dict[str, list[Case]]) -> list[Count]:
+    counts = []
+    for split, found in cases.items():
+        single = sum(case.questions[0].question_type == "single" for case in found)
+        counts.append(Count(f"{split}: single-choice questions", single, PAPER_SPLITS[split]))
+        counts.append(Count(f"{split}: multiple-choice questions", len(found) - single))
+    questions = [case.questions[0] for found in cases.values() for case in found]
+    for facet, paper in PAPER_TREE.items():
+        values = {getattr(question, facet) for question in questions} - {None}
+        counts.append(Count(f"values of {facet}", len(values), paper))
+    return counts
+
+
+def _notes(cases: list[Case]) -> list[str]:
+    shared = Counter(case.images[0].image_id for case in cases)
+    several = sum(count > 1 for count in shared.values())
+    return [f"{several} images are shown by more than one question."] if several else []

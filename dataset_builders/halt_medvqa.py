@@ -1,0 +1,188 @@
+"""Reads HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and images of three other datasets.
+
+Not here: the authors' prompts (`eval_harness/prompts.py`), writing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageError, ImageFolders, reader
+from dataset_builders.problems import Problems
+from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
+from dataset_builders.source_files import Entry, needed_file, read_json, stays_inside
+
+FORMAT = "halt-medvqa"
+FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
+PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
+"""n in Table 1. 542 and 817 are the last indices of files that hold 543 and 818 entries (they count from 0)."""
+FILE_COUNTS = {"fake": 543, "none": 1000, "swap": 818}
+SOURCES = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
+GET_IMAGES = (
+    "HALT-MedVQA names images of VQA-RAD (synpic*.jpg), PathVQA (test_*.jpg) and PMC-VQA (PMC*.jpg), which are downloaded from "
+    "those datasets. Give their folders with --images (it may be given several times)."
+)
+REMEDY = "Mend the entries, or get the files again from knowlab/halt-medvqa."
+
+
+def read(source: Path, images: ImageFolders | None) -> Content:
+    """The questions of the three scenarios; each is a case of its own.
+
+    `images` is None in a text-only build. Raises BadInput listing every problem of the files.
+    """
+    problems = Problems()
+    cases: list[Case] = []
+    found: Counter[str] = Counter()
+    notes: list[str] = []
+    shelf: dict[str, CaseImage | None] = {}
+    for scenario, name in FILES.items():
+        file = needed_file(source, name, f"the questions of scenario {scenario}")
+        entries = _entries(file, read_json(file), scenario, problems)
+        found[scenario] = len(entries)
+        doubled = []
+        for key, entry in entries:
+            case = _question(entry, scenario, key, images, shelf)
+            if case is None:
+                continue
+            cases.append(case)
+            options = case.questions[0].options
+            if len(set(options)) < len(options):
+                doubled.append(case.case_id)
+        if doubled:
+            notes.append(f"The same option text stands twice in {', '.join(doubled)} (as in the authors' file).")
+    problems.check(REMEDY)
+    nota = [case.questions[0].options for case in cases if case.case_id.startswith("none-")]
+    twice = sum(sum("none of the above" in option.lower() for option in options) > 1 for options in nota)
+    if twice:
+        notes.append(
+            f'{twice} questions of scenario none have a second "None of the above" (as in the authors\' file).'
+        )
+    letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
+    notes.append(
+        f"Right letters of scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))} (not balanced)."
+    )
+    counts = [
+        Count(
+            f"questions of scenario {scenario}",
+            found[scenario],
+            PAPER_COUNTS[scenario],
+            "" if scenario == "none" else "the paper's n is the file's last index, counted from 0",
+        )
+        for scenario in FILES
+    ]
+    return Content(cases={"test": cases}, counts=counts, notes=notes)
+
+
+def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, Entry]]:
+    """(key, entry) of a file: by position in the list of `none`, by its own key elsewhere."""
+    if scenario == "none" and isinstance(document, list):
+        pairs = [(str(position), value) for position, value in enumerate(document)]
+    elif scenario != "none" and isinstance(document, dict):
+        pairs = list(document.items())
+    else:
+        raise BadInput(
+            f"{file}: is not a {'list' if scenario == 'none' else 'JSON object (number -> question)'}. {REMEDY}"
+        )
+    if not pairs:
+        raise BadInput(f"{file}: holds no questions. {REMEDY}")
+    return [(key, Entry(value, str(file), key, problems)) for key, value in pairs]
+
+
+def _question(
+    entry: Entry, scenario: str, key: str, images: ImageFolders | None, shelf: dict[str, CaseImage | None]
+) -> Case | None:
+    text, name = entry.text("question"), entry.text("img")
+    options, answer = _nota_options(entry) if scenario == "none" else _options(entry)
+    image = _image(entry, name, images, shelf) if name else None
+    if not entry.ok or image is None or answer is None:
+        return None
+    question_id = f"{scenario}-{key}"
+    question = Question(
+        question_id=question_id,
+        case_id=question_id,
+        image_id=image.image_id,
+        question=text,
+        options=options,
+        answer=(answer,),
+        extra={"scenario": scenario, "source_dataset": _source_dataset(name)},
+    )
+    return Case(question_id, (image,), (question,))
+
+
+def _options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
+    """Options and the position of the right one, of the scenarios fake and swap."""
+    given = entry.value.get("option")
+    if not isinstance(given, dict) or len(given) < 2:
+        entry.wrong('field "option" is not an object with two or more options')
+        return (), None
+    if list(given) != list(LETTERS[: len(given)]):
+        entry.wrong(f'the letters of "option" are {", ".join(given)}, not A, B, C ... (at most 26)')
+        return (), None
+    texts = Entry(given, entry.file, entry.name, entry.problems)
+    options = tuple(texts.text(letter) for letter in given)
+    entry.ok = entry.ok and texts.ok
+    letter, answer = entry.text("answer_id"), entry.text("answer")
+    if not entry.ok:
+        return options, None
+    if letter not in given:
+        entry.wrong(f'"answer_id" {letter!r} is no option')
+        return options, None
+    position = list(given).index(letter)
+    if options[position] != answer:
+        entry.wrong(f'"answer" {answer!r} is not the option {letter} ({options[position]!r})')
+    return options, position
+
+
+def _nota_options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
+    """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the right one."""
+    letters = [letter for letter in LETTERS if f"choice_{letter}" in entry.value]
+    if len(letters) < 2 or letters != list(LETTERS[: len(letters)]):
+        entry.wrong("has no options choice_A, choice_B, ... in a row")
+        return (), None
+    options = []
+    for letter in letters:
+        text = re.sub(rf"^{letter}\s*:\s*", "", entry.text(f"choice_{letter}"))
+        if not text and entry.ok:
+            entry.wrong(f'field "choice_{letter}" is empty but for its letter')
+        options.append(text)
+    answer = entry.text("answer")
+    if not entry.ok:
+        return tuple(options), None
+    if answer not in letters:
+        entry.wrong(f'"answer" {answer!r} is no option')
+        return tuple(options), None
+    return tuple(options), letters.index(answer)
+
+
+def _image(
+    entry: Entry, name: str, images: ImageFolders | None, shelf: dict[str, CaseImage | None]
+) -> CaseImage | None:
+    if name in shelf:
+        return shelf[name]
+    shelf[name] = None
+    if not stays_inside(name):
+        entry.wrong(f"the image name {name!r} leaves its folder")
+        return None
+    try:
+        path = images.find([name]) if images else None
+    except ImageError as error:
+        entry.wrong(str(error))
+        return None
+    shelf[name] = CaseImage(
+        image_id=name,
+        read=reader(path) if path else None,
+        size=path.stat().st_size if path else 0,
+        name=path.name if path else name,
+        source=_source_dataset(name),
+    )
+    return shelf[name]
+
+
+def _source_dataset(name: str) -> str | None:
+    """The dataset that an image comes from, by its file name; None where the name says nothing."""
+    base = name.rsplit("/", 1)[-1]
+    return next((dataset for pattern, dataset in SOURCES if re.match(pattern, base)), None)

@@ -1,0 +1,172 @@
+"""Finds images in folders, and checks that a file is an image that readers can open.
+
+Not here: downloading (`download.py`), writing (`parquet_files.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from dataset_builders.errors import BadInput
+from dataset_builders.source_files import stays_inside
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
+MAX_PIXELS = 178_956_970
+"""Twice Pillow's own limit: beyond it Pillow, and so every reader of the dataset, refuses to open the image."""
+
+
+class ImageError(ValueError):
+    """Bytes that are not an image which readers can open; the message says why."""
+
+
+class ImageFolders:
+    """Image files below some folders, found by relative path, by name, or by name without extension.
+
+    The folders are walked once. Links are followed (caches of downloaded files are made of links); names that a source gives
+    are only ever looked up in the index, so that they cannot lead out of the folders.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self.folders = list(dict.fromkeys(Path(folder) for folder in folders))
+        self._by_path: dict[str, list[Path]] = defaultdict(list)
+        self._by_name: dict[str, list[Path]] = defaultdict(list)
+        self._by_stem: dict[str, list[Path]] = defaultdict(list)
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise BadInput(f"--images {folder}: there is no such folder.")
+            self._walk(folder)
+
+    def _walk(self, folder: Path) -> None:
+        seen: set[str] = set()
+        for root, names, files in os.walk(folder, followlinks=True):
+            real = os.path.realpath(root)
+            if real in seen:
+                names.clear()
+                continue
+            seen.add(real)
+            names.sort()
+            for name in sorted(files):
+                stem, suffix = os.path.splitext(name)
+                if suffix.lower() not in SUFFIXES:
+                    continue
+                path = Path(root) / name
+                self._by_path[path.relative_to(folder).as_posix().lower()].append(path)
+                self._by_name[name.lower()].append(path)
+                self._by_stem[stem.lower()].append(path)
+
+    def find(self, names: Sequence[str]) -> Path | None:
+        """The file that the first fitting name points to, None if there is none.
+
+        A name fits a file whose path ends with it, folder by folder, in any case of letters; failing that, one that differs
+        only in the extension. A path right below a folder given comes first. Raises ImageError for a name that leaves the
+        folder, and where different files fit.
+        """
+        for name in names:
+            if not stays_inside(name):
+                raise ImageError(f"the image name {name!r} leaves its folder")
+        for name in names:
+            parts = name.replace("\\", "/").lower().strip("/").split("/")
+            stem, suffix = os.path.splitext(parts[-1])
+            stem = stem if suffix in SUFFIXES else parts[-1]
+            found = self._by_path.get("/".join(parts)) or _below(parts[:-1], self._by_name.get(parts[-1], []))
+            found = found or _below(parts[:-1], self._by_stem.get(stem, []))
+            if found:
+                return _only(name, found)
+        return None
+
+
+def _below(folders: list[str], paths: list[Path]) -> list[Path]:
+    """The paths that lie in these folders (outermost first)."""
+    if not folders:
+        return paths
+    return [p for p in paths if [part.lower() for part in p.absolute().parts[-1 - len(folders) : -1]] == folders]
+
+
+def _only(name: str, paths: list[Path]) -> Path:
+    first = paths[0]
+    for other in paths[1:]:
+        if not (os.path.samefile(first, other) or first.read_bytes() == other.read_bytes()):
+            raise ImageError(f"two different files are called {name!r}: {first} and {other}; keep one of them")
+    return first
+
+
+def reader(path: Path) -> Callable[[], bytes]:
+    """A function that reads the file when called."""
+    return partial(_read, path)
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def check_image(data: bytes) -> str:
+    """The format (Pillow's name for it) of an encoded image. Raises ImageError where it is none, too large or incomplete.
+
+    Reads the header, then looks for the end that the format promises; only where that is not found is the picture decoded,
+    so that a build is not slowed by decoding thousands of sound files.
+    """
+    if not data:
+        raise ImageError("the image file is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+                found = str(image.format)
+                if width * height > MAX_PIXELS:
+                    raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
+                if not _ends_well(found, data):
+                    image.load()
+    except ImageError:
+        raise
+    except Image.DecompressionBombError:
+        raise ImageError(f"the image has more than {MAX_PIXELS:,} pixels") from None
+    except UnidentifiedImageError:
+        raise ImageError("not an image (" + ", ".join(FORMATS) + " can be read)") from None
+    except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
+        raise ImageError(f"the image is damaged or cut off ({error})") from None
+    return found
+
+
+def _ends_well(found: str, data: bytes) -> bool:
+    """Whether the file ends as its format promises."""
+    if found in ("JPEG", "MPO"):
+        return data[-64:].rstrip(b"\x00\r\n ").endswith(b"\xff\xd9")
+    if found == "GIF":
+        return data.endswith(b"\x3b")
+    if found == "WEBP":
+        return int.from_bytes(data[4:8], "little") + 8 <= len(data)
+    return found == "PNG" and _png_is_whole(data)
+
+
+def _png_is_whole(data: bytes) -> bool:
+    """Whether the chunks of a PNG follow each other, with right checksums, up to its end chunk."""
+    at = 8
+    view = memoryview(data)
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        end = at + 8 + length
+        if end + 4 > len(data) or zlib.crc32(view[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            return False
+        if data[at + 4 : at + 8] == b"IEND":
+            return True
+        at = end + 4
+    return False
+
+
+def unambiguous(names: Iterable[str]) -> set[str]:
+    """The file names (without folders) that only one of the paths `names` ends with: these may be looked up alone."""
+    paths: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        paths[name.rsplit("/", 1)[-1]].add(name)
+    return {base for base, owners in paths.items() if len(owners) == 1}

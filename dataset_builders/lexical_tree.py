@@ -1,0 +1,210 @@
+"""The lexical tree, subject -> category -> modality -> keyword: reading the authors' page, choosing questions by branches, counting.
+
+A subject is one of task, department, granularity; a category one of its values. Not here: drawing the tree (the board).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.source_files import read_text
+
+SUBJECTS = ("task", "department", "granularity")
+SUBJECT_OF_ID = {"clinical-tasks": "task", "departments": "department", "granularities": "granularity"}
+"""The ids of the three containers on the authors' page."""
+COLUMNS = ("subject", "category", "modality", "keyword")
+LEVELS = ("task", "department", "granularity", "modality", "keyword")
+"""Facets that a step of a branch can name, in the order they are tried."""
+SEPARATOR = ">"
+
+Row = tuple[str, str, str, str]
+
+
+def read_tree(file: Path) -> tuple[list[Row], list[str]]:
+    """The rows (subject, category, modality, keyword) of the official LexicalTree.html, in its order, and notes on its oddities.
+
+    An entry without a name is kept with an empty text and reported. Raises BadInput when the page holds no such tree.
+    """
+    parser = _Page()
+    parser.feed(read_text(file))
+    if not parser.rows:
+        raise BadInput(f"{file}: holds no lexical tree (lists below clinical-tasks, departments, granularities).")
+    rows = parser.rows
+    modalities, keywords = {row[2] for row in rows}, {row[3] for row in rows}
+    notes = [
+        f"Lexical tree: {len({row[:3] for row in rows})} lists, {len(modalities)} modalities (the paper says 39), "
+        f"{len(keywords)} keywords, {len({row[2:] for row in rows})} (modality, keyword) paths."
+    ]
+    for subject in SUBJECTS:
+        nameless = [row for row in rows if row[0] == subject and not row[1]]
+        if nameless:
+            notes.append(
+                f"Lexical tree: one {subject} has no name; it holds {len(nameless)} keywords "
+                f"({', '.join(sorted({row[2] for row in nameless}))}) and is kept with an empty name."
+            )
+    repeated = len(rows) - len(set(rows))
+    if repeated:
+        notes.append(f"Lexical tree: {repeated} keywords stand twice in the same list.")
+    return rows, notes
+
+
+class _Page(HTMLParser):
+    """Reads the three nested lists of the page: a link names a category or a modality, a plain item is a keyword."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.rows: list[Row] = []
+        self.subject: str | None = None
+        self.depth = 0
+        self.lists = 0
+        self.names = ["", ""]
+        self.text: list[str] | None = None
+        self.in_link = False
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag == "div":
+            if self.subject is None and given.get("id") in SUBJECT_OF_ID:
+                self.subject, self.depth = SUBJECT_OF_ID[str(given["id"])], 0
+            self.depth += self.subject is not None
+        elif self.subject is None:
+            return
+        elif tag == "ul":
+            self.lists += 1
+            self.text = None
+        elif tag == "a":
+            self.in_link, self.text = True, []
+        elif tag == "li":
+            self.text = []
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.subject is None:
+            return
+        if tag == "div":
+            self.depth -= 1
+            if self.depth == 0:
+                self.subject, self.lists = None, 0
+        elif tag == "ul":
+            self.lists -= 1
+        elif tag == "a" and self.in_link:
+            name = self._taken()
+            self.in_link = False
+            if 1 <= self.lists <= 2:
+                self.names[self.lists - 1] = name
+        elif tag == "li" and self.lists == 3 and self.text is not None:
+            self.rows.append((self.subject, self.names[0], self.names[1], self._taken()))
+
+    def handle_data(self, data: str) -> None:
+        if self.text is not None:
+            self.text.append(data)
+
+    def _taken(self) -> str:
+        text = " ".join("".join(self.text or []).split())
+        self.text = None
+        return text
+
+
+def select(questions: pd.DataFrame, branches: Sequence[str]) -> np.ndarray:
+    """Boolean mask (n_questions,) of the questions that lie on any of the branches.
+
+    A branch is steps from the outside in, divided by ">": "Ophthalmology > Fundus Photography", "Fundus Photography",
+    "Disease Diagnosis > CT > lung nodule". A step is a task, department, granularity, modality or keyword that the questions
+    have (in any case of letters); a step may be given as `department: Ophthalmology` where a name is several things. No branches:
+    all questions. Raises BadInput naming near misses for a step that no question has, and for a branch without questions.
+    """
+    mask = np.zeros(len(questions), dtype=bool)
+    if not branches:
+        return ~mask
+    for branch in branches:
+        mask |= _on_branch(questions, branch)
+    return mask
+
+
+def _on_branch(questions: pd.DataFrame, branch: str) -> np.ndarray:
+    mask = np.ones(len(questions), dtype=bool)
+    steps = [step.strip() for step in branch.split(SEPARATOR)]
+    if not all(steps):
+        raise BadInput(f'--branch {branch!r}: a step is empty. Write it like "Ophthalmology > Fundus Photography".')
+    for step in steps:
+        mask &= _has_step(questions, step, branch)
+    if not mask.any():
+        raise BadInput(f"--branch {branch!r}: no question lies on it, though each step is known. Shorten the branch.")
+    return mask
+
+
+def _has_step(questions: pd.DataFrame, step: str, branch: str) -> np.ndarray:
+    facets = [level for level in LEVELS if level in questions.columns]
+    named, _, rest = step.partition(":")
+    wanted = step
+    if named.strip().lower() in facets and rest.strip():
+        facets, wanted = [named.strip().lower()], rest.strip()
+    known: dict[str, str] = {}
+    for facet in facets:
+        column = questions[facet]
+        lowered = column.astype(object).where(column.notna(), "").astype(str).str.strip().str.lower()
+        found = (lowered == wanted.lower()).to_numpy(dtype=bool)
+        if found.any():
+            return found
+        known.update({str(value).lower(): str(value) for value in column.dropna().unique()})
+    near = difflib.get_close_matches(wanted.lower(), known, n=3, cutoff=0.5)
+    inside = sorted(name for name in known if wanted.lower() in name)[:3]
+    hints = ", ".join(repr(known[name]) for name in dict.fromkeys([*near, *inside]))
+    remedy = f"Did you mean {hints}?" if hints else "The questions' own facets name the branches."
+    raise BadInput(f"--branch {branch!r}: no question has the {' or '.join(facets) or 'facet'} {wanted!r}. {remedy}")
+
+
+@dataclass
+class Node:
+    """A node of the tree: how many questions lie below it, and its children by name (in order of name)."""
+
+    name: str
+    count: int = 0
+    children: dict[str, Node] = field(default_factory=dict)
+
+
+def tree_of(questions: pd.DataFrame) -> dict[str, Node]:
+    """The tree of the questions' own facets, by subject (task, department, granularity), with the number of questions at each node.
+
+    A question without a label at some level counts at the levels above only. Subjects that no question has are left out.
+    """
+    trees = {}
+    for subject in SUBJECTS:
+        if subject not in questions.columns or questions[subject].isna().all():
+            continue
+        levels = [subject, *(name for name in ("modality", "keyword") if name in questions.columns)]
+        root = Node(subject)
+        rows = (
+            questions[levels].astype(object).where(questions[levels].notna(), None).itertuples(index=False, name=None)
+        )
+        for path, count in Counter(rows).items():
+            _count(root, path, count)
+        _sort(root)
+        trees[subject] = root
+    return trees
+
+
+def _count(root: Node, path: tuple[str | None, ...], count: int) -> None:
+    if path[0] is None:
+        return
+    root.count += count
+    node = root
+    for name in path:
+        if name is None:
+            return
+        node = node.children.setdefault(name, Node(name))
+        node.count += count
+
+
+def _sort(node: Node) -> None:
+    node.children = dict(sorted(node.children.items(), key=lambda item: item[0].lower()))
+    for child in node.children.values():
+        _sort(child)

@@ -1,0 +1,267 @@
+"""Reads MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives in PMC), images, ROCO's licences.
+
+Not here: the fine-tuning halves (`finetune.py`), downloading (`download.py`), writing.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.finetune import halves
+from dataset_builders.images import ImageError, ImageFolders, reader, unambiguous
+from dataset_builders.problems import Problems
+from dataset_builders.schema import Case, CaseImage, Content, Count, Question
+from dataset_builders.source_files import Entry, needed_file, read_json, read_text, stays_inside
+
+FORMAT = "mediconfusion"
+LETTERS = ("A", "B")
+PAPER_PAIRS, PAPER_QUESTIONS = 176, 352
+PAPER_CATEGORIES = {
+    "Cerebral": 79,
+    "Vascular": 73,
+    "Head and Neck": 67,
+    "Spinal": 51,
+    "Musculoskeletal": 42,
+    "Cardiac": 52,
+    "Gastrointestinal": 43,
+    "Pulmonary": 20,
+    "Nuclear Medicine": 14,
+}
+"""Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not pairs."""
+
+GET_IMAGES = (
+    "MediConfusion's images are not in its repository: each user downloads them from PMC (image_dict.json says where). "
+    "Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or an address with "
+    "{pmcid} and {file_name} in it."
+)
+REMEDY = "Mend the entries, or get the files again from AIF4S/MediConfusion."
+
+
+@dataclass(frozen=True, slots=True)
+class WhereInPMC:
+    """Where image_dict.json says that an image lives."""
+
+    pmcid: str
+    package: str
+    file_name: str
+
+
+def read(source: Path, images: ImageFolders | None) -> Content:
+    """The confusing pairs: a case is a pair, its two questions share text and options and differ in the image.
+
+    `images` is None in a text-only build. Raises BadInput listing every problem of the files. Images that are not found have
+    `read` None.
+    """
+    file = needed_file(source, "dataset.json", "the confusing pairs")
+    document = read_json(file)
+    if not isinstance(document, dict) or not document:
+        raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {REMEDY}")
+    problems = Problems()
+    where = _image_dict(source, problems)
+    shelf = _Shelf(images, where, _licences(source, images), problems, str(file))
+    cases = []
+    for name, value in document.items():
+        case = _pair(Entry(value, str(file), name, problems), shelf)
+        if case is not None:
+            cases.append(case)
+    problems.check(REMEDY)
+    return Content(
+        cases={"test": cases},
+        counts=_counts(cases, source),
+        notes=_notes(cases),
+        more=halves(cases),
+    )
+
+
+def _pair(entry: Entry, shelf: _Shelf) -> Case | None:
+    name = str(entry.name)
+    question, options = entry.text("question"), (entry.text("option_A"), entry.text("option_B"))
+    ai_options = (entry.text("AI_option_A"), entry.text("AI_option_B"))
+    shared = {
+        "sim_med": entry.number("BiomedCLIP_sim"),
+        "sim_gen": entry.number("DINO_sim"),
+        "ai_question": entry.text("AI_question"),
+        "ai_options": ai_options,
+    }
+    if not name.strip():
+        entry.wrong("the pair has no id")
+    if options[0] == options[1] and all(options):
+        entry.wrong("both options read the same")
+    questions, images = [], []
+    for number in (1, 2):
+        answer = entry.text(f"im_{number}_correct")
+        if answer and answer not in LETTERS:
+            entry.wrong(f'"im_{number}_correct" is {answer!r}, which is no option (A or B)')
+        image = shelf.image(entry, number)
+        images.append(image)
+        if answer not in LETTERS or image is None:
+            continue
+        questions.append(
+            Question(
+                question_id=f"{name}-{number}",
+                case_id=name,
+                image_id=image.image_id,
+                question=question,
+                options=options,
+                answer=(LETTERS.index(answer),),
+                categories=entry.texts(f"category_{number}"),
+                extra={**shared, "caption": entry.text(f"cap_{number}")},
+            )
+        )
+    if len(questions) == 2 and questions[0].answer == questions[1].answer:
+        entry.wrong("both images have the same right option, so the pair confuses nothing")
+    if len(images) == 2 and None not in images and images[0] == images[1]:
+        entry.wrong("both images are the same")
+    if not entry.ok:
+        return None
+    return Case(name, tuple(image for image in images if image is not None), tuple(questions))
+
+
+class _Shelf:
+    """The images of the source, each made once."""
+
+    def __init__(
+        self,
+        folders: ImageFolders | None,
+        where: dict[str, WhereInPMC],
+        licences: dict[str, str],
+        problems: Problems,
+        file: str,
+    ) -> None:
+        self.folders, self.where, self.licences = folders, where, licences
+        self.alone = unambiguous([place.file_name for place in where.values()])
+        self.made: dict[tuple[str, str], CaseImage | None] = {}
+
+    def image(self, entry: Entry, number: int) -> CaseImage | None:
+        roco, local = entry.text(f"im_{number}"), entry.text(f"im_{number}_local")
+        if not roco or not local:
+            return None
+        if (roco, local) not in self.made:
+            self.made[roco, local] = self._make(entry, roco, local)
+        return self.made[roco, local]
+
+    def _make(self, entry: Entry, roco: str, local: str) -> CaseImage | None:
+        names = [local, roco, roco.rsplit("/", 1)[-1]]
+        place = self.where.get(roco)
+        if place is not None and place.file_name in self.alone:
+            names.append(place.file_name)
+        if not all(stays_inside(name) for name in names):
+            entry.wrong(f"the image name {roco!r} or {local!r} leaves its folder")
+            return None
+        try:
+            path = self.folders.find(names) if self.folders else None
+        except ImageError as error:
+            entry.wrong(str(error))
+            return None
+        found = re.search(r"ROCO_\d+", roco)
+        origin = f"PMC Open Access {place.pmcid}, {place.file_name} ({roco})" if place else roco
+        return CaseImage(
+            image_id=local,
+            read=reader(path) if path else None,
+            size=path.stat().st_size if path else 0,
+            name=path.name if path else f"{local}.jpg",
+            license=self.licences.get(found.group(), "unknown") if found else "unknown",
+            source=origin,
+        )
+
+
+def _image_dict(source: Path, problems: Problems) -> dict[str, WhereInPMC]:
+    """Where each image lives in PMC, by its ROCO path; empty where the source has no image_dict.json."""
+    file = source / "image_dict.json"
+    if not file.is_file():
+        return {}
+    document = read_json(file)
+    if not isinstance(document, dict):
+        raise BadInput(f"{file}: is not an object (ROCO path -> place). {REMEDY}")
+    places = {}
+    for name, value in document.items():
+        entry = Entry(value, str(file), name, problems)
+        link, file_name = entry.text("dlink"), entry.text("file_name")
+        pmcid = re.search(r"PMC\d+", link)
+        if link and pmcid is None:
+            entry.wrong(f'"dlink" {link!r} names no PMC article')
+        if file_name and not stays_inside(file_name):
+            entry.wrong(f"the file name {file_name!r} leaves its folder")
+        if entry.ok and pmcid:
+            places[name] = WhereInPMC(pmcid.group(), link.split("/pmc/", 1)[-1], file_name)
+    return places
+
+
+def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
+    """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as `read` does."""
+    problems = Problems()
+    places = _image_dict(source, problems)
+    problems.check(REMEDY)
+    fields = {}
+    document: dict[str, Any] = read_json(needed_file(source, "dataset.json", "the confusing pairs"))
+    for pair in document.values():
+        for number in (1, 2):
+            roco, local = str(pair.get(f"im_{number}")), str(pair.get(f"im_{number}_local"))
+            place = places.get(roco)
+            if place is not None:
+                fields[local] = {
+                    "pmcid": place.pmcid,
+                    "package": place.package,
+                    "file_name": place.file_name,
+                    "roco": roco,
+                    "local": local,
+                }
+    return fields
+
+
+def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
+    """ROCO id -> licence, from every `licences.txt` (columns ROCO_ID, PMC_ID, CC) below the source and the image folders."""
+    found: dict[str, str] = {}
+    folders = [source, *(images.folders if images else [])]
+    for path in sorted({path.resolve() for folder in folders for path in folder.rglob("licences.txt")}):
+        rows = csv.reader(read_text(path).splitlines())
+        for row in rows:
+            if len(row) >= 3 and row[0].startswith("ROCO_") and row[0] != "ROCO_ID":
+                licence = row[-1].strip()
+                found[row[0]] = licence if licence.startswith("CC") else "unknown"
+    return found
+
+
+def _counts(cases: list[Case], source: Path) -> list[Count]:
+    questions = [question for case in cases for question in case.questions]
+    images = {image.image_id for case in cases for image in case.images}
+    labels = Counter(label for question in questions for label in question.categories)
+    stated = _statistics(source)
+    counts = [
+        Count("pairs", len(cases), PAPER_PAIRS),
+        Count("questions", len(questions), PAPER_QUESTIONS),
+        Count("distinct images", len(images)),
+    ]
+    for label in sorted({*labels, *stated}):
+        counts.append(Count(f"images labelled {label}", labels[label], stated.get(label), "image labels, not pairs"))
+    return counts
+
+
+def _statistics(source: Path) -> dict[str, int]:
+    file = source / "statistics.json"
+    if not file.is_file():
+        return PAPER_CATEGORIES
+    document = read_json(file)
+    if not isinstance(document, dict) or not all(type(value) is int for value in document.values()):
+        raise BadInput(f"{file}: is not an object (category -> number of images). {REMEDY}")
+    return document
+
+
+def _notes(cases: list[Case]) -> list[str]:
+    revised = [
+        case.case_id
+        for case in cases
+        if case.questions[0].question != case.questions[0].extra["ai_question"]
+        or case.questions[0].options != case.questions[0].extra["ai_options"]
+    ]
+    letters = Counter(question.answer[0] for case in cases for question in case.questions)
+    return [
+        f"{len(revised)} pairs were revised by radiologists after an AI wrote them (its question and options are kept).",
+        f"The right option is A in {letters[0]} questions and B in {letters[1]}.",
+    ]

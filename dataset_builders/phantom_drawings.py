@@ -1,0 +1,188 @@
+"""Draws phantoms: pictures with the outlines of anatomy (a Shepp-Logan style head, a chest ...) and lesions whose truth is known.
+
+No medical image is involved. The same arguments give the same bytes. Not here: the questions on them (`phantoms.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SIZE = 256
+"""Pixels along each side."""
+
+Canvas = NDArray[np.float64]
+"""(SIZE, SIZE) brightness from 0 to 1, or (SIZE, SIZE, 3)."""
+
+_AXIS = np.linspace(-1, 1, SIZE)
+X, Y = np.meshgrid(_AXIS, _AXIS)
+"""Coordinates: x from -1 (left edge of the picture) to 1, y from -1 (top) to 1 (bottom)."""
+
+
+@dataclass(frozen=True)
+class Lesion:
+    """A round spot. `side` is left or right *in the picture*, `level` upper or lower, `size` small or large, `tone` bright or dark."""
+
+    side: str = "left"
+    level: str = "upper"
+    size: str = "small"
+    tone: str = "bright"
+
+    @property
+    def words(self) -> str:
+        return f"{self.size} {self.tone} spot"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What to draw: an organ as a modality shows it, with lesions; `variant` chooses an anatomical detail (wide, narrow, ...)."""
+
+    organ: str
+    modality: str
+    lesions: tuple[Lesion, ...] = ()
+    variant: str = ""
+    number: int = 0
+    """Number of cells, bones ... where the organ is a scene to count in."""
+
+
+def _ellipse(cx: float, cy: float, rx: float, ry: float, turn: float = 0.0) -> Canvas:
+    """Soft mask (0 to 1) of an ellipse; radii in picture coordinates, `turn` in degrees."""
+    a = np.deg2rad(turn)
+    u, v = (X - cx) * np.cos(a) + (Y - cy) * np.sin(a), (Y - cy) * np.cos(a) - (X - cx) * np.sin(a)
+    away = np.sqrt((u / rx) ** 2 + (v / ry) ** 2)
+    return np.clip((1 - away) * min(rx, ry) * SIZE / 3 + 0.5, 0, 1)
+
+
+def _paint(canvas: Canvas, mask: Canvas, value: float) -> Canvas:
+    return canvas * (1 - mask) + value * mask
+
+
+def _head(drawing: Drawing) -> Canvas:
+    """After Shepp and Logan: skull, brain, two ventricles; CT has a bright skull, MRI a dark one and a bright scalp."""
+    ct = drawing.modality == "ct"
+    canvas = _paint(np.full((SIZE, SIZE), 0.02), _ellipse(0, 0, 0.72, 0.92), 0.95 if ct else 0.75)
+    canvas = _paint(canvas, _ellipse(0, 0, 0.68, 0.87), 0.95 if ct else 0.08)
+    canvas = _paint(canvas, _ellipse(0, 0, 0.63, 0.82), 0.38 if ct else 0.5)
+    for angle in range(0, 180, 20):
+        canvas = _paint(canvas, 0.25 * _ellipse(0, 0, 0.6, 0.012, angle), 0.3)
+    width = {"wide": 0.17, "narrow": 0.05}.get(drawing.variant, 0.09)
+    for side in (-1, 1):
+        canvas = _paint(canvas, _ellipse(side * 0.2, -0.05, width, 0.33, -14 * side), 0.12)
+    return _paint(canvas, _ellipse(0, 0, 0.012, 0.78), 0.7)
+
+
+def _chest(drawing: Drawing) -> Canvas:
+    """Body outline, two lungs, heart, spine, ribs (X-ray) or a cross-section (CT)."""
+    if drawing.modality == "ct":
+        canvas = _paint(np.full((SIZE, SIZE), 0.02), _ellipse(0, 0.05, 0.92, 0.7), 0.55)
+        for side in (-1, 1):
+            canvas = _paint(canvas, _ellipse(side * 0.42, 0.0, 0.36, 0.52), 0.1)
+        canvas = _paint(canvas, _ellipse(0.1, -0.08, 0.2, 0.25), 0.62)
+        return _paint(canvas, _ellipse(0, 0.55, 0.1, 0.1), 0.95)
+    canvas = _paint(np.full((SIZE, SIZE), 0.04), _ellipse(0, 0.25, 0.88, 1.15), 0.6)
+    for side in (-1, 1):
+        canvas = _paint(canvas, _ellipse(side * 0.4, 0.05, 0.3, 0.68, -6 * side), 0.14)
+        for rib in range(7):
+            arc = np.abs(Y + 0.55 - rib * 0.19 - 0.5 * (np.abs(X) - 0.4) ** 2) < 0.022
+            canvas = _paint(canvas, 0.5 * arc * (side * X > 0.08) * (np.abs(X) < 0.72), 0.7)
+    canvas = _paint(canvas, _ellipse(0.12, 0.35, {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26), 0.3), 0.72)
+    return _paint(canvas, 0.8 * _ellipse(0, 0.1, 0.07, 1.1), 0.85)
+
+
+def _abdomen(drawing: Drawing) -> Canvas:
+    canvas = _paint(np.full((SIZE, SIZE), 0.02), _ellipse(0, 0, 0.92, 0.72), 0.42)
+    canvas = _paint(canvas, _ellipse(-0.4, -0.1, 0.42, 0.45, 12), 0.58)
+    canvas = _paint(canvas, _ellipse(0.48, 0.02, 0.22, 0.3), 0.52)
+    for side in (-1, 1):
+        canvas = _paint(canvas, _ellipse(side * 0.33, 0.4, 0.13, 0.17), 0.66)
+    return _paint(canvas, _ellipse(0, 0.45, 0.12, 0.12), 0.95)
+
+
+def _spine(drawing: Drawing) -> Canvas:
+    """A column of vertebrae, straight or bent."""
+    canvas = _paint(np.full((SIZE, SIZE), 0.05), _ellipse(0, 0, 0.75, 1.3), 0.35)
+    bend = {"bent": 0.3}.get(drawing.variant, 0.0)
+    for level in range(drawing.number or 7):
+        y = -0.82 + level * 1.64 / max((drawing.number or 7) - 1, 1)
+        x = bend * np.cos(y * 1.6)
+        canvas = _paint(canvas, _ellipse(float(x), y, 0.2, 0.085), 0.88)
+        canvas = _paint(canvas, _ellipse(float(x) + 0.27, y, 0.09, 0.03), 0.7)
+    return canvas
+
+
+def _fundus(drawing: Drawing) -> Canvas:
+    """A retina in colour: disc with a cup, vessels. `variant` wide: a large cup."""
+    shade = _ellipse(0, 0, 0.95, 0.95)
+    disc, cup = (
+        _ellipse(0.45, 0, 0.17, 0.2),
+        _ellipse(0.45, 0, *((0.13, 0.155) if drawing.variant == "wide" else (0.05, 0.06))),
+    )
+    layers = []
+    for base, bright, centre, vessel in ((0.75, 0.98, 1.0, 0.5), (0.33, 0.8, 0.95, 0.1), (0.16, 0.45, 0.8, 0.08)):
+        layer = _paint(np.full((SIZE, SIZE), 0.02), shade, base)
+        for bow in (-0.9, -0.45, 0.45, 0.9):
+            line = np.abs(Y - bow * np.sqrt(np.clip(0.45 - X, 0, None)) * 0.6) < 0.012 + 0.004 * abs(bow)
+            layer = _paint(layer, 0.8 * line * (X < 0.45) * shade, vessel)
+        layers.append(_paint(_paint(layer, disc, bright), cup, centre))
+    return np.stack(layers, axis=-1)
+
+
+def _cells(drawing: Drawing) -> Canvas:
+    """Stained cells on a light ground, `number` of them; `variant` round or long."""
+    rng = np.random.Generator(np.random.PCG64(drawing.number * 7 + len(drawing.variant)))
+    places = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
+    order = rng.permutation(len(places))[: drawing.number]
+    layers = [np.full((SIZE, SIZE), value) for value in (0.95, 0.88, 0.93)]
+    for place in order.tolist():
+        x, y = places[place][0] + rng.uniform(-0.05, 0.05), places[place][1] + rng.uniform(-0.05, 0.05)
+        radii = (0.17, 0.07) if drawing.variant == "long" else (0.14, 0.14)
+        body, core = _ellipse(x, y, *radii, 35), _ellipse(x, y, radii[0] / 2, radii[1] / 2, 35)
+        for layer, (skin, heart) in enumerate(((0.85, 0.35), (0.62, 0.2), (0.8, 0.55))):
+            layers[layer] = _paint(_paint(layers[layer], body, skin), core, heart)
+    return np.stack(layers, axis=-1)
+
+
+_ORGANS: dict[str, Callable[[Drawing], Canvas]] = {
+    "brain": _head,
+    "chest": _chest,
+    "abdomen": _abdomen,
+    "spine": _spine,
+    "retina": _fundus,
+    "cells": _cells,
+}
+_SPOTS = {
+    "brain": (0.34, 0.45),
+    "chest": (0.42, 0.3),
+    "abdomen": (0.42, 0.28),
+    "spine": (0.45, 0.5),
+    "retina": (0.4, 0.45),
+}
+"""Where lesions lie: distance from the middle, to the side and up or down."""
+
+
+def draw(drawing: Drawing, encoding: str = "PNG") -> bytes:
+    """The picture as an encoded file (PNG or JPEG)."""
+    canvas = _ORGANS[drawing.organ](drawing)
+    across, along = _SPOTS.get(drawing.organ, (0.4, 0.4))
+    for lesion in drawing.lesions:
+        radius = 0.07 if lesion.size == "small" else 0.17
+        mask = _ellipse(
+            across * (-1 if lesion.side == "left" else 1),
+            along * (-1 if lesion.level == "upper" else 1),
+            radius,
+            radius,
+        )
+        mask = mask if canvas.ndim == 2 else mask[..., None]
+        canvas = _paint(canvas, mask, 1.0 if lesion.tone == "bright" else 0.0)
+    rng = np.random.Generator(np.random.PCG64(zlib.crc32(repr(drawing).encode())))
+    canvas = np.clip(canvas + rng.normal(0, 0.012, (SIZE, SIZE) if canvas.ndim == 2 else (SIZE, SIZE, 1)), 0, 1)
+    picture = Image.fromarray((canvas * 255).round().astype(np.uint8))
+    stream = io.BytesIO()
+    picture.save(stream, format=encoding, **({"quality": 85} if encoding == "JPEG" else {"compress_level": 6}))
+    return stream.getvalue()

@@ -1,0 +1,247 @@
+"""Phantom sources of the two benchmarks whose questions are broken down by many facets: ProbMed and GMAI-MMBench.
+
+Not here: the other two (`phantoms.py`), the drawings (`phantom_drawings.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.phantom_drawings import Drawing, Lesion, draw
+
+MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
+AN = {"mri": "an MRI", "ct": "a CT", "xray": "an X-ray"}
+SCENES = (("brain", "mri"), ("brain", "ct"), ("chest", "xray"), ("chest", "ct"), ("abdomen", "ct"), ("spine", "xray"))
+"""Organ and modality of the image types; each has a normal image, one with a finding, one with two."""
+FINDINGS = (
+    Lesion("left", "upper", "large", "bright"),
+    Lesion("right", "lower", "small", "dark"),
+    Lesion("right", "upper", "large", "dark"),
+)
+
+
+def write_probmed(folder: Path) -> None:
+    """`probmed.json` and `images/<image type>/<n>.png`: the whole set of questions on normal and abnormal images."""
+    rows: list[dict[str, str]] = []
+    for scene, (organ, modality) in enumerate(SCENES):
+        kind = f"{organ}_{modality}"
+        (folder / "images" / kind).mkdir(parents=True, exist_ok=True)
+        for number in range(3):
+            lesions = tuple(FINDINGS[(scene + n) % 3] for n in range(number))
+            (folder / "images" / kind / f"{number + 1}.png").write_bytes(draw(Drawing(organ, modality, lesions)))
+            for qa_type, question, answer in _asked(scene, number, organ, modality, lesions):
+                rows.append(
+                    {
+                        "id": f"{kind}_{number + 1}",
+                        "image": f"{kind}/{number + 1}.png",
+                        "image_type": kind,
+                        "qa_type": qa_type,
+                        "question": question,
+                        "answer": answer,
+                    }
+                )
+    (folder / "probmed.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def _asked(
+    scene: int, number: int, organ: str, modality: str, lesions: tuple[Lesion, ...]
+) -> Iterator[tuple[str, str, str]]:
+    other_organ, other_modality = SCENES[(scene + 2) % len(SCENES)][0], ("mri", "ct", "xray")[(number + scene) % 3]
+    if other_modality == modality:
+        other_modality = "mri" if modality != "mri" else "xray"
+    yield "modality_gt", f"Was this picture drawn like {AN[modality]}?", "yes"
+    yield "modality_hallu", f"Was this picture drawn like {AN[other_modality]}?", "no"
+    yield "body_part_gt", f"Does the drawing show the {organ}?", "yes"
+    yield "body_part_hallu", f"Does the drawing show the {other_organ if other_organ != organ else 'spine'}?", "no"
+    yield (
+        "abnormality",
+        "Is there any round spot that the drawing without findings has not?",
+        "yes" if lesions else "no",
+    )
+    absent = [finding for finding in FINDINGS if finding not in lesions]
+    if not lesions:
+        yield "entity_hallu", f"Does the drawing show a {absent[0].words}?", "no"
+    for place, lesion in enumerate(lesions):
+        made_up = Lesion(size=lesion.size, tone="dark" if lesion.tone == "bright" else "bright").words
+        if any(made_up == other.words for other in lesions):
+            made_up = "star-shaped spot"
+        yield f"entity_gt_{place}", f"Does the drawing show a {lesion.words}?", "yes"
+        yield f"entity_hallu_{place}", f"Does the drawing show a {made_up}?", "no"
+    for place, lesion in enumerate(lesions):
+        where = f"in the {lesion.level} {lesion.side} part of the picture"
+        elsewhere = f"in the {'lower' if lesion.level == 'upper' else 'upper'} {'right' if lesion.side == 'left' else 'left'} part of the picture"
+        yield f"grounding_gt_{place}", f"Does the {lesion.words} lie {where}?", "yes"
+        yield f"grounding_hallu_{place}", f"Does the {lesion.words} lie {elsewhere}?", "no"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question of the GMAI-MMBench phantoms; `right` are the true options, `facets` task, department, granularity, modality."""
+
+    drawing: Drawing
+    question: str
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+    facets: tuple[str, str, str, str]
+
+
+COLUMNS = (
+    "index", "image", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
+    "clinical vqa task", "department", "perceptual granularity", "modality",
+)  # fmt: skip
+
+
+def _gmai() -> Iterator[_Asked]:
+    counts = ("2", "3", "5", "7", "9", "12")
+    for place, count in enumerate(counts):
+        others = tuple(other for other in counts if other != count)[place % 2 : place % 2 + 3]
+        yield _Asked(
+            Drawing("cells", "microscopy", number=int(count)),
+            "How many cells are drawn in this microscopy picture?", (count,), others,
+            ("Counting", "Hematology", "Image Level", "Microscopy"),
+        )  # fmt: skip
+    for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
+        yield _Asked(
+            Drawing("cells", "microscopy", variant=variant, number=number),
+            "What shape have the cells in this microscopy picture?",
+            (f"{variant} cells",), tuple(f"{other} cells" for other in ("round", "long", "star-shaped", "square") if other != variant),
+            ("Cell Recognition", "Hematology", "Box Level", "Microscopy"),
+        )  # fmt: skip
+    for variant, name in (("wide", "large cup"), ("", "small cup")):
+        for lesions in ((), (Lesion("left", "upper", "small", "dark"),)):
+            yield _Asked(
+                Drawing("retina", "fundus", lesions, variant),
+                "What does the bright disc of this fundus picture look like?",
+                (name,), tuple(other for other in ("large cup", "small cup", "two cups") if other != name),
+                ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography"),
+            )  # fmt: skip
+    for lesion in (
+        Lesion("left", "upper", "large", "dark"),
+        Lesion("left", "lower", "small", "bright"),
+        Lesion("left", "lower", "large", "dark"),
+    ):
+        yield _Asked(
+            Drawing("retina", "fundus", (lesion,)),
+            "Which finding lies on the retina of this fundus picture?",
+            (lesion.words,), tuple(
+                f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark") if f"{size} {tone} spot" != lesion.words
+            ),
+            ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography"),
+        )  # fmt: skip
+    for modality, word in (("mri", "MRI"), ("ct", "CT")):
+        for variant, name in (("wide", "widened ventricles"), ("narrow", "slit-like ventricles")):
+            yield _Asked(
+                Drawing("brain", modality, variant=variant),
+                f"What do the ventricles look like in this {word}?",
+                (name,), tuple(other for other in ("widened ventricles", "slit-like ventricles", "no ventricles") if other != name),
+                ("Attribute Recognition", "Neurosurgery", "Contour Level", word),
+            )  # fmt: skip
+    organs = {"brain": "brain", "chest": "chest", "abdomen": "abdomen", "spine": "spine"}
+    for organ, modality, department in (
+        ("brain", "ct", "Neurosurgery"), ("chest", "ct", "Pulmonary Medicine"),
+        ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"), ("chest", "xray", "Pulmonary Medicine"),
+    ):  # fmt: skip
+        yield _Asked(
+            Drawing(organ, modality),
+            f"Which part of the body does this {MODALITY[modality]} show?",
+            (organ,), tuple(other for other in organs if other != organ),
+            ("Organ Recognition", department, "Image Level", MODALITY[modality]),
+        )  # fmt: skip
+    for level in ("upper", "lower"):
+        for side in ("left", "right"):
+            yield _Asked(
+                Drawing("chest", "xray", (Lesion(side, level, "large"),)),
+                "Where in this X-ray is the round spot?",
+                (f"{level} {side}",), tuple(f"{a} {b}" for a in ("upper", "lower") for b in ("left", "right") if (a, b) != (level, side)),
+                ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray"),
+            )  # fmt: skip
+    spots = (
+        Lesion("left", "upper", "large", "bright"),
+        Lesion("right", "lower", "small", "dark"),
+        Lesion("right", "upper", "small", "bright"),
+    )
+    places = {spot: f"a spot in the {spot.level} {spot.side}" for spot in spots}
+    for chosen in (spots[:2], spots[1:], spots):
+        yield _Asked(
+            Drawing("chest", "ct", chosen),
+            "Which of these does this CT show? Several are right.",
+            tuple(places[spot] for spot in chosen),
+            (*(places[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")[: 5 - len(chosen)],
+            ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT"),
+        )  # fmt: skip
+
+
+def _hidden() -> Iterator[_Asked]:
+    for variant, number in (("bent", 7), ("", 6), ("bent", 5), ("", 8), ("bent", 8), ("", 5)):
+        yield _Asked(
+            Drawing("spine", "xray", variant=variant, number=number),
+            "What is the shape of the column of vertebrae in this X-ray?",
+            ("bent",) if variant else ("straight",), ("straight", "ring-shaped") if variant else ("bent", "ring-shaped"),
+            ("Disease Diagnosis", "Orthopedic Surgery", "Image Level", "X-ray"),
+        )  # fmt: skip
+
+
+def write_gmai_mmbench(folder: Path) -> None:
+    """`GMAI-MMBench_VAL.tsv` with answers, a TEST part without, and `LexicalTree.html`."""
+    asked, hidden = list(_gmai()), list(_hidden())
+    _write_tsv(folder / "GMAI-MMBench_VAL.tsv", asked, 1, "VAL")
+    _write_tsv(folder / "GMAI_mm_bench_TEST_part_1.tsv", hidden, len(asked) + 1, "TEST")
+    (folder / "LexicalTree.html").write_text(_tree_page(asked), encoding="utf-8")
+
+
+def _write_tsv(path: Path, asked: list[_Asked], first: int, split: str) -> None:
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+    writer.writeheader()
+    turns: dict[int, int] = {}
+    for number, each in enumerate(asked):
+        size = len(each.right) + len(each.wrong)
+        turn = turns[size] = turns.get(size, -1) + 1
+        options = [*each.right, *each.wrong]
+        options = options[-turn % size :] + options[: -turn % size]
+        answer = ",".join(sorted("ABCDE"[options.index(right)] for right in each.right))
+        task, department, granularity, modality = each.facets
+        row: dict[str, Any] = {
+            "index": first + number,
+            "image": base64.b64encode(draw(each.drawing)).decode("ascii"),
+            "question": each.question,
+            **dict(zip("ABCDE", options, strict=False)),
+            "answer": answer if split == "VAL" else "",
+            "category": each.right[0] if split == "VAL" else "",
+            "l2-category": task,
+            "split": split,
+            "clinical vqa task": task,
+            "department": department,
+            "perceptual granularity": granularity,
+            "modality": modality,
+        }
+        writer.writerow(row)
+    path.write_text(stream.getvalue(), encoding="utf-8")
+
+
+def _tree_page(asked: list[_Asked]) -> str:
+    """The tree of the questions in the layout of the authors' page."""
+    parts = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="UTF-8"><title>Lexical tree of the phantoms</title></head>\n<body>'
+    ]
+    for container, place in (("clinical-tasks", 0), ("departments", 1), ("granularities", 2)):
+        tree: dict[str, dict[str, set[str]]] = {}
+        for each in asked:
+            tree.setdefault(each.facets[place], {}).setdefault(each.facets[3], set()).add(each.right[0])
+        parts.append(f'<div id="{container}" class="category-container"><ul class="category-list">')
+        for category, modalities in sorted(tree.items()):
+            parts.append(f'<li><a href="#">{html.escape(category)}</a>\n<ul class="sub-category-list">')
+            for modality, keywords in sorted(modalities.items()):
+                leaves = "".join(f"<li>{html.escape(keyword)}</li>" for keyword in sorted(keywords))
+                parts.append(f'<li><a href="#">{html.escape(modality)}</a>\n<ul class="label-list">{leaves}</ul></li>')
+            parts.append("</ul></li>")
+        parts.append("</ul></div>")
+    return "\n".join([*parts, "</body>", "</html>", ""])

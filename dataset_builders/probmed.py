@@ -1,0 +1,303 @@
+"""Reads ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer), and the VQA-RAD ablation's layout.
+
+Not here: the weights of the authors' scorer (`eval_harness/scores/probmed.py`), writing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageError, ImageFolders, reader, unambiguous
+from dataset_builders.problems import Problems, clip
+from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
+from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records, stays_inside
+
+FORMAT = "probmed"
+OPTIONS = ("yes", "no")
+PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
+PAPER_TYPES: dict[str, tuple[int, int, int]] = {
+    "abdomen_mri": (84, 757, 375),
+    "brain_mri": (566, 5046, 2509),
+    "chest_mri": (40, 382, 189),
+    "spine_mri": (324, 3346, 1664),
+    "abdomen_ct": (751, 6855, 3410),
+    "brain_ct": (270, 2417, 1200),
+    "chest_ct": (548, 5161, 2572),
+    "spine_ct": (87, 941, 470),
+    "abdomen_xray": (232, 2046, 1018),
+    "brain_xray": (79, 599, 298),
+    "chest_xray": (3178, 27530, 13278),
+    "spine_xray": (202, 2052, 1020),
+}
+"""Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the table's total is 6,303."""
+
+GET_IMAGES = (
+    "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). Download it and give its "
+    "folder with --images."
+)
+REMEDY = "Mend the entries, or get the file again from rippleripple/ProbMed."
+
+
+def read(source: Path, images: ImageFolders | None) -> Content:
+    """All questions on one image are a case; rows without `qa_type` are pairs of the VQA-RAD ablation (config `vqa_rad`).
+
+    `images` is None in a text-only build. Raises BadInput listing every problem of the files.
+    """
+    problems = Problems()
+    main, ablation = _files(source)
+    shelf = _Shelf(images, [row for _, rows in (*main, *ablation) for row in rows])
+    cases = _cases(main, shelf, problems)
+    pairs = _ablation(ablation, shelf, problems)
+    problems.check(REMEDY)
+    if not cases:
+        return Content(cases={"test": pairs}, counts=[Count("pairs of the VQA-RAD ablation", len(pairs), 118)])
+    counts, notes = _counts(cases), _notes(cases)
+    if pairs:
+        counts.append(Count("pairs of the VQA-RAD ablation", len(pairs), 118))
+    return Content(
+        cases={"test": cases}, counts=counts, notes=notes, more={"vqa_rad": {"test": pairs}} if pairs else {}
+    )
+
+
+def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path, list[Any]]]]:
+    """The question files right in the folder (or in its `test` folder), apart: with `qa_type`, and in the ablation's layout."""
+    main, ablation, others = [], [], []
+    found = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
+    for file in sorted(found):
+        if file.name in (ORIGIN_MARKER, "dataset_info.json"):
+            continue
+        rows = read_records(file)
+        if any(isinstance(row, dict) and "qa_type" in row for row in rows):
+            main.append((file, rows))
+        elif rows and all(isinstance(row, dict) and "question" in row for row in rows):
+            ablation.append((file, rows))
+        else:
+            others.append(file.name)
+    if not main and not ablation:
+        seen = f" {', '.join(others)} hold no questions." if others else ""
+        raise BadInput(
+            f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, answer).{seen} "
+            "Get probmed.json (or test/test.json) from rippleripple/ProbMed."
+        )
+    return main, ablation
+
+
+class _Shelf:
+    """The images of the source, each made once, and named by the first entry that shows it."""
+
+    def __init__(self, folders: ImageFolders | None, rows: list[Any]) -> None:
+        self.folders = folders
+        self.alone = unambiguous({_place(row) for row in rows if isinstance(row, dict)})
+        self.made: dict[str, CaseImage | None] = {}
+
+    def image(self, entry: Entry, image_id: str) -> CaseImage | None:
+        name, place = entry.text("image"), _place(entry.value)
+        if not name:
+            return None
+        if place not in self.made:
+            self.made[place] = self._make(entry, image_id, name, place)
+        return self.made[place]
+
+    def _make(self, entry: Entry, image_id: str, name: str, place: str) -> CaseImage | None:
+        names = [place, name] if name != place else [name]
+        base = place.rsplit("/", 1)[-1]
+        if base in self.alone:
+            names.append(base)
+        if not all(stays_inside(each) for each in names):
+            entry.wrong(f"the image name {name!r} leaves its folder")
+            return None
+        try:
+            path = self.folders.find(names) if self.folders else None
+        except ImageError as error:
+            entry.wrong(str(error))
+            return None
+        return CaseImage(
+            image_id=image_id,
+            read=reader(path) if path else None,
+            size=path.stat().st_size if path else 0,
+            name=path.name if path else name,
+            source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
+        )
+
+
+def _place(row: dict[str, Any]) -> str:
+    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a folder itself."""
+    name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
+    return name if "/" in name or not kind else f"{kind}/{name}"
+
+
+def _cases(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problems) -> list[Case]:
+    questions: dict[str, list[Question]] = {}
+    images: dict[str, CaseImage] = {}
+    seen: set[str] = set()
+    for file, rows in files:
+        for position, row in enumerate(rows):
+            entry = Entry(row, str(file), position, problems)
+            case_id = entry.text("id")
+            if case_id:
+                entry.name = f"{position} ({case_id})"
+            image = shelf.image(entry, case_id)
+            question = _question(entry, case_id, image)
+            if question is None or image is None:
+                continue
+            if question.question_id in seen:
+                entry.wrong(f"the qa_type {entry.text('qa_type')!r} occurs twice for this image")
+                continue
+            if images.setdefault(case_id, image) != image:
+                entry.wrong("its image or image type differs from that of the image's other questions")
+                continue
+            seen.add(question.question_id)
+            questions.setdefault(case_id, []).append(question)
+    return [Case(case_id, (images[case_id],), _paired(asked)) for case_id, asked in questions.items()]
+
+
+def _question(entry: Entry, case_id: str, image: CaseImage | None) -> Question | None:
+    kind, text, image_type = entry.text("qa_type"), entry.text("question"), entry.text("image_type")
+    answer = _yes_no(entry)
+    aspect, adversarial, pair = _read_qa_type(entry, kind)
+    if image_type and "_" not in image_type:
+        entry.wrong(f'"image_type" {image_type!r} is not ORGAN_MODALITY (such as chest_xray)')
+    if not entry.ok or image is None or answer is None:
+        return None
+    organ, _, modality = image_type.partition("_")
+    return Question(
+        question_id=f"{case_id}-{kind}",
+        case_id=case_id,
+        image_id=image.image_id,
+        question=text,
+        options=OPTIONS,
+        answer=(answer,),
+        question_type="yes_no",
+        modality=modality,
+        extra={
+            "aspect": aspect,
+            "adversarial": adversarial,
+            "organ": organ,
+            "image_type": image_type,
+            "pair_id": f"{case_id}-{pair}" if pair else None,
+            "qa_type": kind,
+        },
+    )
+
+
+def _yes_no(entry: Entry) -> int | None:
+    answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
+    if not answer:
+        return None
+    if answer.lower().rstrip(".") not in OPTIONS:
+        entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
+        return None
+    return OPTIONS.index(answer.lower().rstrip("."))
+
+
+def _read_qa_type(entry: Entry, kind: str) -> tuple[str, bool, str | None]:
+    """Aspect, whether adversarial, and the name of the pair (None for a question that has no counterpart), as the authors' scorer reads it.
+
+    `modality_gt`, `body_part_hallu`, `abnormality`, `entity_gt_0`, `entity_hallu_0`, `grounding_gt_1`; a normal image has a
+    single `entity_hallu` without a number.
+    """
+    names = {"modality": "modality", "body_part": "organ", "entity": "condition", "grounding": "position"}
+    if kind == "abnormality":
+        return "abnormality", False, None
+    match = re.fullmatch(r"(modality|body_part|entity|grounding)_(gt|hallu)(?:_(\w+))?", kind)
+    if match is None:
+        if kind:
+            entry.wrong(f'"qa_type" {kind!r} is none that the authors\' scorer reads (such as entity_gt_0)')
+        return "", False, None
+    aspect = names[match[1]]
+    return aspect, match[2] == "hallu", f"{aspect}-{match[3]}" if match[3] else aspect
+
+
+def _paired(asked: list[Question]) -> tuple[Question, ...]:
+    """The questions of an image, with `pair_id` only where both the true and the adversarial question are there."""
+    size = Counter(question.extra["pair_id"] for question in asked)
+    return tuple(question if size[question.extra["pair_id"]] == 2 else _alone(question) for question in asked)
+
+
+def _alone(question: Question) -> Question:
+    fields = {name: getattr(question, name) for name in question.__slots__}
+    return Question(**{**fields, "extra": {**question.extra, "pair_id": None}})
+
+
+def _ablation(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problems) -> list[Case]:
+    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair is a case."""
+    cases = []
+    for file, rows in files:
+        if len(rows) % 2:
+            problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
+        for position in range(0, len(rows) - 1, 2):
+            case_id = f"vqa-rad-{position // 2}"
+            made = []
+            for place, wanted in ((position, 0), (position + 1, 1)):
+                entry = Entry(rows[place], str(file), place, problems)
+                image, text, answer = shelf.image(entry, _place(entry.value)), entry.text("question"), _yes_no(entry)
+                if answer is not None and answer != wanted:
+                    entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
+                if entry.ok and image is not None:
+                    made.append((text, image))
+            if len(made) == 2:
+                cases.append(_ablation_case(case_id, made))
+    return cases
+
+
+def _ablation_case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
+    questions = [
+        Question(
+            question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
+            case_id=case_id,
+            image_id=image.image_id,
+            question=text,
+            options=OPTIONS,
+            answer=(int(adversarial),),
+            question_type="yes_no",
+            extra={"adversarial": adversarial, "pair_id": case_id},
+        )
+        for adversarial, (text, image) in zip((False, True), made, strict=True)
+    ]
+    return Case(case_id, tuple(dict.fromkeys(image for _, image in made)), tuple(questions))
+
+
+def _counts(cases: list[Case]) -> list[Count]:
+    questions = [question for case in cases for question in case.questions]
+    images = {image.image_id for case in cases for image in case.images}
+    counts = [
+        Count("images", len(images), PAPER_IMAGES, "the rows of Table 2 add up to 6,361"),
+        Count("questions", len(questions), PAPER_QUESTIONS),
+        Count("questions whose answer is yes", sum(q.answer == (0,) for q in questions), 28003),
+    ]
+    of_type: dict[str, list[Question]] = {}
+    for question in questions:
+        of_type.setdefault(question.extra["image_type"], []).append(question)
+    for name in [*PAPER_TYPES, *sorted(set(of_type) - set(PAPER_TYPES))]:
+        asked, paper = of_type.get(name, []), PAPER_TYPES.get(name)
+        note = "3,120 in the appendix" if name == "chest_xray" else ""
+        counts += [
+            Count(f"{name}: images", len({q.image_id for q in asked}), paper and paper[0], note),
+            Count(f"{name}: questions", len(asked), paper and paper[1]),
+            Count(f"{name}: answer yes", sum(q.answer == (0,) for q in asked), paper and paper[2]),
+        ]
+    for aspect in ASPECTS:
+        of_aspect = [q for q in questions if q.extra["aspect"] == aspect]
+        note = (
+            "the paper's Table 19 gives one per image, its Table 2 does not fit that" if aspect == "abnormality" else ""
+        )
+        counts.append(Count(f"questions on {aspect}", len(of_aspect), None, note))
+    return counts
+
+
+def _notes(cases: list[Case]) -> list[str]:
+    odd = [
+        q.question_id
+        for case in cases
+        for q in case.questions
+        if q.extra["aspect"] != "abnormality" and (q.answer == (1,)) != q.extra["adversarial"]
+    ]
+    if not odd:
+        return []
+    return [
+        f"{len(odd)} questions have an answer that their qa_type does not suggest, {odd[0]} first (kept as they are)."
+    ]

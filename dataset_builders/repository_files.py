@@ -1,0 +1,186 @@
+"""Writes a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
+
+Not here: the Parquet layout (`parquet_files.py`), the card's words (`card.py`), opening a repository (`repository.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dataset_builders.card import card_text
+from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, case_columns, question_columns
+from dataset_builders.lexical_tree import COLUMNS
+from dataset_builders.parquet_files import ImageBank, ImageFacts, ParquetFile, Written, write_cases
+from dataset_builders.schema import Case, CaseImage, Content, Count, fingerprint_of
+
+SCHEMA_VERSION = 1
+EXAMPLES = 3
+SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")
+"""Licences under which an example image may stand in the card."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a repository says about itself. `partial` says in words what is missing, None where nothing is."""
+
+    name: str
+    format: str
+    origin: str
+    partial: str | None
+    text_only: bool
+
+
+def write_repository(folder: Path, description: Description, content: Content) -> tuple[str, ...]:
+    """Write all files of a repository into the empty `folder`; returns lines that tell people what was counted.
+
+    Raises BadInput naming every image that is none, too large or cut off.
+    """
+    known = ImageFacts()
+    configs = ["questions_text"] if description.text_only else ["questions", "cases", "questions_text"]
+    written: dict[str, Written] = {config: Written() for config in configs}
+    for split, cases in content.cases.items():
+        for config, done in write_cases(folder, description.format, configs, split, cases, known).items():
+            _add(written[config], done)
+    more = {} if description.text_only else content.more
+    for config, splits in more.items():
+        written[config] = Written()
+        for split, cases in splits.items():
+            _add(written[config], write_cases(folder, description.format, [config], split, cases, known)[config])
+    known.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    columns: dict[str, dict[str, Kind]] = {
+        config: case_columns(description.format)
+        if config == "cases"
+        else question_columns(description.format, images=not config.endswith("_text"))
+        for config in written
+    }
+    if content.tree is not None:
+        columns["lexical_tree"] = TREE_COLUMNS
+        rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
+        written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
+    manifest = _manifest(description, content, known)
+    (folder / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    examples = [] if description.text_only else _examples(folder, content)
+    card = card_text(description, content, columns, written, manifest, examples)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    return (
+        *(
+            f"{config}: {', '.join(f'{split} {rows}' for split, rows in done.rows.items())}"
+            for config, done in written.items()
+        ),
+        *([f"partial: {description.partial}"] if description.partial else []),
+        *count_lines(content.counts, description.origin),
+        *(f"note: {note}" for note in content.notes),
+    )
+
+
+def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
+    """Write the private answers into the empty `folder`: a dataset repository of its own (question_id, answer)."""
+    asked = [
+        q
+        for cases in content.cases.values()
+        for case in cases
+        for q in case.questions
+        if q.question_id in content.hidden
+    ]
+    rows: dict[str, list[Any]] = {
+        "question_id": [q.question_id for q in asked],
+        "answer": [list(content.hidden[q.question_id]) for q in asked],
+    }
+    _write_table(folder, "answers", "test", rows, ANSWER_COLUMNS)
+    (folder / "manifest.json").write_text(
+        json.dumps({"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(asked)}, indent=1) + "\n"
+    )
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: answers\n  data_files:\n  - split: test\n    path: answers/test-*\n---\n\n"
+        f"# Hidden test answers of {name}\n\nPrivate: used only for scoring. Publishing this folder spoils the test.\n"
+    )
+
+
+def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
+    """The count report, a line each: what was found beside what the paper says (which phantoms are not held against)."""
+    lines = []
+    for count in counts:
+        if origin == "phantom":
+            lines += [f"{count.what}: {count.found:,}"] if count.found else []
+            continue
+        differs = count.paper is not None and count.paper != count.found
+        beside = f" (paper: {count.paper:,})" if count.paper is not None else ""
+        mark = " DIFFERS" if differs and origin == "official" else ""
+        note = f", {count.note}" if count.note and (differs or count.paper is None) else ""
+        lines.append(f"{count.what}: {count.found:,}{beside}{mark}{note}")
+    return lines
+
+
+def _write_table(
+    folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind]
+) -> Written:
+    file = ParquetFile(folder / config / f"{split}-00000-of-00001.parquet", columns)
+    table = file.write(rows, ImageBank())
+    file.close()
+    return Written({split: table.num_rows}, {split: table.nbytes}, file.path.stat().st_size)
+
+
+def _add(total: Written, part: Written) -> None:
+    total.rows.update(part.rows)
+    total.arrow_bytes.update(part.arrow_bytes)
+    total.parquet_bytes += part.parquet_bytes
+
+
+def _manifest(description: Description, content: Content, known: ImageFacts) -> dict[str, Any]:
+    def splits(of: dict[str, list[Case]]) -> dict[str, Any]:
+        return {
+            split: {
+                "questions": sum(len(case.questions) for case in cases),
+                "cases": len(cases),
+                "fingerprint": fingerprint_of(cases),
+            }
+            for split, cases in of.items()
+        }
+
+    made: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "name": description.name,
+        "format": description.format,
+        "origin": description.origin,
+        "partial": description.partial,
+        "splits": splits(content.cases),
+        "images": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in sorted(known.facts.items())},
+        "report": {
+            "counts": [
+                {"what": count.what, "found": count.found, "paper": count.paper, "note": count.note}
+                for count in content.counts
+            ],
+            "notes": content.notes,
+        },
+    }
+    if content.more and not description.text_only:
+        made["more"] = {config: splits(of) for config, of in content.more.items()}
+    return made
+
+
+def _examples(folder: Path, content: Content) -> list[tuple[str, CaseImage]]:
+    """Up to three example images whose licence lets anybody share them, as (path in the repository, image)."""
+    found: list[tuple[str, CaseImage]] = []
+    seen: set[str] = set()
+    for image in (image for cases in content.cases.values() for case in cases for image in case.images):
+        if image.license in SHARED_LICENCES and image.image_id not in seen and image.read is not None:
+            seen.add(image.image_id)
+            suffix = image.name.rsplit(".", 1)[-1].lower() if "." in image.name else "png"
+            path = f"examples/{len(found) + 1}.{suffix}"
+            (folder / "examples").mkdir(exist_ok=True)
+            (folder / path).write_bytes(image.read())
+            found.append((path, image))
+            if len(found) == EXAMPLES:
+                break
+    return found
+
+
+def rows_in(folder: Path, config: str, split: str) -> int:
+    """Rows of a config's split as its Parquet files say."""
+    return sum(pq.read_metadata(path).num_rows for path in (folder / config).glob(f"{split}-*.parquet"))
