@@ -1,0 +1,293 @@
+"""The loopback Hub against the real client: what tests of publishing and submitting lean on must itself hold."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, HfFileSystem
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import get_session
+
+from tests.localhub.accounts import CURATOR, READ_ONLY, READER, STRANGER
+from tests.localhub.faults import RESET
+from tests.localhub.history import git_sha1
+from tests.localhub.xet import ungroup
+
+ROOT = Path(__file__).resolve().parents[2]
+DATASET = {"repo_id": "ORG/x", "repo_type": "dataset"}
+
+
+@pytest.fixture(autouse=True)
+def without_xet(monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+
+
+@pytest.fixture
+def api(local_hub):
+    made = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    made.create_repo(**DATASET)
+    return made
+
+
+@pytest.fixture
+def reader(local_hub):
+    return HfApi(endpoint=local_hub.endpoint, token=READER)
+
+
+def add(api, path, content, **options):
+    operations = [CommitOperationAdd(path, content)]
+    return api.create_commit(operations=operations, commit_message=f"Add {path}", **DATASET, **options)
+
+
+def read(api, path, revision="main"):
+    session, url = get_session(), f"{api.endpoint}/datasets/ORG/x/resolve/{revision.replace('/', '%2F')}/{path}"
+    return session.get(url, headers={"Authorization": f"Bearer {api.token}"})
+
+
+def test_files_small_and_large_come_back_whole(api):
+    large, small = os.urandom(1_000_000), b"small\n"
+    add(api, "a/large.bin", large)
+    add(api, "a/small.txt", small)
+    assert (read(api, "a/large.bin").content, read(api, "a/small.txt").content) == (large, small)
+    entries = {entry.path: entry for entry in api.list_repo_tree(**DATASET, recursive=True, expand=True)}
+    assert entries["a/small.txt"].blob_id == git_sha1(small)
+    assert entries["a/large.bin"].lfs.size == 1_000_000
+    assert entries["a/small.txt"].last_commit.title == "Add a/small.txt"
+    assert entries["a"].tree_id
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "slice_"),
+    [
+        ("bytes=0-9", 206, slice(0, 10)),
+        ("bytes=90-", 206, slice(90, 100)),
+        ("bytes=-5", 206, slice(95, 100)),
+        ("bytes=95-500", 206, slice(95, 100)),
+        ("bytes=100-", 416, None),
+        ("bytes=9-3", 416, None),
+    ],
+)
+def test_ranges(api, wanted, status, slice_):
+    content = bytes(range(100))
+    add(api, "x.bin", content)
+    answer = get_session().get(f"{api.endpoint}/datasets/ORG/x/resolve/main/x.bin", headers={"Range": wanted})
+    assert answer.status_code == status
+    if slice_:
+        assert answer.content == content[slice_]
+        assert answer.headers["Content-Range"] == f"bytes {slice_.start}-{slice_.stop - 1}/100"
+
+
+def test_the_file_system_reads_a_part(api):
+    content = os.urandom(300_000)
+    add(api, "deep/er/x.bin", content)
+    files = HfFileSystem(endpoint=api.endpoint, token=CURATOR, skip_instance_cache=True)
+    with files.open("datasets/ORG/x/deep/er/x.bin", block_size=1000) as file:
+        file.seek(200_000)
+        assert file.read(100) == content[200_000:200_100]
+    assert files.glob("datasets/ORG/x/**/*.bin") == ["datasets/ORG/x/deep/er/x.bin"]
+
+
+def test_long_lists_come_in_pages(api, local_hub):
+    local_hub.hub.page_size = 2
+    operations = [CommitOperationAdd(f"f/{number}.txt", b"x") for number in range(7)]
+    api.create_commit(operations=operations, commit_message="many", **DATASET)
+    local_hub.record.clear()
+    assert len(api.list_repo_files(**DATASET)) == 8
+    assert len(local_hub.record.of("GET", "/tree/")) == 5
+
+
+def test_errors_are_the_clients_own(api, reader, local_hub):
+    with pytest.raises(EntryNotFoundError):
+        api.hf_hub_download(filename="absent.txt", **DATASET)
+    with pytest.raises(RevisionNotFoundError):
+        api.repo_info(revision="absent", **DATASET)
+    with pytest.raises(RepositoryNotFoundError):
+        api.repo_info("ORG/absent", repo_type="dataset")
+    with pytest.raises(HfHubHTTPError, match="409"):
+        api.create_branch(branch="main", **DATASET)
+    with pytest.raises(HfHubHTTPError, match="403"):
+        add(reader, "x.txt", b"x")
+    with pytest.raises(HfHubHTTPError, match="403"):
+        add(HfApi(endpoint=local_hub.endpoint, token=READ_ONLY), "x.txt", b"x")
+    with pytest.raises(HfHubHTTPError, match="Invalid user token"):
+        HfApi(endpoint=local_hub.endpoint, token="hf_wrong").whoami()
+    with pytest.raises(EntryNotFoundError):
+        api.create_commit(operations=[CommitOperationDelete("absent")], commit_message="x", **DATASET)
+
+
+def test_private_and_gated(api, reader):
+    add(api, "x.txt", b"x")
+    api.update_repo_settings(gated="auto", **DATASET)
+    assert reader.repo_info(**DATASET).gated == "auto"
+    with pytest.raises(GatedRepoError):
+        reader.auth_check(**DATASET)
+    assert read(reader, "x.txt").status_code == 403
+    api.grant_access(user="reader", **DATASET)
+    assert read(reader, "x.txt").content == b"x"
+    api.update_repo_settings(visibility="private", **DATASET)
+    with pytest.raises(RepositoryNotFoundError):
+        reader.repo_info(**DATASET)
+    assert api.repo_info(**DATASET).private
+
+
+def test_a_stale_parent_is_refused(api):
+    first = add(api, "a.txt", b"1")
+    add(api, "a.txt", b"2")
+    with pytest.raises(HfHubHTTPError, match="412"):
+        add(api, "a.txt", b"3", parent_commit=first.oid)
+    assert read(api, "a.txt").content == b"2"
+
+
+def test_branches_tags_and_commits(api):
+    first = add(api, "a.txt", b"1")
+    api.create_tag(tag="v1", **DATASET)
+    api.create_branch(branch="next/one", **DATASET)
+    add(api, "a.txt", b"2", revision="next/one")
+    assert read(api, "a.txt", "v1").content == read(api, "a.txt", first.oid).content == b"1"
+    assert read(api, "a.txt", "next/one").content == b"2"
+    refs = api.list_repo_refs(**DATASET)
+    assert {ref.name for ref in refs.branches} == {"main", "next/one"}
+    assert [commit.title for commit in api.list_repo_commits(**DATASET)] == ["Add a.txt", "initial commit"]
+    api.delete_tag(tag="v1", **DATASET)
+    with pytest.raises(RevisionNotFoundError):
+        api.repo_info(revision="v1", **DATASET)
+
+
+def test_a_pull_request_from_proposal_to_merge(api, reader):
+    add(api, "kept.txt", b"kept\n")
+    opened = add(reader, "results/new.txt", b"new\n", create_pr=True)
+    assert re.fullmatch(r".*/datasets/ORG/x/discussions/1", opened.pr_url)
+    assert read(api, "results/new.txt").status_code == 404
+    assert read(api, "results/new.txt", "refs/pr/1").content == b"new\n"
+    reader.comment_discussion(discussion_num=1, comment="please", **DATASET)
+    details = api.get_discussion_details(discussion_num=1, **DATASET)
+    assert (details.status, details.author, details.is_pull_request) == ("open", "reader", True)
+    assert details.diff.startswith("diff --git a/results/new.txt b/results/new.txt\nnew file mode 100644\n")
+    assert "+new" in details.diff and "kept" not in details.diff
+    with pytest.raises(HfHubHTTPError, match="403"):
+        reader.merge_pull_request(discussion_num=1, **DATASET)
+    api.merge_pull_request(discussion_num=1, comment="thanks", **DATASET)
+    assert read(api, "results/new.txt").content == b"new\n" and read(api, "kept.txt").content == b"kept\n"
+    details = api.get_discussion_details(discussion_num=1, **DATASET)
+    assert details.status == "merged" and details.merge_commit_oid == api.repo_info(**DATASET).sha
+    assert [event.type for event in details.events] == ["commit", "comment", "comment", "status-change"]
+
+
+def test_the_author_may_push_again_and_others_not(api, reader, local_hub):
+    add(reader, "a.txt", b"1", create_pr=True)
+    add(reader, "a.txt", b"2", revision="refs/pr/1")
+    with pytest.raises(HfHubHTTPError, match="403"):
+        add(HfApi(endpoint=local_hub.endpoint, token=STRANGER), "a.txt", b"3", revision="refs/pr/1")
+    assert read(api, "a.txt", "refs/pr/1").content == b"2"
+    reader.change_discussion_status(discussion_num=1, new_status="closed", **DATASET)
+    with pytest.raises(HfHubHTTPError, match="409"):
+        api.merge_pull_request(discussion_num=1, **DATASET)
+
+
+def test_both_sides_changed_is_a_conflict(api, reader):
+    add(api, "a.txt", b"0")
+    add(reader, "a.txt", b"theirs", create_pr=True)
+    add(api, "a.txt", b"ours")
+    assert api.get_discussion_details(discussion_num=1, **DATASET).conflicting_files == ["a.txt"]
+    with pytest.raises(HfHubHTTPError, match="409"):
+        api.merge_pull_request(discussion_num=1, **DATASET)
+    assert read(api, "a.txt").content == b"ours"
+
+
+def test_discussions_are_listed_by_kind_and_author(api, reader):
+    for number in range(12):
+        add(reader, f"{number}.txt", b"x", create_pr=True)
+    api.create_discussion(title="A question", **DATASET)
+    draft = api.create_pull_request(title="A draft", **DATASET)
+    assert draft.status == "draft"
+    assert len(list(api.get_repo_discussions(**DATASET))) == 14
+    assert len(list(api.get_repo_discussions(discussion_type="pull_request", author="reader", **DATASET))) == 12
+    api.change_discussion_status(discussion_num=1, new_status="closed", **DATASET)
+    assert len(list(api.get_repo_discussions(discussion_status="open", **DATASET))) == 13
+
+
+def test_faults_hit_as_often_as_asked(api, local_hub):
+    add(api, "x.txt", b"x")
+    local_hub.faults.add("/resolve/", 503, times=2)
+    assert [read(api, "x.txt").status_code for _ in range(3)] == [503, 503, 200]
+    local_hub.faults.add("/resolve/", RESET)
+    with pytest.raises(OSError if sys.platform == "win32" else Exception, match=r"(?i)reset|disconnected|closed"):
+        read(api, "x.txt")
+    assert read(api, "x.txt").content == b"x"
+
+
+def test_fifty_pull_requests_at_once(api, local_hub):
+    def propose(number):
+        one = HfApi(endpoint=local_hub.endpoint, token=READER)
+        return add(one, f"results/{number}.txt", f"{number}".encode(), create_pr=True).pr_num
+
+    with ThreadPoolExecutor(50) as pool:
+        numbers = list(pool.map(propose, range(50)))
+    assert sorted(numbers) == list(range(1, 51))
+    for number, pull in enumerate(numbers):
+        assert read(api, f"results/{number}.txt", f"refs/pr/{pull}").content == f"{number}".encode()
+
+
+def start(folder, port=0):
+    command = [sys.executable, "-m", "tests.localhub", str(folder), "--port", str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path):
+    process, endpoint = start(tmp_path / "hub")
+    api = HfApi(endpoint=endpoint, token=CURATOR)
+    api.create_repo(**DATASET)
+    acknowledged: list[int] = []
+    stop = threading.Event()
+
+    def propose(first):
+        for number in range(first, 1000, 4):
+            if stop.is_set():
+                return
+            with contextlib.suppress(Exception):  # whatever the kill does to a request under way
+                add(api, f"{number}.bin", os.urandom(2000), create_pr=True)
+                acknowledged.append(number)
+
+    threads = [threading.Thread(target=propose, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(acknowledged) < 20:
+        threads[0].join(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    stop.set()
+    process, again = start(tmp_path / "hub", endpoint.rsplit(":", 1)[1])
+    try:
+        assert again == endpoint
+        for thread in threads:
+            thread.join()
+        pulls = {pull.title: pull.num for pull in api.get_repo_discussions(**DATASET)}
+        for number in acknowledged:
+            revision = f"refs/pr/{pulls[f'Add {number}.bin']}"
+            assert len(read(api, f"{number}.bin", revision).content) == 2000
+        assert add(api, "after.txt", b"on it goes").oid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_bytes_grouped_by_four_are_put_back():
+    plain = bytes(range(23))
+    grouped = b"".join(plain[first::4] for first in range(4))
+    assert ungroup(grouped) == plain
