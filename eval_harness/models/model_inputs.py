@@ -56,6 +56,7 @@ class InputMaker:
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._sanitize = True
+        self._image_token = getattr(processor, "image_token_id", None)
 
     def close(self) -> None:
         """Stop the decoding threads."""
@@ -84,7 +85,7 @@ class InputMaker:
         prefixes: list[list[int]] = []
         for row, members in enumerate(groups.values()):
             full = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
-            sequences = _expanded(full, [raw[member] for member in members])
+            sequences = _expanded(full, [raw[member] for member in members], self._image_token)
             if sequences is None:
                 return None
             head, whole = sequences
@@ -170,7 +171,7 @@ def _images(request: Request) -> list[bytes]:
     return [image for image in images if image is not None]
 
 
-def _expanded(full: list[int], raw: list[list[int]]) -> tuple[int, list[list[int]]] | None:
+def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:
     """Where the text after the last image begins, and every prompt's ids with its image expanded as in `full`.
 
     `full` is the processor's output for `raw[0]`'s prompt. They end alike: the text after the last image. What stands before it in
@@ -178,6 +179,8 @@ def _expanded(full: list[int], raw: list[list[int]]) -> tuple[int, list[list[int
     """
     first = raw[0]
     tail = _common_start([full[::-1], first[::-1]])
+    while tail and first[len(first) - tail] == image_token:
+        tail -= 1  # the marker and the last of the tokens it expands to are the same token; it belongs to the image
     head = len(first) - tail
     if tail == 0 or head <= 0 or any(ids[:head] != first[:head] or len(ids) <= head for ids in raw):
         return None

@@ -38,6 +38,9 @@ def make_tiny_vlm(folder: Path, seed: int = 0) -> Path:
         LlavaProcessor,
         PreTrainedTokenizerFast,
     )
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     raw = Tokenizer(models.BPE(unk_token="<unk>"))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -143,6 +143,20 @@ def test_a_batch_answers_as_one_by_one_and_looks_at_the_image(tiny):
     assert not withheld.needs_images
 
 
+def test_questions_with_and_without_company_on_their_image_answer_as_alone(tiny):
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    images = [picture(colour=(30 * i, 60, 10)) for i in range(3)]
+    which = [0, 0, 0, 1, 2, 2]
+    requests = [
+        request(str(i), prompt=f"Question {i}: " + "a lesion? " * (i % 4), image=images[which[i]], max_tokens=6)
+        for i in range(6)
+    ]
+    alone = {r.question_id: r.text for r in TransformersVLM(str(tiny), Settings(batch_size=1)).generate(requests)}
+    together = {r.question_id: r.text for r in TransformersVLM(str(tiny), Settings(batch_size=6)).generate(requests)}
+    assert together == alone
+
+
 def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
     import torch
 
