@@ -1,0 +1,154 @@
+"""`load_dataset("ORG/name")` as anybody runs it: a fresh process with its own HF_HOME, without this project, from the loopback Hub."""
+
+import hashlib
+import json
+
+import huggingface_hub.constants
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.phantoms import write_sources
+from dataset_builders.publish import publish
+from dataset_builders.repository import open_repository
+from dataset_builders.schema import FORMATS
+from dataset_builders.source_files import ORIGIN_MARKER
+from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.small_repo import small_repo
+
+LOAD = """
+import hashlib, json, sys
+from datasets import Image, get_dataset_config_names, load_dataset
+
+def facts(name, config, **options):
+    loaded, found = load_dataset(name, config, **options), {}
+    for split, rows in loaded.items():
+        images, ids = {}, []
+        for row in rows:
+            ids.append(row.get("question_id") or row.get("case_id") or row.get("keyword"))
+            for place, image in zip(row.get("image_ids") or [row.get("image_id")], row.get("images") or [row.get("image")]):
+                if image is not None:
+                    images[place] = list(image.size)
+        found[split] = {"rows": len(ids), "ids": ids, "images": images}
+    return found
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_local_hub(local_hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Every format, from drawn sources without the mark that says so (phantoms may not take the official names)."""
+    root = tmp_path_factory.mktemp("built")
+    for format in FORMATS:
+        write_sources(format, root / "sources" / format)
+        (root / "sources" / format / ORIGIN_MARKER).unlink()
+        build(format, source=root / "sources" / format, out=root / format)
+    return root
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_by_name_by_config_and_streamed(built, stranger, format):
+    repo_id = f"ORG/{format}"
+    publish(built / format, repo_id, tag="v1.0.0", private=True)
+    code = f"""
+configs = get_dataset_config_names({repo_id!r})
+whole = {{config: facts({repo_id!r}, config) for config in configs}}
+default = facts({repo_id!r}, None)
+streamed = facts({repo_id!r}, "cases", streaming=True)
+print(json.dumps([whole, default, streamed]))
+"""
+    whole, default, streamed = json.loads(stranger(CURATOR).run(LOAD + code).splitlines()[-1])
+    ours = open_repository(built / format)
+    assert {"questions", "cases", "questions_text"} <= whole.keys()
+    assert default == whole["questions"]
+    assert streamed == whole["cases"]
+    for split in ours.splits:
+        ids = list(ours.questions(split)["question_id"])
+        assert sorted(whole["questions"][split]["ids"]) == sorted(ids)
+        assert whole["questions_text"][split]["ids"] == ids
+        assert whole["cases"][split]["images"] == whole["questions"][split]["images"]
+    pictures = {name for split in whole["questions"].values() for name in split["images"]}
+    assert pictures == set(ours.manifest["images"])
+
+
+@pytest.mark.parametrize("xet", [False, True], ids=["lfs", "xet"])
+def test_the_bytes_of_images_arrive_unchanged(built, stranger, local_hub, monkeypatch, tmp_path, xet):
+    """With Xet the upload runs in a process of its own too: hf_xet remembers under its HF_HOME what it sent to which address."""
+    ours = open_repository(built / "mediconfusion")
+    if xet:
+        upload(built / "mediconfusion", "ORG/mediconfusion", local_hub, tmp_path)
+    else:
+        publish(built / "mediconfusion", "ORG/mediconfusion", private=True)
+    code = """
+rows = load_dataset("ORG/mediconfusion", split="test").cast_column("image", Image(decode=False))
+print(json.dumps({row["image_id"]: hashlib.sha256(row["image"]["bytes"]).hexdigest() for row in rows}))
+"""
+    found = json.loads(stranger(CURATOR, xet=xet).run(LOAD + code).splitlines()[-1])
+    assert found == {name: facts["sha256"] for name, facts in ours.manifest["images"].items()}
+    through_xet = [asked for asked in local_hub.record.of("*", "^/xet/") if asked.status in (200, 206)]
+    assert bool(through_xet) == xet
+    if xet:
+        assert local_hub.record.of("GET", "/xet/v1/reconstructions/") and local_hub.record.of("POST", "/xet/v1/xorbs/")
+        streamed = "print(next(iter(load_dataset('ORG/mediconfusion', split='test', streaming=True)))['question_id'])"
+        assert stranger(CURATOR, xet=True).run(LOAD + streamed).strip()
+        assert json.loads(stranger(CURATOR).run(LOAD + code).splitlines()[-1]) == found, "and without Xet again"
+
+
+def upload(folder, repo_id, hub, tmp_path):
+    """`publish` in a process of its own, with Xet, from a folder of its own."""
+    import os
+    import subprocess
+    import sys
+
+    code = f"from dataset_builders.publish import publish; print(publish({str(folder)!r}, {repo_id!r}, private=True))"
+    home = {"HF_HOME": str(tmp_path / "uploader"), "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept | home, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_tag_gives_the_version_it_names(tmp_path, stranger):
+    publish(small_repo(tmp_path / "one", ["CC0"] * 2), "ORG/small", tag="v1.0.0")
+    publish(small_repo(tmp_path / "two", ["CC0"] * 3), "ORG/small", tag="v2.0.0")
+    code = """
+for revision in ("v1.0.0", "v2.0.0", None):
+    print(len(load_dataset("ORG/small", split="test", revision=revision)))
+print(sum(1 for _ in load_dataset("ORG/small", "cases", split="test", revision="v1.0.0", streaming=True)))
+"""
+    assert stranger().run(LOAD + code).split() == ["2", "3", "3", "2"]
+
+
+def test_a_private_set_is_for_its_owners(tmp_path, stranger):
+    publish(small_repo(tmp_path / "one", ["unknown"]), "ORG/small", private=True)
+    code = """
+try:
+    load_dataset("ORG/small")
+except Exception as error:
+    print(type(error).__name__)
+else:
+    print("loaded")
+"""
+    said = [stranger(token).run(LOAD + code).strip() for token in (None, READER, CURATOR)]
+    assert said == ["DatasetNotFoundError", "DatasetNotFoundError", "loaded"]
+
+
+def test_the_first_streamed_row_fetches_a_part_only(tmp_path, stranger, local_hub):
+    folder = small_repo(tmp_path / "one", ["CC0"] * 300)
+    publish(folder, "ORG/small")
+    code = "print(next(iter(load_dataset('ORG/small', split='test', streaming=True)))['question'])"
+    assert stranger().run(LOAD + code).strip() == "What does im-0 show?"
+    assert any(asked.status == 206 for asked in local_hub.record.of("GET", "/resolve/.*parquet"))
+
+
+def test_hashes_in_the_manifest_are_those_of_the_published_bytes(built):
+    ours = open_repository(built / "mediconfusion")
+    for case in ours.cases("test"):
+        for name, content in case.images.items():
+            assert hashlib.sha256(content).hexdigest() == ours.manifest["images"][name]["sha256"]
