@@ -1,0 +1,124 @@
+"""A Space gets the board and the light modules it imports, and starts from there alone."""
+
+import huggingface_hub.constants
+import pytest
+from huggingface_hub import HfApi
+
+from dataset_builders.errors import BadInput
+from dataset_builders.publish import publish
+from dataset_builders.space_files import space_files
+from tests.localhub.accounts import CURATOR
+
+CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
+APP = """
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leaderboard_space.views.first import words
+
+if TYPE_CHECKING:
+    from eval_harness.runner import Asked
+
+def scores():
+    from eval_harness.scores import HEADLINE
+    return HEADLINE
+
+if __name__ == "__main__":
+    print(words(), scores()["mediconfusion"], (Path(__file__).parent / "style.css").read_text())
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_local_hub(local_hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+
+
+@pytest.fixture
+def board(tmp_path):
+    folder = tmp_path / "checkout" / "leaderboard_space"
+    (folder / "views" / "__pycache__").mkdir(parents=True)
+    for name, text in {
+        "__init__.py": "",
+        "app.py": APP,
+        "README.md": CARD,
+        "requirements.txt": "pandas\n",
+        "style.css": "plain",
+        ".env": "HF_TOKEN=secret",
+        "views/__init__.py": "",
+        "views/first.py": "from ..words import WORDS\nfrom dataset_builders import errors\n\ndef words():\n    return WORDS\n",
+        "views/__pycache__/first.pyc": "",
+        "words.py": "WORDS = 'it starts'\n",
+    }.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_the_space_starts_from_its_own_folder(board, stranger, tmp_path, local_hub):
+    report = publish(board, "ORG/board", space=True)
+    assert report.repo_type == "space" and report.url.endswith("/spaces/ORG/board") and report.left_out == (".env",)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    assert api.space_info("ORG/board").sdk == "gradio"
+    held = set(api.list_repo_files("ORG/board", repo_type="space"))
+    assert {
+        "app.py",
+        "README.md",
+        "requirements.txt",
+        "leaderboard_space/app.py",
+        "leaderboard_space/style.css",
+    } <= held
+    assert {"dataset_builders/errors.py", "eval_harness/scores/__init__.py", "eval_harness/__init__.py"} <= held
+    assert not {"eval_harness/runner.py", "dataset_builders/publish.py", "leaderboard_space/README.md"} & held
+    assert not any(".env" in path or "__pycache__" in path for path in held)
+    space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")
+    code = f"""
+import os, runpy, sys
+os.chdir({space!r})
+sys.path.insert(0, {space!r})
+runpy.run_path("app.py", run_name="__main__")
+"""
+    assert stranger().run(code).split() == ["it", "starts", "set_accuracy", "plain"]
+    assert not publish(board, "ORG/board", space=True).committed
+
+
+def test_a_module_that_is_gone_is_deleted(board, local_hub):
+    publish(board, "ORG/board", space=True)
+    (board / "style.css").rename(board / "look.css")
+    report = publish(board, "ORG/board", space=True)
+    assert report.deleted == ("leaderboard_space/style.css",)
+    assert report.uploaded == ("leaderboard_space/look.css",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("app.py", None, "app.py is missing"),
+        ("requirements.txt", None, "requirements.txt is missing"),
+        ("README.md", "# no card", "sdk: gradio"),
+        ("README.md", CARD.replace("app.py", "main.py"), "another app_file"),
+        ("app.py", "print('no main')", "would start nothing"),
+        ("words.py", "import torch\n", "torch, which is too heavy"),
+        ("words.py", "def late():\n    import transformers.models\n", "transformers, which is too heavy"),
+    ],
+)
+def test_what_is_no_space_is_refused(board, local_hub, name, text, said):
+    if text is None:
+        (board / name).unlink()
+    else:
+        (board / name).write_text(text)
+    with pytest.raises(BadInput, match=said):
+        publish(board, "ORG/board", space=True)
+    assert not local_hub.record.of()
+
+
+def test_relative_and_nested_imports_are_followed(board):
+    (board / "views" / "deep").mkdir()
+    (board / "views" / "deep" / "__init__.py").write_text("from ... import words\nfrom ..first import words as w\n")
+    (board / "views" / "deep" / "late.py").write_text("def f():\n    from dataset_builders.lexical_tree import parse\n")
+    files, _ = space_files(board)
+    assert {
+        "leaderboard_space/views/deep/late.py",
+        "dataset_builders/lexical_tree.py",
+        "dataset_builders/errors.py",
+    } <= set(files)
