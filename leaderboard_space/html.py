@@ -22,7 +22,8 @@ def text(value: object, longest: int = LONGEST) -> str:
     plain = str(value)
     if len(plain) > longest:
         plain = plain[: longest - 1] + "…"
-    plain = "".join("\N{REPLACEMENT CHARACTER}" if _hidden(character) else character for character in plain)
+    if not plain.isprintable():
+        plain = "".join("\N{REPLACEMENT CHARACTER}" if _hidden(character) else character for character in plain)
     return html.escape(plain, quote=True)
 
 

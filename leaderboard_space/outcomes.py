@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import fingerprint
@@ -23,13 +24,32 @@ BALANCED = {"average": "scenario", "accuracy_macro_task": "task"}
 """Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
 
 
+UNCOUNTED = ("question", "keyword", "modality", "department", "granularity", "organ", "source_dataset", "categories", "image_license",
+             "image_source", "caption", "ai_question", "ai_options")  # fmt: skip
+"""Columns that decide no unit; without them units are made twice as fast. Selections and breakdowns take them from the questions."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is the same for every run on the same questions: per metric the positions of its units in the table, sorted by cluster."""
+
+    metric: NDArray[np.object_]
+    unit: NDArray[np.object_]
+    order: dict[str, Ints]
+    table: pd.DataFrame
+    """The first run's units: `unit, case_id, cluster, count` and the facets that BALANCED needs."""
+
+    def fits(self, metric: NDArray[np.object_], unit: NDArray[np.object_]) -> bool:
+        """Whether another run's units are the same ones, in the same order."""
+        return np.array_equal(self.metric, metric) and np.array_equal(self.unit, unit)
+
+
 @dataclass(frozen=True)
 class RunUnits:
-    """The units of one run: per metric `top`, `base`, `expected` (U,), and what is the same for every run on these questions."""
+    """The units of one run: per metric `top`, `base`, `expected`, `count` (U,), ordered as the layout says."""
 
-    metrics: Mapping[str, tuple[Floats, Floats, Floats]]
-    layout: pd.DataFrame
-    """Columns `metric, unit, case_id, cluster, count` and the facets that BALANCED needs; sorted by metric and cluster."""
+    metrics: Mapping[str, tuple[Floats, Floats, Floats, Floats]]
+    layout: Layout
 
 
 @dataclass(frozen=True)
@@ -88,51 +108,69 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
     return frame
 
 
-def read_run(format: str, questions: pd.DataFrame, path: Path) -> RunUnits:
-    """Units of the run whose answers are at `path`. Raises BadInput when these cannot be read or do not fit the questions."""
+def read_run(format: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None) -> RunUnits:
+    """Units of the run whose answers are at `path`; `layout` is that of another run on the same questions.
+
+    Raises BadInput when the answers cannot be read or do not fit the questions.
+    """
     try:
-        answers = pd.DataFrame(pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pylist())
-        table = units(format, questions, answers)
+        answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
+        answers = answers.astype({"question_id": object, "status": object})
+        table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
     except FileNotFoundError:
         raise BadInput("its answers are not in the store.") from None
-    except Exception as error:  # as above
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
         raise BadInput(f"its answers cannot be read ({type(error).__name__}: {error}).") from None
-    table = table[~table["metric"].str.startswith("share_")]
-    table = table.sort_values(["metric", "cluster"], kind="stable").reset_index(drop=True)
+    if layout is None or not layout.fits(table["metric"].to_numpy(object), table["unit"].to_numpy(object)):
+        layout = _layout(table)
+    columns = [table[name].to_numpy(float) for name in ("numerator", "denominator", "chance", "count")]
     metrics = {
-        str(name): tuple(part[column].to_numpy(float) for column in ("numerator", "denominator", "chance"))
-        for name, part in table.groupby("metric", sort=False)
+        name: (columns[0][rows], columns[1][rows], columns[2][rows], columns[3][rows])
+        for name, rows in layout.order.items()
     }
+    return RunUnits(metrics, layout)
+
+
+def _layout(table: pd.DataFrame) -> Layout:
+    codes, names = pd.factorize(table["metric"])
+    order = np.lexsort((table["cluster"].to_numpy(), codes))
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
     facets = [facet for facet in set(BALANCED.values()) if facet in table.columns]
-    layout = table[["metric", "unit", "case_id", "cluster", "count", *facets]]
-    return RunUnits(metrics, layout)  # type: ignore[arg-type]
+    return Layout(
+        metric=table["metric"].to_numpy(object),
+        unit=table["unit"].to_numpy(object),
+        order={
+            str(name): order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names) if not name.startswith("share_")
+        },
+        table=table[["unit", "case_id", "cluster", "count", *facets]],
+    )
 
 
 def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) -> Outcomes:
-    """Stack runs on the same questions into matrices. `count` may differ between runs only where it says how many picks were made."""
+    """Stack runs on the same questions, and of the same layout, into matrices."""
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
     metrics: dict[str, MetricUnits] = {}
     places: dict[str, Place] = {}
-    first = next(iter(runs.values()))
-    for name, part in first.layout.groupby("metric", sort=False):
-        held = [run.metrics[str(name)] for run in runs.values()]
-        top, base, expected = (_stack([values[i] for values in held]) for i in range(3))
-        facet = BALANCED.get(str(name))
-        counts = _stack(
-            [run.layout.loc[run.layout["metric"] == name, "count"].to_numpy(float) for run in runs.values()]
-        )
-        metrics[str(name)] = MetricUnits(
-            top=np.broadcast_to(top, (len(runs), top.shape[1])),
+    layout = next(iter(runs.values())).layout
+    for name, rows in layout.order.items():
+        part = layout.table.iloc[rows]
+        top, base, expected, counts = (_stack([run.metrics[name][i] for run in runs.values()]) for i in range(4))
+        top = np.broadcast_to(top, (len(runs), top.shape[1]))
+        binary = bool(np.all((top == 0) | (top == base)))
+        facet = BALANCED.get(name)
+        metrics[name] = MetricUnits(
+            top=top.astype(np.float32) if binary and bool(np.all(base == 1)) else top,
             base=base,
             expected=expected,
             count=counts.astype(np.int64),
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
-            is_count=str(name) in METRICS and METRICS[str(name)].unit == "count",
+            is_count=name in METRICS and METRICS[name].unit == "count",
+            binary=binary,
         )
-        places[str(name)] = Place(
+        places[name] = Place(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
             case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
             per_image=format == "mediconfusion",

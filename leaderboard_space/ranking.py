@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from scipy import stats
 from eval_harness.results import Score, Verdict
 from eval_harness.scores import statistics
 from eval_harness.scores.statistics import CLUSTERED, LEVEL
+from leaderboard_space.intervals import clustered_intervals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,9 +36,10 @@ class MetricUnits:
     `top` is (R, U); `base`, `expected`, `count` are too, or (1, U) where all runs share them: numerator, denominator, the numerator
     a guesser would get (NaN: no chance known), and what a unit adds to n. `case`, `cluster` are (U,). `balanced` (U,) numbers the
     groups that weigh the same whatever their size (None where units keep their weight). `is_count`: the value is a sum, not a share.
+    `binary`: every numerator is 0 or its denominator.
     """
 
-    top: Floats
+    top: NDArray
     base: Floats
     expected: Floats
     count: Ints
@@ -44,6 +47,7 @@ class MetricUnits:
     cluster: Ints
     balanced: Ints | None = None
     is_count: bool = False
+    binary: bool = False
 
     def part(self, rows: Ints | None) -> MetricUnits:
         """The units at `rows` (ascending; a unit may come twice), weights balanced anew; None for all of them."""
@@ -54,8 +58,47 @@ class MetricUnits:
             even = _even_weights(self.balanced[rows], base)
             top, base, expected = top * even, base * even, expected * even
         return MetricUnits(
-            top, base, expected, self.count[:, rows], self.case[rows], self.cluster[rows], None, self.is_count
+            top,
+            base,
+            expected,
+            self.count[:, rows],
+            self.case[rows],
+            self.cluster[rows],
+            None,
+            self.is_count,
+            self.binary,
         )
+
+    def of(self, runs: Ints) -> MetricUnits:
+        """The same units for some of the runs."""
+
+        def some(values: NDArray) -> NDArray:
+            return values[runs] if values.shape[0] > 1 else values
+
+        return MetricUnits(
+            self.top[runs],
+            some(self.base),
+            some(self.expected),
+            some(self.count),
+            self.case,
+            self.cluster,
+            self.balanced,
+            self.is_count,
+            self.binary,
+        )
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each cluster begins among the units."""
+        return (
+            np.flatnonzero(np.r_[True, self.cluster[1:] != self.cluster[:-1]])
+            if self.cluster.size
+            else np.zeros(0, np.int64)
+        )
+
+    def per_cluster(self, values: NDArray) -> NDArray:
+        """Sums of `values` (., U) over each cluster: (., G)."""
+        return values if self.starts.size == self.cluster.size else np.add.reduceat(values, self.starts, axis=1)
 
 
 def scores_of(units: MetricUnits, judged: bool = True) -> list[Score]:
@@ -64,56 +107,43 @@ def scores_of(units: MetricUnits, judged: bool = True) -> list[Score]:
     counted = units.base > 0
     n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
     n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
-    top = units.top.sum(axis=1)
+    top = units.top.sum(axis=1, dtype=np.float64)
     if units.is_count:
         return [Score(value=_round(top[run]), n=int(n[run]), n_cases=int(n_cases[run])) for run in range(runs)]
     total = np.broadcast_to(units.base.sum(axis=1), runs)
-    known = np.isfinite(units.expected) | ~counted
-    expected = np.where(counted & known, units.expected, 0.0).sum(axis=1)
-    expected = np.broadcast_to(np.where(known.all(axis=1), expected, np.nan), runs)
-    found: list[Score] = []
-    known_p: dict[bytes, float] = {}
-    simple = _simple(units)
-    for run in range(runs):
-        if total[run] <= 0:
-            found.append(Score(value=None, n=0, n_cases=0))
-            continue
-        share = float(top[run] / total[run])
-        chance = float(expected[run] / total[run])
-        if simple:
-            low, high = statistics.wilson(min(max(share, 0.0), 1.0), units.cluster.size)
-        else:
-            interval = statistics.clustered_interval(units.top[run], _row(units.base, run), units.cluster)
-            assert interval is not None
-            low, high = interval.low, interval.high
-        verdict: Verdict | None = None
-        if judged and np.isfinite(chance):
-            verdict = _verdict(units, run, chance, low, high, known_p)
-        found.append(
-            Score(
-                value=_round(100 * share),
-                low=_round(100 * low),
-                high=_round(100 * high),
-                n=int(n[run]),
-                n_cases=int(n_cases[run]),
-                chance=_round(100 * chance) if np.isfinite(chance) else None,
-                verdict=verdict,
-                interval_method=CLUSTERED,
-            )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = top / total
+        chance = np.broadcast_to(_chance(units, counted), runs) / total
+    low, high = _intervals(units, counted, share)
+    verdicts = _verdicts(units, counted, top, chance, low, high) if judged else [None] * runs
+    return [
+        Score(
+            value=_round(100 * share[run]),
+            low=_round(100 * low[run]),
+            high=_round(100 * high[run]),
+            n=int(n[run]),
+            n_cases=int(n_cases[run]),
+            chance=_round(100 * chance[run]) if np.isfinite(chance[run]) else None,
+            verdict=verdicts[run],
+            interval_method=CLUSTERED,
         )
-    return found
+        if total[run] > 0
+        else Score(value=None, n=0, n_cases=0)
+        for run in range(runs)
+    ]
 
 
 def p_values(units: MetricUnits) -> Floats:
     """Uncorrected p-values (R, R) of "these two runs do as well on these questions", paired."""
-    runs, size = units.top.shape
-    base = np.broadcast_to(units.base, (runs, size)).astype(np.float32)
+    runs = units.top.shape[0]
+    top = units.per_cluster(units.top.astype(np.float32, copy=False))
+    base = units.per_cluster(units.base.astype(np.float32))
     outcomes = statistics.Outcomes(
         models=tuple(str(run) for run in range(runs)),
         metric="",
-        numerator=units.top.astype(np.float32),
-        denominator=base,
-        cluster=units.cluster,
+        numerator=top,
+        denominator=np.broadcast_to(base, top.shape),
+        cluster=np.arange(top.shape[1]),
         units=np.empty(0, dtype=object),
         paired=units.base.shape[0] == 1 or bool(np.all(units.base == units.base[0])),
     )
@@ -123,12 +153,12 @@ def p_values(units: MetricUnits) -> Floats:
 def unpaired_p_values(scores: Sequence[Score]) -> Floats:
     """The same for scores of which only the number of cases is known, taken as independent.
 
-    Each share is pulled in by two hits and two misses (Agresti & Caffo 2000 add them over the two samples), so that 0 and 100 % are not
-    taken for certain. Models of one paper answered the same questions: the true p-values are mostly smaller.
+    Each share is pulled in by one hit and one miss (Agresti & Caffo 2000), so that 0 and 100 % are not taken for certain. Models of one
+    paper answered the same questions: the true p-values are mostly smaller.
     """
     size = np.array([score.n_cases for score in scores], dtype=float)
     value = np.array([np.nan if score.value is None else score.value / 100 for score in scores], dtype=float)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         share = np.clip((value * size + 1) / (size + 2), 0, 1)
         variance = share * (1 - share) / (size + 2)
         z = np.abs(share[:, None] - share[None, :]) / np.sqrt(variance[:, None] + variance[None, :])
@@ -141,8 +171,7 @@ def places(value: Floats, p: Floats, higher_is_better: bool) -> tuple[Ints, Ints
     """
     surely = statistics.holm(p) < ALPHA
     ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
-    behind = ahead.T
-    return 1 + (surely & ahead).sum(axis=1), len(value) - (surely & behind).sum(axis=1)
+    return 1 + (surely & ahead).sum(axis=1), len(value) - (surely & ahead.T).sum(axis=1)
 
 
 def _row(values: NDArray, run: int) -> NDArray:
@@ -151,50 +180,74 @@ def _row(values: NDArray, run: int) -> NDArray:
 
 def _distinct(counted: Bools, case: Ints) -> Ints:
     """Number of distinct cases among the counted units, per row (1 or R rows)."""
-    if counted.all():
-        return np.array([len(np.unique(case))] * counted.shape[0])
-    return np.array([len(np.unique(case[row])) for row in counted])
+    return np.array([np.count_nonzero(np.bincount(case[row])) if row.any() else 0 for row in counted])
 
 
-def _simple(units: MetricUnits) -> bool:
-    """Whether every unit is one 0/1 outcome in a cluster of its own: the clustered interval is then Wilson's."""
-    return (
-        units.base.shape[0] == 1
-        and units.cluster.size > 1
-        and bool(np.all(units.base == 1))
-        and bool(np.all(units.cluster[1:] != units.cluster[:-1]))
-        and bool(np.all((units.top == 0) | (units.top == 1)))
-    )
+def _chance(units: MetricUnits, counted: Bools) -> Floats:
+    """What a guesser's numerators add up to, per row (1 or R rows); NaN where any is unknown."""
+    known = np.isfinite(units.expected) | ~counted
+    return np.where(known.all(axis=1), np.where(counted & known, units.expected, 0.0).sum(axis=1), np.nan)
 
 
 def _even_weights(group: Ints, base: Floats) -> Floats:
     """Factors (1, U) or (R, U) that make the denominators of every group present add up to 1."""
-    codes = np.unique(group, return_inverse=True)[1]
-    sums = np.stack([np.bincount(codes, row) for row in base])
+    sums = np.stack([np.bincount(group, row) for row in base])
     with np.errstate(divide="ignore"):
-        return np.where(sums > 0, 1 / sums, 0.0)[:, codes]
+        return np.where(sums > 0, 1 / sums, 0.0)[:, group]
 
 
-def _verdict(
-    units: MetricUnits, run: int, chance: float, low: float, high: float, known_p: dict[bytes, float]
-) -> Verdict:
-    """`statistics.verdict`, without the exact law of a guesser's hits where it cannot change the verdict (see EXACT_UP_TO)."""
-    if low <= chance <= high:
-        return "no different"
-    used = _row(units.base, run) > 0
-    top, base, mean = units.top[run][used], _row(units.base, run)[used], _row(units.expected, run)[used]
-    side: Verdict = "better" if low > chance else "worse"
-    if top.size <= EXACT_UP_TO:
-        key = top.tobytes() + mean.tobytes()
+def _intervals(units: MetricUnits, counted: Bools, share: Floats) -> tuple[Floats, Floats]:
+    """95 % intervals of all runs as shares; NaN where nothing is counted."""
+    runs = share.size
+    if units.base.shape[0] == 1 and units.base.size and counted.all():
+        base = units.base[0]
+        squares = base * base
+        crossed = units.top @ base.astype(units.top.dtype)
+        squared = (
+            crossed if units.binary and bool(np.all(base == 1)) else np.square(units.top).sum(axis=1, dtype=np.float64)
+        )
+        weight, per_cluster = units.per_cluster(units.base)[0], units.per_cluster(squares[None, :])[0]
+        sums = units.per_cluster(units.top)
+        return clustered_intervals(share, sums, squared, crossed, base, weight, per_cluster, units.binary)
+    low, high = np.full(runs, np.nan), np.full(runs, np.nan)
+    for run in range(runs):
+        found = statistics.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)
+        if found is not None:
+            low[run], high[run] = found.low, found.high
+    return low, high
+
+
+def _verdicts(
+    units: MetricUnits, counted: Bools, top: Floats, chance: Floats, low: Floats, high: Floats
+) -> list[Verdict | None]:
+    """`statistics.verdict` for all runs, without the exact law of a guesser's hits where it cannot change the verdict."""
+    verdicts: list[Verdict | None] = []
+    spreads: dict[int, float] = {}
+    known_p: dict[tuple[int, float], float] = {}
+    for run in range(top.size):
+        if not (np.isfinite(chance[run]) and np.isfinite(low[run])):
+            verdicts.append(None)
+            continue
+        if low[run] <= chance[run] <= high[run]:
+            verdicts.append("no different")
+            continue
+        row = run if units.base.shape[0] > 1 or units.expected.shape[0] > 1 else 0
+        used = _row(counted, run)
+        base, mean = _row(units.base, run)[used], _row(units.expected, run)[used]
+        if row not in spreads:
+            probability = np.clip(mean / base, 0.0, 1.0)
+            spreads[row] = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
+        spread = spreads[row]
+        z = abs(top[run] - float(mean.sum())) / spread if spread else np.inf
+        side: Verdict = "better" if low[run] > chance[run] else "worse"
+        if base.size > EXACT_UP_TO and spread > 12 and not 1.5 <= z <= 3:
+            verdicts.append(side if z > 3 else "no different")
+            continue
+        key = (row, float(top[run]))
         if key not in known_p:
-            known_p[key] = statistics.chance_p_value(top, base, mean)
-        return side if known_p[key] < ALPHA else "no different"
-    probability = np.clip(mean / base, 0.0, 1.0)
-    spread = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
-    z = abs(float(top.sum()) - float(mean.sum())) / spread if spread else np.inf
-    if spread > 12 and not 1.5 <= z <= 3:
-        return side if z > 3 else "no different"
-    return side if statistics.chance_p_value(top, base, mean) < ALPHA else "no different"
+            known_p[key] = statistics.chance_p_value(units.top[run][used].astype(float), base, mean)
+        verdicts.append(side if known_p[key] < ALPHA else "no different")
+    return verdicts
 
 
 def _round(value: float) -> float:

@@ -12,11 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
+
 from dataset_builders import schema
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
 from eval_harness.results import Result, StoredResult, read_result, scan_store
-from leaderboard_space.outcomes import Outcomes, RunUnits, align, read_questions, read_run
+from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, read_questions, read_run
 from leaderboard_space.tree import Tree, published_tree, tree_of
 
 Loaded = tuple[Outcomes | None, Tree]
@@ -64,7 +66,7 @@ class Section:
             "phantom": "Phantoms (drawn images)",
             "custom": f"{self.benchmark} (own set)",
             "partial": "Part of the official set",
-            "sample": "Sample of the official source",
+            "sample": "Sample (not the complete official set)",
         }
         return names[self.kind]
 
@@ -153,13 +155,17 @@ class Board:
         runs: dict[str, RunUnits] = {}
         for entry in measured:
             try:
-                runs[entry.key] = self._run(section, questions, entry)
+                layout = next(iter(runs.values())).layout if runs else None
+                found = self._run(section, questions, entry, layout)
+                if layout is not None and not layout.fits(found.layout.metric, found.layout.unit):
+                    raise BadInput("it was scored on other units than the others.")
+                runs[entry.key] = found
             except BadInput as error:
                 section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as handed in.")
         tree = tree_of(section.format, questions)
         return (align(section.format, questions, runs) if runs else None), tree
 
-    def _run(self, section: Section, questions: object, entry: Entry) -> RunUnits:
+    def _run(self, section: Section, questions: pd.DataFrame, entry: Entry, layout: Layout | None) -> RunUnits:
         path = entry.answers
         assert path is not None
         try:
@@ -168,7 +174,7 @@ class Board:
             raise BadInput("its answers are not in the store.") from None
         place = (section.key, entry.key, stamp)
         if place not in self._units:
-            self._units[place] = read_run(section.format, questions, path)  # type: ignore[arg-type]
+            self._units[place] = read_run(section.format, questions, path, layout)
         return self._units[place]
 
     def _scan(self) -> Snapshot:
@@ -264,6 +270,5 @@ def kind_of(result: Result) -> str:
         return "complete"
     if benchmark.origin == "phantom":
         return "phantom"
-    if benchmark.origin == "custom":
-        return "custom"
+    # It carries the official name but not the released questions: some of them (a part, said by its selection), or a sample.
     return "partial" if benchmark.selection else "sample"

@@ -127,19 +127,11 @@ def _ranked(rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | Non
         here = [number for number, row in enumerate(models) if row.recomputed]
         runs = [run_of[models[number].entry.key] for number in here]
         if runs:
-            p[np.ix_(here, here)] = _paired(units, np.array(runs))
+            p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     first, last = places(values, p, higher)
     held = {id(row): (int(a), int(b)) for row, a, b in zip(models, first, last, strict=True)}
     return [replace(row, first=held[id(row)][0], last=held[id(row)][1]) if id(row) in held else row for row in rows]
-
-
-def _paired(units: MetricUnits, runs: np.ndarray) -> Floats:
-    def chosen(values: np.ndarray) -> np.ndarray:
-        return values[runs] if values.shape[0] > 1 else values
-
-    part = replace(units, top=units.top[runs], base=chosen(units.base), expected=chosen(units.expected))
-    return p_values(part)
 
 
 def _order(row: Row, higher: bool) -> tuple[bool, float, str]:

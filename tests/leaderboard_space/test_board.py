@@ -105,10 +105,10 @@ def test_an_unreadable_result_is_set_aside_with_a_note(tmp_path: Path) -> None:
 
 def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
     store = make_store(tmp_path, cases=8)
-    for number, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
-        if number == 0:
+    for place, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
+        if place == 0:
             path.write_bytes(b"PAR1 no")
-        if number == 1:
+        if place == 1:
             path.unlink()
     next(iter(sorted((store / "questions").glob("*.parquet")))).write_bytes(b"")
     service = Service(Board(store))

@@ -266,5 +266,5 @@ def test_a_taken_port_is_one_clear_line(address: str, store: Path) -> None:
     from dataset_builders.errors import BadInput
     from leaderboard_space.app import serve
 
-    with pytest.raises(BadInput, match="--port .* cannot be used"):
+    with pytest.raises(BadInput, match=r"--port .* cannot be used"):
         serve(store, port=int(address.rsplit(":", 1)[1]))

@@ -6,15 +6,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from stores import MODELS, answers, make_store, questions
 
 from eval_harness.scores import METRICS, score, units
-from eval_harness.scores.statistics import holm, pack, pairwise, tie_groups
+from eval_harness.scores.statistics import clustered_interval, holm, pack, pairwise, tie_groups
 from leaderboard_space.outcomes import Outcomes, read_run
-from leaderboard_space.ranking import places, scores_of, unpaired_p_values
+from leaderboard_space.ranking import MetricUnits, places, scores_of, unpaired_p_values
 from leaderboard_space.sections import Board
 from leaderboard_space.standings import standings
 from leaderboard_space.tree import tree_of
@@ -146,7 +149,35 @@ def test_published_numbers_need_a_gap_that_their_cases_can_show() -> None:
 
     near = [Score(value=v, n=176, n_cases=176) for v in (29.5, 21.6)]
     far = [Score(value=v, n=176, n_cases=176) for v in (29.5, 1.1)]
-    assert unpaired_p_values(near)[0, 1] > 0.05 > 1e-6 > unpaired_p_values(far)[0, 1]
+    assert unpaired_p_values(near)[0, 1] > 0.05
+    assert unpaired_p_values(far)[0, 1] < 1e-6
+
+
+@given(
+    outcomes=npst.arrays(np.int8, st.tuples(st.integers(1, 4), st.integers(1, 40)), elements=st.integers(0, 1)),
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(["alone", "clusters", "weights"]),
+)
+def test_intervals_of_many_runs_are_those_of_each(outcomes: np.ndarray, seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    size = outcomes.shape[1]
+    cluster = np.arange(size) if kind == "alone" else np.sort(rng.integers(0, max(size // 2, 1), size))
+    base = np.ones(size) if kind != "weights" else rng.choice([0.5, 1.0, 2.0], size)
+    top = outcomes * base
+    units_ = MetricUnits(
+        top,
+        base[None, :],
+        np.full((1, size), np.nan),
+        np.ones((1, size), np.int64),
+        np.arange(size),
+        cluster,
+        binary=True,
+    )
+    for found, row in zip(scores_of(units_), top, strict=True):
+        expected = clustered_interval(row, base, cluster)
+        assert expected is not None and found.low is not None and found.high is not None
+        assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
+        assert found.high == pytest.approx(100 * expected.high, abs=1e-7)
 
 
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:

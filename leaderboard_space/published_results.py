@@ -1,0 +1,348 @@
+"""The papers' own numbers as results: the tables in `published/` read into `published` Result objects.
+
+`published/` holds one CSV per printed table, in its shape and with its digits, and five CSVs that say what they are:
+`papers.csv` (citation, date), `tables.csv` (number, benchmark, a note on the table), `cells.csv` (metric, facet, method, n of the
+cells of a row, a column or both), `notes.csv` (where a paper contradicts itself) and `models.csv` (one name per model; the label
+that each paper prints for it; distinct versions stay distinct).
+
+Where the counts come from, when a paper does not print them:
+- MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts the pairs that have the label
+  on either image, counted once in the authors' dataset.json: 45 Cerebral ... 7 Nuclear Medicine.
+- MediConfusion, confusion: `valid_pairs` below.
+- ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open models' percentages are fractions.
+- GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see the notes of the tables.
+- 0 where nothing is known: such a score has no interval.
+
+Not here: scores measured by us, drawing. Imports no gradio and no torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Literal, cast
+
+from dataset_builders.schema import FORMATS
+from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, Verdict
+from eval_harness.scores.metrics import METRICS, MetricInfo
+from eval_harness.scores.statistics import published_interval
+
+FOLDER = Path(__file__).parent / "published"
+ABOUT = ("papers", "tables", "cells", "notes", "models")
+"""The CSVs in `published/` that are no printed table."""
+
+Row = dict[str, str]
+
+ONLY_PRINTED: dict[str, MetricInfo] = {
+    "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
+    "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
+    "accuracy_without_adversarial": MetricInfo(
+        "Accuracy, no adversarial", "Questions answered correctly, without their adversarial partners."
+    ),
+}
+"""Metrics that papers print and we do not compute."""
+
+CHANCE: dict[str, dict[str, float]] = {
+    "mediconfusion": {"set_accuracy": 25.0, "individual_accuracy": 50.0, "confusion": 50.0},
+    "probmed": {
+        "modality": 25.0,
+        "modality_without_adversarial": 50.0,
+        "organ": 25.0,
+        "organ_without_adversarial": 50.0,
+        "abnormality": 50.0,
+    },
+    "probmed-vqa-rad": {"accuracy": 25.0, "accuracy_without_adversarial": 50.0},
+    "halt-medvqa": {"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
+}
+"""Exact chance, percent: two options per question and two questions per pair (MediConfusion; ProbMed's modality and organ, Table
+19); for HALT the mean of 1 / options over the released files (543, 1000, 818 questions) and the mean of the three scenarios.
+ProbMed's condition, position and overall are not here: they depend on findings per image, which the paper does not print."""
+
+PRINTED_CHANCE = ("gmai-mmbench",)
+"""Papers whose own random run stands in for chance, per column. It is itself a sample, so no verdict hangs on it."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A printed number. `about` says what it is (keys: the columns of `cells.csv`); `spread` is what follows a plus-minus sign."""
+
+    table: str
+    row: str
+    column: str
+    printed: str
+    value: float
+    spread: float | None
+    about: Row
+
+
+@dataclass
+class _Group:
+    """The cells of one table that are one result."""
+
+    table: Row
+    paper: Row
+    about: Row
+    cells: list[Cell] = field(default_factory=list)
+
+
+def published_results() -> list[Result]:
+    """Every number of the papers' tables: one Result per table, model, benchmark, split, method, prompt and variant.
+
+    So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
+    Result per model instead.
+    """
+    return [result.model_copy(deep=True) for result in _published()]
+
+
+def board_results() -> list[Result]:
+    """The same with all tables of a paper on one model, benchmark, split, method, prompt and variant in one Result.
+
+    Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
+    """
+    merged: dict[tuple[str, ...], Result] = {}
+    for result in published_results():
+        variant = str(result.method.generation.get("variant", ""))
+        method = result.method
+        key = (
+            result.benchmark.name,
+            result.benchmark.split,
+            result.model.name,
+            method.name,
+            method.prompt or "",
+            variant,
+        )
+        if key in merged:
+            _merge(merged[key], result)
+        else:
+            merged[key] = result
+    return list(merged.values())
+
+
+def printed_tables() -> list[str]:
+    """The names of the CSVs in `published/` that mirror a printed table."""
+    return [row["table"] for row in _read("tables")]
+
+
+def cells(table: str) -> Iterator[Cell]:
+    """The numbers of a table of `published/` (its name without `.csv`), row by row; labels, sizes and empty cells are left out."""
+    labels = int(next(row for row in _read("tables") if row["table"] == table)["labels"])
+    abouts = [row for row in _read("cells") if row["table"] == table]
+    head, *body = _raw(table)
+    for line in body:
+        row = " / ".join(part for part in line[:labels] if part)
+        for column, printed in zip(head[labels:], line[labels:], strict=True):
+            about: Row = {}
+            for candidate in abouts:
+                if _selects(candidate, row, column):
+                    about |= {key: value for key, value in candidate.items() if value}
+            number = re.match(r"-?\d+(?:\.\d+)?", printed)
+            if "metric" not in about or number is None:
+                continue
+            spread = re.search(r"± (\d+(?:\.\d+)?)", printed)
+            yield Cell(table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about)
+
+
+def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, confusion: float) -> int:
+    """How many of MediConfusion's pairs had two valid answers, which confusion divides by and the paper does not print.
+
+    The largest count v that fits the three printed percentages (of `pairs`, of 2 x `pairs`, of v): with s = confused and c = right
+    pairs, c <= v - s; a confused pair holds one right answer and a right pair two, and a pair with an invalid answer at most one.
+    In most rows only one count fits. 0 where none does.
+    """
+    right = round(set_accuracy * pairs / 100)
+    answers = round(individual_accuracy * 2 * pairs / 100)
+    for valid in range(pairs, 0, -1):
+        same = round(confusion * valid / 100)
+        known = same + 2 * right
+        fits = abs(100 * same / valid - confusion) <= 0.0051 and right <= valid - same
+        if fits and known <= answers <= known + pairs - valid:
+            return valid
+    return 0
+
+
+@cache
+def _published() -> tuple[Result, ...]:
+    papers = {row["paper"]: row for row in _read("papers")}
+    return tuple(
+        _result(group) for table in _read("tables") for group in _groups(table, papers[table["paper"]]).values()
+    )
+
+
+def _groups(table: Row, paper: Row) -> dict[tuple[str, ...], _Group]:
+    groups: dict[tuple[str, ...], _Group] = {}
+    for cell in cells(table["table"]):
+        about = {
+            key: value for key, value in paper.items() if key in ("split", "method", "prompt", "questions") and value
+        }
+        about |= {key: table[key] for key in ("benchmark", "questions") if table[key]}
+        about |= cell.about
+        if "model" not in about:
+            about["model"] = _model_of(cell, paper["paper"])
+        key = tuple(
+            about.get(name, "") for name in ("model", "benchmark", "split", "method", "prompt", "samples", "variant")
+        )
+        groups.setdefault(key, _Group(table, paper, about)).cells.append(cell)
+    return groups
+
+
+def _result(group: _Group) -> Result:
+    about, paper = group.about, group.paper
+    benchmark = about["benchmark"]
+    result = Result(
+        kind="published",
+        provenance="published",
+        benchmark=Benchmark(
+            name=benchmark,
+            format=paper["paper"],
+            split=about["split"],
+            questions=int(about["questions"]),
+            origin="official" if benchmark in FORMATS else "custom",
+        ),
+        model=_models()[about["model"]],
+        method=Method(
+            name=about["method"],
+            prompt=about.get("prompt"),
+            samples=int(about["samples"]) if "samples" in about else None,
+            generation={"variant": about["variant"]} if "variant" in about else {},
+        ),
+        scores={},
+        created_at=paper["date"],
+        source=Source(citation=paper["citation"], table=f"Table {group.table['number']}", note=_note(group)),
+    )
+    for cell in group.cells:
+        facet, value, metric = (cell.about.get(name, "") for name in ("facet", "facet_value", "metric"))
+        place = result.breakdown.setdefault(facet, {}).setdefault(value, {}) if facet else result.scores
+        place[metric] = _score(cell, group)
+        if cell.spread is not None:
+            place[f"{metric}_std"] = Score(value=cell.spread, n=place[metric].n, n_cases=place[metric].n_cases)
+    return result
+
+
+def _score(cell: Cell, group: _Group) -> Score:
+    metric = cell.about["metric"]
+    n, n_cases = _counts(cell, group)
+    info = METRICS.get(metric) or ONLY_PRINTED[metric]
+    if info.unit == "count" or n_cases == 0:
+        return Score(value=cell.value, n=n, n_cases=n_cases)
+    low, high, how = (round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases))
+    exact = CHANCE.get(group.about["benchmark"], CHANCE.get(group.paper["paper"], {})).get(metric)
+    chance = exact if exact is not None else _printed_chance(cell, group.paper["paper"])
+    return Score(
+        value=cell.value,
+        low=cast(float, low),
+        high=cast(float, high),
+        n=n,
+        n_cases=n_cases,
+        chance=chance,
+        verdict=None if exact is None else _verdict(cast(float, low), cast(float, high), exact, info.higher_is_better),
+        interval_method=cast(str, how),
+    )
+
+
+def _counts(cell: Cell, group: _Group) -> tuple[int, int]:
+    """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two valid answers."""
+    if cell.about["n"] != "pairs":
+        return int(cell.about["n"]), int(cell.about["n_cases"])
+    by_metric = {other.about["metric"]: other for other in group.cells}
+    whole = by_metric["set_accuracy"]
+    pairs = int(whole.about["n"])
+    valid = valid_pairs(pairs, whole.value, by_metric["individual_accuracy"].value, cell.value)
+    return valid, valid
+
+
+def _verdict(low: float, high: float, chance: float, higher_is_better: bool | None) -> Verdict | None:
+    """Better or worse than chance only where the interval leaves it out; for confusion, less is better."""
+    if higher_is_better is None:
+        return None
+    if low <= chance <= high:
+        return "no different"
+    return "better" if (low > chance) == higher_is_better else "worse"
+
+
+def _printed_chance(cell: Cell, paper: str) -> float | None:
+    if paper not in PRINTED_CHANCE:
+        return None
+    return _random_rows(cell.table).get(cell.column)
+
+
+@cache
+def _random_rows(table: str) -> dict[str, float]:
+    return {cell.column: cell.value for cell in cells(table) if cell.row == "Random"}
+
+
+def _note(group: _Group) -> str | None:
+    notes = [group.table["note"]] if group.table["note"] else []
+    for row in _read("notes"):
+        if row["table"] == group.table["table"] and any(_selects(row, cell.row, cell.column) for cell in group.cells):
+            notes.append(row["note"])
+    return " ".join(dict.fromkeys(notes)) or None
+
+
+def _merge(kept: Result, other: Result) -> None:
+    assert kept.source is not None and other.source is not None
+    notes = [note for note in (kept.source.note, other.source.note) if note]
+    for metric, score in other.scores.items():
+        first = kept.scores.setdefault(metric, score)
+        if first.value != score.value:
+            notes.append(
+                f"{metric}: {other.source.table} prints {score.value:.2f}, {kept.source.table} {first.value:.2f}."
+            )
+    for facet, values in other.breakdown.items():
+        for value, scores in values.items():
+            place = kept.breakdown.setdefault(facet, {}).setdefault(value, {})
+            for metric, score in scores.items():
+                place.setdefault(metric, score)
+    numbers = re.findall(r"\d+", f"{kept.source.table} {other.source.table}")
+    kept.source.table = f"Tables {', '.join(dict.fromkeys(numbers))}"
+    kept.source.note = " ".join(dict.fromkeys(notes)) or None
+
+
+def _selects(selector: Row, row: str, column: str) -> bool:
+    """Whether a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
+    parts = (row, *row.split(" / "))
+    return selector["row"] in ("", *parts) and (not selector["column"] or fnmatchcase(column, selector["column"]))
+
+
+def _model_of(cell: Cell, paper: str) -> str:
+    labels = (cell.row, *cell.row.split(" / "), cell.column)
+    return next(_names(paper)[label] for label in labels if label in _names(paper))
+
+
+@cache
+def _names(paper: str) -> dict[str, str]:
+    """Printed label -> canonical name, in one paper."""
+    return {label: row["name"] for row in _read("models") for label in row[paper].split("; ") if label}
+
+
+@cache
+def _models() -> dict[str, Model]:
+    kinds = Literal["open", "proprietary", "medical", "baseline"]
+    return {
+        row["name"]: Model(name=row["name"], kind=cast(kinds, row["kind"]), parameters=_parameters(row["parameters"]))
+        for row in _read("models")
+    }
+
+
+def _parameters(printed: str) -> int | None:
+    """
+    >>> _parameters("7.6B")
+    7600000000
+    """
+    return round(float(printed.removesuffix("B")) * 1e9) if printed else None
+
+
+@cache
+def _read(name: str) -> tuple[Row, ...]:
+    head, *body = _raw(name)
+    return tuple(dict(zip(head, line, strict=True)) for line in body)
+
+
+@cache
+def _raw(name: str) -> tuple[list[str], ...]:
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(csv.reader(file))
