@@ -110,9 +110,14 @@ def _read(builder: ModuleType, folder: Path, images: Sequence[str | Path], targe
     if addresses and missing_images(content):
         if not hasattr(builder, "wanted_fields"):
             raise BadInput(f"--images {addresses[0]}: images of {builder.FORMAT} cannot be downloaded; give folders.")
-        download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
-        content = builder.read(folder, ImageFolders(dict.fromkeys([*folders, cache])))
+        failed = download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
+        content = builder.read(folder, ImageFolders([*folders, cache]))
         assert isinstance(content, Content)
+        if failed:
+            image, why = next(iter(failed.items()))
+            content.notes.append(
+                f"{len(failed)} images could not be downloaded ({image}: {why}); all are in {cache}/failed.json."
+            )
     return content
 
 
@@ -153,7 +158,7 @@ def _complete(content: Content, builder: ModuleType, allow_missing: bool) -> str
     if not allow_missing:
         raise BadInput(
             f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} cases cannot be "
-            f"built. {builder.GET_IMAGES} Or build the {whole} whole cases with --allow-missing. Missing: "
+            f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{builder.GET_IMAGES} Or build the {whole} whole cases with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
     if not whole:
@@ -184,7 +189,7 @@ def _origin(format: str, name: str, content: Content, phantom: bool, partial: st
     """
     if phantom:
         return "phantom"
-    if partial or name != format:
+    if name != format:
         return "custom"
     known = {split: RELEASED_FINGERPRINTS.get((format, split)) for split in content.cases}
     if any(known.values()):

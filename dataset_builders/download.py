@@ -10,7 +10,6 @@ import hashlib
 import http.client
 import io
 import json
-import os
 import re
 import string
 import tarfile
@@ -65,7 +64,7 @@ def download_missing(
     for image in tqdm(wanted, desc="downloading images", unit=" images", disable=None):
         if sums.have(image):
             continue
-        why = []
+        why: list[str] = []
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})
             try:
@@ -235,4 +234,4 @@ class _Checksums:
         text = json.dumps(self.sums, indent=1, sort_keys=True) + "\n"
         listed = self.folder / f".{CHECKSUMS}.new"
         listed.write_text(text)
-        os.replace(listed, self.file)
+        listed.replace(self.file)

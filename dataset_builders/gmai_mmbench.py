@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,13 +26,6 @@ FORMAT = "gmai-mmbench"
 PAPER_SPLITS = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
-FACETS = {
-    "task": ("clinical vqa task", "l2-category"),
-    "department": ("department",),
-    "granularity": ("perceptual granularity",),
-    "modality": ("modality",),
-    "keyword": ("category",),
-}
 GET_IMAGES = (
     "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). Give the folder that "
     "holds them with --images."
@@ -53,6 +47,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     cases = tsv.cases()
     hidden = _hidden(keys, cases["test"], problems)
     problems.check(REMEDY)
+    cases["test"] = [_with_type(case, hidden) for case in cases["test"]]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
     everything = [*cases["validation"], *cases["test"]]
     return Content(
@@ -123,7 +118,6 @@ class _Tsv:
         self._image(entry, file, record, index)
         if not entry.ok:
             return
-        facets = {name: _facet(text, columns) for name, columns in FACETS.items()}
         self.questions.append(
             Question(
                 question_id=index,
@@ -133,7 +127,11 @@ class _Tsv:
                 options=options,
                 answer=answer,
                 question_type="multiple" if multiple else "single",
-                **facets,
+                task=_facet(text, "clinical vqa task", "l2-category"),
+                department=_facet(text, "department"),
+                granularity=_facet(text, "perceptual granularity"),
+                modality=_facet(text, "modality"),
+                keyword=_facet(text, "category"),
             )
         )
 
@@ -142,10 +140,10 @@ class _Tsv:
         path = record.fields.get("image_path", "").strip()
         if given and len(given) <= REFERENCE_LENGTH:
             self.shown[index] = given
-        elif self.folders is None:
-            self.images[index] = CaseImage(index, None)
         elif given:
             self._inline(entry, file, record, index, given)
+        elif path and self.folders is None:
+            self.images[index] = CaseImage(index, None)
         elif path:
             self._named(entry, index, path)
         else:
@@ -154,17 +152,21 @@ class _Tsv:
     def _inline(self, entry: Entry, file: Path, record: Record, index: str, given: str) -> None:
         try:
             data = decode_image(given)
-            suffix = check_image(data).lower()
+            suffix = check_image(data).lower() if self.folders is not None else ""
         except ImageError as error:
-            entry.wrong(str(error))
+            if self.folders is None:
+                self.images[index] = CaseImage(index, None)
+            else:
+                entry.wrong(str(error))
             return
         digest = hashlib.sha256(data).hexdigest()
         first = self.by_digest.setdefault(digest, index)
         if first != index:
             self.shown[index] = first
             return
-        fetch = partial(image_of, file, record.start, record.length)
-        self.images[index] = CaseImage(index, fetch, len(data), f"{index}.{suffix}")
+        fetch = partial(image_of, file, record.start, record.length) if self.folders is not None else None
+        where = f"{file}, entry {index} (line {record.line})"
+        self.images[index] = CaseImage(index, fetch, len(data), f"{index}.{suffix}", where=where)
 
     def _named(self, entry: Entry, index: str, path: str) -> None:
         try:
@@ -173,7 +175,9 @@ class _Tsv:
             entry.wrong(str(error))
             return
         size = found.stat().st_size if found else 0
-        self.images[index] = CaseImage(index, reader(found) if found else None, size, path.rsplit("/", 1)[-1])
+        name = path.rsplit("/", 1)[-1]
+        where = f"{found or path} (entry {entry.name} of {entry.file})"
+        self.images[index] = CaseImage(index, reader(found) if found else None, size, name, where=where)
 
     def cases(self) -> dict[str, list[Case]]:
         """The cases of each split, every question with its image."""
@@ -189,8 +193,7 @@ class _Tsv:
                     f"its image is {clip(owner)}, which is neither an image nor the index of a row that has one",
                 )
                 continue
-            fields = {name: getattr(question, name) for name in question.__slots__}
-            whole = Question(**{**fields, "image_id": image.image_id})
+            whole = replace(question, image_id=image.image_id)
             made["validation" if whole.answer else "test"].append(Case(whole.case_id, (image,), (whole,)))
         return made
 
@@ -231,7 +234,7 @@ def _answer(entry: Entry, given: str, options: tuple[str, ...], text: dict[str, 
     )
 
 
-def _facet(text: dict[str, str], columns: tuple[str, ...]) -> str | None:
+def _facet(text: dict[str, str], *columns: str) -> str | None:
     return next((text[name] for name in columns if text.get(name)), None)
 
 
@@ -252,6 +255,13 @@ def _hidden(files: list[Path], test: list[Case], problems: Problems) -> dict[str
             if not hidden[index] and entry.ok:
                 entry.wrong("has no answer")
     return hidden
+
+
+def _with_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
+    """The case, as multiple choice where its hidden answer has several options (the prompt has to say so)."""
+    if len(hidden.get(case.case_id, ())) < 2:
+        return case
+    return replace(case, questions=(replace(case.questions[0], question_type="multiple"),))
 
 
 def _counts(cases: dict[str, list[Case]]) -> list[Count]:

@@ -178,6 +178,7 @@ def _image(
         size=path.stat().st_size if path else 0,
         name=path.name if path else name,
         source=_source_dataset(name),
+        where=f"{path or name} (entry {entry.name} of {entry.file})",
     )
     return shelf[name]
 

@@ -12,7 +12,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from PIL import Image, UnidentifiedImageError
 
@@ -56,13 +56,12 @@ class ImageFolders:
             seen.add(real)
             names.sort()
             for name in sorted(files):
-                stem, suffix = os.path.splitext(name)
-                if suffix.lower() not in SUFFIXES:
+                if PurePosixPath(name).suffix.lower() not in SUFFIXES:
                     continue
                 path = Path(root) / name
                 self._by_path[path.relative_to(folder).as_posix().lower()].append(path)
                 self._by_name[name.lower()].append(path)
-                self._by_stem[stem.lower()].append(path)
+                self._by_stem[path.stem.lower()].append(path)
 
     def find(self, names: Sequence[str]) -> Path | None:
         """The file that the first fitting name points to, None if there is none.
@@ -76,8 +75,8 @@ class ImageFolders:
                 raise ImageError(f"the image name {name!r} leaves its folder")
         for name in names:
             parts = name.replace("\\", "/").lower().strip("/").split("/")
-            stem, suffix = os.path.splitext(parts[-1])
-            stem = stem if suffix in SUFFIXES else parts[-1]
+            last = PurePosixPath(parts[-1])
+            stem = last.stem if last.suffix in SUFFIXES else parts[-1]
             found = self._by_path.get("/".join(parts)) or _below(parts[:-1], self._by_name.get(parts[-1], []))
             found = found or _below(parts[:-1], self._by_stem.get(stem, []))
             if found:
@@ -95,7 +94,7 @@ def _below(folders: list[str], paths: list[Path]) -> list[Path]:
 def _only(name: str, paths: list[Path]) -> Path:
     first = paths[0]
     for other in paths[1:]:
-        if not (os.path.samefile(first, other) or first.read_bytes() == other.read_bytes()):
+        if not (first.samefile(other) or first.read_bytes() == other.read_bytes()):
             raise ImageError(f"two different files are called {name!r}: {first} and {other}; keep one of them")
     return first
 

@@ -64,7 +64,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
         raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {REMEDY}")
     problems = Problems()
     where = _image_dict(source, problems)
-    shelf = _Shelf(images, where, _licences(source, images), problems, str(file))
+    shelf = _Shelf(images, where, _licences(source, images), str(file))
     cases = []
     for name, value in document.items():
         case = _pair(Entry(value, str(file), name, problems), shelf)
@@ -131,12 +131,13 @@ class _Shelf:
         folders: ImageFolders | None,
         where: dict[str, WhereInPMC],
         licences: dict[str, str],
-        problems: Problems,
         file: str,
     ) -> None:
         self.folders, self.where, self.licences = folders, where, licences
         self.alone = unambiguous([place.file_name for place in where.values()])
+        self.file = file
         self.made: dict[tuple[str, str], CaseImage | None] = {}
+        self.roco_of: dict[str, str] = {}
 
     def image(self, entry: Entry, number: int) -> CaseImage | None:
         roco, local = entry.text(f"im_{number}"), entry.text(f"im_{number}_local")
@@ -147,6 +148,9 @@ class _Shelf:
         return self.made[roco, local]
 
     def _make(self, entry: Entry, roco: str, local: str) -> CaseImage | None:
+        if self.roco_of.setdefault(local, roco) != roco:
+            entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
+            return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
         place = self.where.get(roco)
         if place is not None and place.file_name in self.alone:
@@ -168,6 +172,7 @@ class _Shelf:
             name=path.name if path else f"{local}.jpg",
             license=self.licences.get(found.group(), "unknown") if found else "unknown",
             source=origin,
+            where=f"{path or local} (entry {entry.name} of {self.file})",
         )
 
 

@@ -7,8 +7,10 @@ manifest (`repository.py`), the columns (`columns.py`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,7 @@ class ImageFacts:
 
     def _note(self, image: CaseImage, what: str) -> None:
         self.wrong.add(image.image_id)
-        name = image.name or image.image_id
-        self.problems.add(name if name.startswith(image.image_id) else f"{name} (image {image.image_id})", None, what)
+        self.problems.add(image.where or image.name or image.image_id, None, what)
 
 
 def plan(cases: Sequence[Case], *, images: bool) -> Plan:
@@ -111,52 +112,123 @@ def write_cases(
 ) -> dict[str, Written]:
     """Write the cases of a split under each config's folder: `cases` one row per case, others one row per question.
 
-    Configs ending in `_text` carry no images. The images of a row group are read once for all configs. After a first wrong
-    image nothing more is written but the rest is still checked, so that `known.problems` names all.
+    Configs ending in `_text` carry no images. The images of a row group are read once for all configs, the next ones while these
+    are written. After a first wrong image nothing more is written but the rest is still checked, so that `known.problems` names
+    all.
     """
     configs = list(configs)
-    with_images = [config for config in configs if not config.endswith("_text")]
     done = {config: Written() for config in configs}
-    for chosen, images in ((with_images, True), ([c for c in configs if c not in with_images], False)):
-        if not chosen:
-            continue
-        shards = plan(cases, images=images)
-        with tqdm(total=len(cases), desc=f"writing {', '.join(chosen)}", unit=" cases", disable=None) as bar:
-            for number, shard in enumerate(shards):
-                name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
-                _write_shard(folder, format, chosen, images, name, shard, known, done, split)
-                bar.update(sum(len(group) for group in shard))
+    with_images = [config for config in configs if not config.endswith("_text")]
+    texts: list[pa.Table] = []
+    shards = plan(cases, images=bool(with_images))
+    with (
+        tqdm(total=len(cases), desc=f"writing {', '.join(configs)}", unit=" cases", disable=None) as bar,
+        ThreadPoolExecutor(max_workers=2) as pool,
+    ):
+        for number, shard in enumerate(shards):
+            name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
+            files = {config: ParquetFile(folder / config / name, columns_of(format, config)) for config in with_images}
+            running: list[Future[None]] = []
+            for group in shard:
+                shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
+                bank = ImageBank((image, known.fetch(image)) for image in shown.values())
+                if not known.problems:
+                    rows = Rows(group, question_columns(format, images=False))
+                    texts.append(rows.text)
+                    for future in running:
+                        future.result()
+                    running = [
+                        pool.submit(_write_group, config, file, rows, bank, done[config], split)
+                        for config, file in files.items()
+                    ]
+                bar.update(len(group))
+            for future in running:
+                future.result()
+            for config, file in files.items():
+                file.close()
+                done[config].parquet_bytes += file.path.stat().st_size
+    for config in set(configs) - set(with_images):
+        done[config] = _write_text(folder / config / f"{split}-00000-of-00001.parquet", format, config, split, texts)
     return done
 
 
-def _write_shard(
-    folder: Path,
-    format: str,
-    configs: list[str],
-    images: bool,
-    name: str,
-    shard: list[list[Case]],
-    known: ImageFacts,
-    done: dict[str, Written],
-    split: str,
-) -> None:
-    files = {}
-    for config in configs:
-        columns = case_columns(format) if config == "cases" else question_columns(format, images=images)
-        files[config] = ParquetFile(folder / config / name, columns)
-    for group in shard:
-        shown = {image.image_id: image for case in group for image in case.images} if images else {}
-        bank = ImageBank((image, known.fetch(image)) for image in shown.values())
-        if known.problems:
-            continue
-        for config, file in files.items():
-            rows = _case_rows(group, file.columns) if config == "cases" else _question_rows(group, file.columns)
-            table = file.write(rows, bank)
-            done[config].rows[split] = done[config].rows.get(split, 0) + table.num_rows
-            done[config].arrow_bytes[split] = done[config].arrow_bytes.get(split, 0) + _expanded(table, bank, rows)
-    for config, file in files.items():
-        file.close()
-        done[config].parquet_bytes += file.path.stat().st_size
+def columns_of(format: str, config: str) -> dict[str, Kind]:
+    """The columns of a config of cases or questions."""
+    return case_columns(format) if config == "cases" else question_columns(format, images=not config.endswith("_text"))
+
+
+def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, done: Written, split: str) -> None:
+    table, ids = rows.cases(file.schema, bank) if config == "cases" else rows.questions(file.schema, bank)
+    file.write(table)
+    expanded = table.nbytes + sum(bank.sizes[bank.place[image_id]] for image_id in ids) - sum(bank.sizes)
+    done.rows[split] = done.rows.get(split, 0) + table.num_rows
+    done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + expanded
+
+
+def _write_text(path: Path, format: str, config: str, split: str, texts: list[pa.Table]) -> Written:
+    file = ParquetFile(path, columns_of(format, config))
+    table = pa.concat_tables(texts) if texts else file.schema.empty_table()
+    for start in range(0, table.num_rows, ROWS_OF_TEXT):
+        file.write(table.slice(start, ROWS_OF_TEXT))
+    file.close()
+    return Written({split: table.num_rows}, {split: table.nbytes}, path.stat().st_size)
+
+
+class Rows:
+    """The questions of a row group as Arrow columns, made once for all configs."""
+
+    def __init__(self, group: Sequence[Case], columns: dict[str, Kind]) -> None:
+        self.group = group
+        asked = [(question, case.images) for case in group for question in case.questions]
+        self.image_ids = [question.image_id for question, _ in asked]
+        shown = [
+            images[0] if len(images) == 1 else next(image for image in images if image.image_id == question.image_id)
+            for question, images in asked
+        ]
+        values = [_values(name, kind, [question for question, _ in asked], shown) for name, kind in columns.items()]
+        arrays = [pa.array(value, arrow_type(kind)) for value, kind in zip(values, columns.values(), strict=True)]
+        self.text = pa.Table.from_arrays(arrays, names=list(columns))
+
+    def questions(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
+        """A row per question with its image, and the ids of the images shown."""
+        arrays = [bank.array(self.image_ids) if name == "image" else self.text[name].chunk(0) for name in schema.names]
+        return pa.Table.from_arrays(arrays, schema=schema), self.image_ids
+
+    def cases(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
+        """A row per case with its images once, and the ids of the images shown."""
+        ids = [image.image_id for case in self.group for image in case.images]
+        questions = pa.StructArray.from_arrays(
+            [self.text[name].chunk(0) for name in self.text.column_names], names=self.text.column_names
+        )
+        of_images = _offsets(len(case.images) for case in self.group)
+        arrays = [
+            pa.array([case.case_id for case in self.group], pa.string()),
+            pa.ListArray.from_arrays(of_images, bank.array(ids)),
+            pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
+            pa.ListArray.from_arrays(_offsets(len(case.questions) for case in self.group), questions),
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema), ids
+
+
+def _offsets(lengths: Iterable[int]) -> pa.Array:
+    return pa.array([0, *accumulate(lengths)], pa.int32())
+
+
+def _values(name: str, kind: Kind, asked: list[Question], shown: list[CaseImage]) -> list[Any]:
+    """The values of a column of the questions `asked`, whose images are `shown`."""
+    values: list[Any]
+    if name == "image_license":
+        values = [image.license for image in shown]
+    elif name == "image_source":
+        values = [image.source for image in shown]
+    elif name in Question.__dataclass_fields__:
+        values = [getattr(question, name) for question in asked]
+    else:
+        values = [question.extra.get(name) for question in asked]
+    if kind.names:
+        place: dict[Any, int] = {label: number for number, label in enumerate(kind.names)}
+        return [place.get(value) for value in values]
+    return values
 
 
 class ImageBank:
@@ -167,7 +239,9 @@ class ImageBank:
         self.place = {image.image_id: number for number, (image, _) in enumerate(given)}
         self.names = [image.name or image.image_id for image, _ in given]
         self.sizes = [len(data) for _, data in given]
-        self.values = pa.array([data for _, data in given], pa.binary())
+        offsets = pa.array([0, *accumulate(self.sizes)], pa.int32()).buffers()[1]
+        joined = pa.py_buffer(b"".join(data for _, data in given))
+        self.values = pa.Array.from_buffers(pa.binary(), len(given), [None, offsets, joined])
 
     def array(self, ids: list[str]) -> pa.Array:
         """An image column (struct of bytes and path) showing these images."""
@@ -197,28 +271,14 @@ class ParquetFile:
             write_batch_size=1024,
         )
 
-    def write(self, rows: dict[str, list[Any]], bank: ImageBank) -> pa.Table:
-        """Write a row group; `rows` holds image ids in image columns. Returns the table as it was written."""
-        arrays = [_array(rows[name], kind, bank) for name, kind in self.columns.items()]
-        table = pa.Table.from_arrays(arrays, schema=self.schema)
+    def write(self, table: pa.Table) -> None:
+        """Write a row group."""
         self.writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        return table
 
     def close(self) -> None:
         """Write the end of the file; without a row group before, the file has the columns and no rows."""
         self.writer.add_key_value_metadata(features_metadata(self.columns))
         self.writer.close()
-
-
-def _array(values: list[Any], kind: Kind, bank: ImageBank) -> pa.Array:
-    if kind.name == "image":
-        return bank.array(values)
-    if kind.name == "list of image":
-        offsets = [0]
-        for ids in values:
-            offsets.append(offsets[-1] + len(ids))
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), bank.array([i for ids in values for i in ids]))
-    return pa.array(values, arrow_type(kind))
 
 
 def _leaves(name: str, type_: pa.DataType) -> Iterator[str]:
@@ -230,60 +290,3 @@ def _leaves(name: str, type_: pa.DataType) -> Iterator[str]:
             yield from _leaves(f"{name}.{part.name}", part.type)
     else:
         yield name
-
-
-def _getters(columns: dict[str, Kind]) -> dict[str, Callable[[Question, CaseImage], Any]]:
-    """How to get each column of a question."""
-    own = Question.__dataclass_fields__
-    made: dict[str, Callable[[Question, CaseImage], Any]] = {}
-    for name, kind in columns.items():
-        if name == "image":
-            made[name] = lambda question, image: question.image_id
-        elif name == "image_license":
-            made[name] = lambda question, image: image.license
-        elif name == "image_source":
-            made[name] = lambda question, image: image.source
-        elif name in own:
-            made[name] = lambda question, image, name=name: getattr(question, name)  # type: ignore[misc]
-        else:
-            made[name] = lambda question, image, name=name: question.extra.get(name)  # type: ignore[misc]
-        if kind.names:
-            place = {label: number for number, label in enumerate(kind.names)}
-            made[name] = lambda question, image, get=made[name], place=place: place.get(get(question, image))  # type: ignore[misc]
-    return made
-
-
-def _question_rows(cases: Sequence[Case], columns: dict[str, Kind]) -> dict[str, list[Any]]:
-    getters = _getters(columns)
-    asked = [(question, _image_of(case, question)) for case in cases for question in case.questions]
-    return {name: [get(question, image) for question, image in asked] for name, get in getters.items()}
-
-
-def _case_rows(cases: Sequence[Case], columns: dict[str, Kind]) -> dict[str, list[Any]]:
-    getters = _getters(dict(columns["questions"].fields))
-    return {
-        "case_id": [case.case_id for case in cases],
-        "images": [[image.image_id for image in case.images] for case in cases],
-        "image_ids": [[image.image_id for image in case.images] for case in cases],
-        "questions": [
-            [
-                {name: get(question, _image_of(case, question)) for name, get in getters.items()}
-                for question in case.questions
-            ]
-            for case in cases
-        ],
-    }
-
-
-def _image_of(case: Case, question: Question) -> CaseImage:
-    return next(image for image in case.images if image.image_id == question.image_id)
-
-
-def _expanded(table: pa.Table, bank: ImageBank, rows: dict[str, list[Any]]) -> int:
-    """Bytes of the rows as a reader holds them: with every repetition of an image."""
-    stored = int(table.nbytes)
-    if "image" in rows:
-        return stored + sum(bank.sizes[bank.place[i]] for i in rows["image"]) - sum(bank.sizes)
-    if "images" in rows:
-        return stored + sum(bank.sizes[bank.place[i]] for ids in rows["images"] for i in ids) - sum(bank.sizes)
-    return stored

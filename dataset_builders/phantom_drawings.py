@@ -89,7 +89,7 @@ def _chest(drawing: Drawing) -> Canvas:
     for side in (-1, 1):
         canvas = _paint(canvas, _ellipse(side * 0.4, 0.05, 0.3, 0.68, -6 * side), 0.14)
         for rib in range(7):
-            arc = np.abs(Y + 0.55 - rib * 0.19 - 0.5 * (np.abs(X) - 0.4) ** 2) < 0.022
+            arc = (np.abs(Y + 0.55 - rib * 0.19 - 0.5 * (np.abs(X) - 0.4) ** 2) < 0.022).astype(np.float64)
             canvas = _paint(canvas, 0.5 * arc * (side * X > 0.08) * (np.abs(X) < 0.72), 0.7)
     canvas = _paint(canvas, _ellipse(0.12, 0.35, {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26), 0.3), 0.72)
     return _paint(canvas, 0.8 * _ellipse(0, 0.1, 0.07, 1.1), 0.85)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ class _Shelf:
             size=path.stat().st_size if path else 0,
             name=path.name if path else name,
             source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
+            where=f"{path or place} (entry {entry.name} of {entry.file})",
         )
 
 
@@ -134,12 +136,15 @@ def _cases(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problem
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
+    by_type = _ids_count_within_types(files)
     for file, rows in files:
         for position, row in enumerate(rows):
             entry = Entry(row, str(file), position, problems)
             case_id = entry.text("id")
             if case_id:
-                entry.name = f"{position} ({case_id})"
+                entry.name = f"{position} (id {case_id})"
+            if by_type:
+                case_id = f"{entry.text('image_type')}-{case_id}"
             image = shelf.image(entry, case_id)
             question = _question(entry, case_id, image)
             if question is None or image is None:
@@ -153,6 +158,21 @@ def _cases(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problem
             seen.add(question.question_id)
             questions.setdefault(case_id, []).append(question)
     return [Case(case_id, (images[case_id],), _paired(asked)) for case_id, asked in questions.items()]
+
+
+def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
+    """Whether the ids begin anew in each image type (the authors' scorer looks at one type after the other, so they may).
+
+    They do when an id stands for different images in different types; then an image is named by both.
+    """
+    shown: dict[Any, set[tuple[str, str]]] = {}
+    for row in (row for _, rows in files for row in rows if isinstance(row, dict)):
+        if isinstance(row.get("id"), (str, int)):
+            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), _place(row)))
+    return any(
+        len({kind for kind, _ in places}) == len({place for _, place in places}) == len(places) > 1
+        for places in shown.values()
+    )
 
 
 def _question(entry: Entry, case_id: str, image: CaseImage | None) -> Question | None:
@@ -215,12 +235,12 @@ def _read_qa_type(entry: Entry, kind: str) -> tuple[str, bool, str | None]:
 def _paired(asked: list[Question]) -> tuple[Question, ...]:
     """The questions of an image, with `pair_id` only where both the true and the adversarial question are there."""
     size = Counter(question.extra["pair_id"] for question in asked)
-    return tuple(question if size[question.extra["pair_id"]] == 2 else _alone(question) for question in asked)
-
-
-def _alone(question: Question) -> Question:
-    fields = {name: getattr(question, name) for name in question.__slots__}
-    return Question(**{**fields, "extra": {**question.extra, "pair_id": None}})
+    return tuple(
+        question
+        if size[question.extra["pair_id"]] == 2
+        else replace(question, extra={**question.extra, "pair_id": None})
+        for question in asked
+    )
 
 
 def _ablation(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problems) -> list[Case]:

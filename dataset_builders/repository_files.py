@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from dataset_builders.card import card_text
-from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, case_columns, question_columns
+from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet_files import ImageBank, ImageFacts, ParquetFile, Written, write_cases
+from dataset_builders.parquet_files import ImageFacts, ParquetFile, Written, columns_of, write_cases
 from dataset_builders.schema import Case, CaseImage, Content, Count, fingerprint_of
 
 SCHEMA_VERSION = 1
@@ -53,12 +53,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
         for split, cases in splits.items():
             _add(written[config], write_cases(folder, description.format, [config], split, cases, known)[config])
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
-    columns: dict[str, dict[str, Kind]] = {
-        config: case_columns(description.format)
-        if config == "cases"
-        else question_columns(description.format, images=not config.endswith("_text"))
-        for config in written
-    }
+    columns: dict[str, dict[str, Kind]] = {config: columns_of(description.format, config) for config in written}
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
@@ -121,7 +116,9 @@ def _write_table(
     folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind]
 ) -> Written:
     file = ParquetFile(folder / config / f"{split}-00000-of-00001.parquet", columns)
-    table = file.write(rows, ImageBank())
+    arrays = [pa.array(rows[name], arrow_type(kind)) for name, kind in columns.items()]
+    table = pa.Table.from_arrays(arrays, schema=file.schema)
+    file.write(table)
     file.close()
     return Written({split: table.num_rows}, {split: table.nbytes}, file.path.stat().st_size)
 
@@ -179,8 +176,3 @@ def _examples(folder: Path, content: Content) -> list[tuple[str, CaseImage]]:
             if len(found) == EXAMPLES:
                 break
     return found
-
-
-def rows_in(folder: Path, config: str, split: str) -> int:
-    """Rows of a config's split as its Parquet files say."""
-    return sum(pq.read_metadata(path).num_rows for path in (folder / config).glob(f"{split}-*.parquet"))

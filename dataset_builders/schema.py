@@ -72,6 +72,8 @@ class CaseImage:
     """What to call the file: the name that the source gives it."""
     license: str = "unknown"
     source: str | None = None
+    where: str = ""
+    """File and entry that the image comes from, for messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Not here: what the files mean (one builder per benchmark), images (`images.py`).
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -164,9 +165,12 @@ class Entry:
         return value
 
 
+_BROKEN = re.compile("[\ud800-\udfff\x00]")
+
+
 def check_text(text: str, entry: Entry, field: str) -> str:
     """The text, if it can be stored; a lone surrogate (a broken \\ud800 escape) cannot, and a NUL must not."""
-    if any("\ud800" <= letter <= "\udfff" or letter == "\x00" for letter in text):
+    if _BROKEN.search(text):
         entry.wrong(f'field "{field}" holds a broken character')
         return ""
     return text
