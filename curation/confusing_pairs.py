@@ -1,0 +1,226 @@
+"""Find image pairs that one encoder confuses and another tells apart: every pair i < j, exactly, not a sample.
+
+A pair is confusing if sim_med >= 0.9 and sim_gen <= 0.75 (MediConfusion, section 2.1; sim = cosine of the two images'
+embeddings by BiomedCLIP and DINOv2). The paper sampled pairs at random; here an upper bound (`prefix_bound.py`) rules
+out nearly all pairs cheaply and the rest are decided in float64 (`pair_kernels.py`). A similarity within 1e-12 of a
+threshold lies on it and is reported as the threshold itself.
+
+Not here: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet (`pair_sampling.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+
+from curation.pair_kernels import decide_tile, gather_tile, similarities
+from curation.prefix_bound import Prefix, make_prefix
+from dataset_builders.errors import BadInput
+
+TILE = 1024
+"""Rows and columns decided at once: 4 MB of bounds, which stay in the processor's cache."""
+HELD = 4_000_000
+"""Pairs held before a block of rows is split, so that memory stays bounded where everything matches."""
+NO_BOUND = np.int32(-(2**31))
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a pair must meet; None = free. All are cosines."""
+
+    med_at_least: float | None = None
+    med_at_most: float | None = None
+    gen_at_least: float | None = None
+    gen_at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not -1 <= value <= 1:
+                raise BadInput(f"{name} {value}: a cosine lies between -1 and 1. Give such a number.")
+
+    def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """(at least, at most) for med and for gen, infinite where free."""
+        low, high = -math.inf, math.inf
+        return (
+            (low if self.med_at_least is None else self.med_at_least, high if self.med_at_most is None else self.med_at_most),
+            (low if self.gen_at_least is None else self.gen_at_least, high if self.gen_at_most is None else self.gen_at_most),
+        )  # fmt: skip
+
+
+MODES: dict[str, Thresholds] = {
+    "confusing": Thresholds(med_at_least=0.9, gen_at_most=0.75),  # section 2.1
+    "easy": Thresholds(med_at_most=0.4),  # appendix E
+    "reversed": Thresholds(med_at_most=0.5, gen_at_least=0.5),  # appendix G
+}
+"""The paper's searches."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs as columns of equal length: i < j (int64) and both cosines (float64)."""
+
+    i: np.ndarray
+    j: np.ndarray
+    sim_med: np.ndarray
+    sim_gen: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.i)
+
+    def take(self, rows: np.ndarray) -> Pairs:
+        """Some of the pairs: rows are positions or a mask."""
+        return Pairs(self.i[rows], self.j[rows], self.sim_med[rows], self.sim_gen[rows])
+
+    def frame(self) -> pd.DataFrame:
+        """The pairs as a table with the columns i, j, sim_med, sim_gen."""
+        return pd.DataFrame(vars(self))
+
+    @staticmethod
+    def join(parts: list[Pairs]) -> Pairs:
+        """One after the other."""
+        parts = parts or [Pairs(*(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64)))]
+        return Pairs(
+            *(np.concatenate([vars(part)[name] for part in parts]) for name in ("i", "j", "sim_med", "sim_gen"))
+        )
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of n images, (n, d) float32 or float64 in C order, with `scale` (n,) = 1 / norm in float64."""
+
+    x: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def rounding(self) -> float:
+        """Largest rounding error of a cosine computed in the vectors' own precision, in any order of summation."""
+        return float(np.finfo(self.x.dtype).eps) * (self.x.shape[1] + 8)
+
+
+def read_embeddings(x: np.ndarray, what: str) -> Embeddings:
+    """Check embeddings and take their norms. x: (n, d), any number type; memory maps of float32 are used where they lie.
+
+    Raises BadInput for another shape, for entries that are not finite, and for a vector of zeros (it has no direction).
+    """
+    x = np.asarray(x)
+    if x.ndim != 2 or (len(x) and not x.shape[1]) or x.dtype.kind not in "fiu":
+        raise BadInput(
+            f"{what}: has shape {x.shape} and type {x.dtype}, not (images, dimensions) of numbers. Embed the images again."
+        )
+    kind = np.float32 if x.dtype in (np.float16, np.float32) else np.float64
+    x = np.ascontiguousarray(x, dtype=kind)
+    norms = np.empty(len(x))
+    for first in range(0, len(x), 8192):
+        block = x[first : first + 8192].astype(np.float64)
+        norms[first : first + 8192] = np.sqrt(np.einsum("ij,ij->i", block, block))
+    bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
+    if len(bad):
+        raise BadInput(
+            f"{what}: row {bad[0]} and {len(bad) - 1} more are zero or not finite. Embed these images again."
+        )
+    if len(x) and not (norms.min() > 1e-12 and norms.max() < 1e12):  # products would leave float32's range
+        x = x.astype(np.float64) / norms[:, None]
+        norms = np.ones(len(x))
+    return Embeddings(x, 1 / norms)
+
+
+class PairSearch:
+    """All pairs of n images that meet thresholds, in blocks of rows. Build it once: it takes the bound's codes of all images."""
+
+    def __init__(self, med: np.ndarray, gen: np.ndarray, thresholds: Thresholds) -> None:
+        self.med, self.gen = read_embeddings(med, "med"), read_embeddings(gen, "gen")
+        if len(self.med.x) != len(self.gen.x):
+            raise BadInput(
+                f"med has {len(self.med.x)} rows and gen {len(self.gen.x)}: embed the same images with both encoders."
+            )
+        self.n = len(self.med.x)
+        self.thresholds = thresholds
+        (self._med_low, _), (self._gen_low, _) = thresholds.ranges()
+        # The bound works on one encoder: the one with the higher lower threshold.
+        self._main_is_med = self._med_low >= self._gen_low
+        self.prefix: Prefix | None = None
+        # Filled anew for every tile; taking fresh memory each time costs more than the work done in it.
+        self._bounds = torch.zeros(TILE * TILE, dtype=torch.int32)
+        self._sims = np.empty((2, TILE, TILE))
+
+    def prepare(self) -> None:
+        """Take the codes of all images, where a lower threshold lets a bound rule anything out."""
+        low = max(self._med_low, self._gen_low)
+        if self.prefix is None and math.isfinite(low) and self.n > 1:
+            main = self.med if self._main_is_med else self.gen
+            self.prefix = make_prefix(main.x, main.scale, low)
+
+    def blocks(self, start: int, stop: int) -> Iterator[Pairs]:
+        """The pairs with start <= i < stop, sorted by (i, j), a piece of at most about `HELD` at a time."""
+        self.prepare()
+        found = self._rows(start, stop)
+        if found is not None:
+            yield found
+        else:
+            middle = (start + stop) // 2
+            yield from self.blocks(start, middle)
+            yield from self.blocks(middle, stop)
+
+    def _rows(self, start: int, stop: int) -> Pairs | None:
+        """The pairs of a block of rows, or None if they are too many to hold."""
+        parts: list[Pairs] = []
+        held = 0
+        for first_i in range(start, stop, TILE):
+            for first_j in range(first_i, self.n, TILE):
+                parts.append(self._tile(first_i, min(stop, first_i + TILE), first_j, min(self.n, first_j + TILE)))
+                held += len(parts[-1])
+                if held > HELD and stop - start > 1:
+                    return None
+        pairs = Pairs.join(parts)
+        return pairs.take(np.argsort(pairs.i, kind="stable"))  # tiles come in order of j
+
+    def _tile(self, i0: int, i1: int, j0: int, j1: int) -> Pairs:
+        """The pairs with i0 <= i < i1, j0 <= j < j1 and i < j."""
+        main, other = (self.med, self.gen) if self._main_is_med else (self.gen, self.med)
+        ranges = self.thresholds.ranges()
+        main_range, other_range = ranges if self._main_is_med else ranges[::-1]
+        shape = (i1 - i0, j1 - j0)
+        tile, (main_sim, other_sim) = (
+            self._bounds[: math.prod(shape)].view(shape),
+            self._sims[:, : shape[0], : shape[1]],
+        )
+        floor = NO_BOUND
+        if self.prefix is not None:
+            torch._int_mm(self.prefix.codes[i0:i1], self.prefix.codes[j0:j1].t(), out=tile)
+            floor = np.int32(max(self.prefix.floor, int(NO_BOUND)))
+        counts = np.zeros(shape[0], np.int64)
+        decide_tile(
+            tile.numpy(), floor, i0, j0, main.x, main.scale, main_range, other.x, other.scale, other_range,
+            main.rounding, main_sim, other_sim, counts,
+        )  # fmt: skip
+        total = int(counts.sum())
+        i, j = np.empty(total, np.int64), np.empty(total, np.int64)
+        first, second = np.empty(total), np.empty(total)
+        gather_tile(tile.numpy(), i0, j0, main_sim, other_sim, counts, i, j, first, second)
+        return Pairs(i, j, first, second) if self._main_is_med else Pairs(i, j, second, first)
+
+    def decide(self, i: np.ndarray, j: np.ndarray) -> Pairs:
+        """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full search."""
+        (low, high), (other_low, other_high) = self.thresholds.ranges()
+        first = similarities(self.med.x, self.med.scale, low, high, i, j)
+        second = similarities(self.gen.x, self.gen.scale, other_low, other_high, i, j)
+        met = (first >= low) & (first <= high) & (second >= other_low) & (second <= other_high)
+        return Pairs(i[met], j[met], first[met], second[met])
+
+
+def find_pairs(med: np.ndarray, gen: np.ndarray, med_at_least: float = 0.9, gen_at_most: float = 0.75) -> pd.DataFrame:
+    """Every confusing pair among n images: cosine(med) >= med_at_least and cosine(gen) <= gen_at_most, decided in float64.
+
+    med: (n, d) and gen: (n, e) embeddings, row k of both for image k; they need not have unit length. Returns the
+    columns i, j (int64, i < j) and sim_med, sim_gen (float64), sorted by (i, j). Raises BadInput for rows that are zero
+    or not finite, and for shapes that do not fit. Source: MediConfusion, section 2.1.
+    """
+    search = PairSearch(med, gen, Thresholds(med_at_least=med_at_least, gen_at_most=gen_at_most))
+    return Pairs.join(
+        [part for first in range(0, search.n, TILE) for part in search.blocks(first, min(search.n, first + TILE))]
+    ).frame()

@@ -1,0 +1,181 @@
+"""Image encoders: named ones (biomedclip, clip, dinov2) and any other of open_clip or transformers, behind one small interface.
+
+What the paper leaves open for mining (MediConfusion, section 2.1, names the encoders only) are options with these
+defaults: pooling `projected` for CLIP-like encoders (the vector that contrastive training compares) and `cls` for
+DINOv2; preprocessing as each model's authors ship it; float32. Appendix F, which compares encoders, averages over the
+patch tokens: `--pooling mean`.
+
+Not here: going through images, caching vectors (`embedding.py`). Imports torch, and open_clip or transformers only when
+an encoder is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+
+from dataset_builders.errors import BadInput
+
+POOLINGS = ("projected", "cls", "mean", "pooler")
+"""projected: the space shared with text. cls: first token. mean: average of the patch tokens. pooler: the model's own
+pooled output."""
+PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """Everything that decides an encoder's vectors; part of the cache's key."""
+
+    name: str
+    library: str
+    model: str
+    pooling: str
+    precision: str = "float32"
+    image_size: int | None = None
+    revision: str | None = None
+
+
+NAMED: dict[str, EncoderSpec] = {
+    "biomedclip": EncoderSpec(
+        "biomedclip", "open_clip", "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224", "projected"
+    ),
+    "clip": EncoderSpec("clip", "transformers", "openai/clip-vit-large-patch14-336", "projected"),
+    "dinov2": EncoderSpec("dinov2", "transformers", "facebook/dinov2-base", "cls"),
+}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A loaded encoder. `prepare` turns an RGB picture into (3, height, width); `encode` turns a batch of these into
+    (b, d) float32."""
+
+    spec: EncoderSpec
+    prepare: Callable[[Image.Image], torch.Tensor]
+    encode: Callable[[torch.Tensor], torch.Tensor]
+
+
+def encoder_spec(
+    encoder: str,
+    pooling: str | None = None,
+    precision: str = "float32",
+    image_size: int | None = None,
+    revision: str | None = None,
+    name: str | None = None,
+) -> EncoderSpec:
+    """The encoder that `encoder` names: biomedclip | clip | dinov2 | open_clip:ID | transformers:ID (an ID may be a folder).
+
+    Raises BadInput for names, poolings and precisions that do not exist.
+    """
+    library, _, model = encoder.partition(":")
+    if encoder in NAMED:
+        base = NAMED[encoder]
+    elif library in ("open_clip", "transformers") and model:
+        base = EncoderSpec(
+            name or model.rstrip("/").rsplit("/", 1)[-1],
+            library,
+            model,
+            "projected" if library == "open_clip" else "cls",
+        )
+    else:
+        raise BadInput(f"--encoder {encoder}: give {', '.join(NAMED)}, open_clip:ID or transformers:ID.")
+    if pooling is not None and pooling not in POOLINGS:
+        raise BadInput(f"--pooling {pooling}: give one of {', '.join(POOLINGS)}.")
+    if precision not in PRECISIONS:
+        raise BadInput(f"--precision {precision}: give one of {', '.join(PRECISIONS)}.")
+    if revision is not None and base.library == "open_clip":
+        raise BadInput(
+            "--revision: open_clip takes no revision. Download the model and give open_clip:local-dir:FOLDER."
+        )
+    return EncoderSpec(
+        name or base.name, base.library, base.model, pooling or base.pooling, precision, image_size, revision
+    )
+
+
+def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
+    """Load the model of `spec` for images. Raises BadInput where it cannot be found or has no such pooling."""
+    try:
+        prepare, forward = (_open_clip if spec.library == "open_clip" else _transformers)(spec, device)
+    except (OSError, RuntimeError, FileNotFoundError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise BadInput(
+            f"--encoder {spec.model}: cannot be loaded with {spec.library} ({reason}). Give an id or a folder with weights."
+        ) from None
+    kind = PRECISIONS[spec.precision]
+
+    @torch.inference_mode()
+    def encode(batch: torch.Tensor) -> torch.Tensor:
+        return forward(batch.to(device, kind, non_blocking=True)).float().cpu()
+
+    return Encoder(spec, prepare, encode)
+
+
+def _open_clip(spec: EncoderSpec, device: str) -> tuple[Callable, Callable]:
+    import open_clip
+
+    model, prepare = open_clip.create_model_from_pretrained(spec.model, force_image_size=spec.image_size)
+    visual = model.visual.to(device, PRECISIONS[spec.precision]).eval()
+    if spec.pooling == "projected":
+        return prepare, visual
+    trunk = getattr(visual, "trunk", None)  # a timm model, as in BiomedCLIP
+    special = getattr(trunk, "num_prefix_tokens", None)
+    if trunk is None or special is None or spec.pooling == "pooler" or (spec.pooling == "cls" and not special):
+        raise BadInput(f"--pooling {spec.pooling}: {spec.model} has no such output. Use --pooling projected.")
+    if spec.pooling == "cls":
+        return prepare, lambda batch: trunk.forward_features(batch)[:, 0]
+    return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1)
+
+
+def _transformers(spec: EncoderSpec, device: str) -> tuple[Callable, Callable]:
+    from transformers import AutoImageProcessor, AutoModel
+
+    size = {}
+    if spec.image_size is not None:
+        size = {
+            "size": {"shortest_edge": spec.image_size},
+            "crop_size": {"height": spec.image_size, "width": spec.image_size},
+        }
+    processor = AutoImageProcessor.from_pretrained(spec.model, revision=spec.revision, **size)
+    model = (
+        AutoModel.from_pretrained(spec.model, revision=spec.revision, dtype=PRECISIONS[spec.precision])
+        .to(device)
+        .eval()
+    )
+    # A vision-language model's image half; a vision model is its own.
+    vision = getattr(model, "vision_model", model)
+
+    def prepare(image: Image.Image) -> torch.Tensor:
+        return processor(images=image, return_tensors="pt")["pixel_values"][0]
+
+    if spec.pooling == "projected":
+        if not hasattr(model, "get_image_features"):
+            raise BadInput(
+                f"--pooling projected: {spec.model} has no space shared with text. Use --pooling cls or mean."
+            )
+        return prepare, lambda batch: _vector(model.get_image_features(pixel_values=batch))
+    if spec.pooling == "pooler":
+        return prepare, lambda batch: _vector(vision(pixel_values=batch))
+    registers = getattr(vision.config, "num_register_tokens", 0) or 0
+    has_cls = any("cls_token" in key or "class_embedding" in key for key, _ in vision.named_parameters())
+    if spec.pooling == "cls":
+        if not has_cls:
+            raise BadInput(f"--pooling cls: {spec.model} has no class token. Use --pooling mean.")
+        return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, 0]
+    return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, int(has_cls) + registers :].mean(1)
+
+
+def _vector(output: object) -> torch.Tensor:
+    """The pooled vector of an output that is either a tensor or a named tuple."""
+    vector = output if isinstance(output, torch.Tensor) else getattr(output, "pooler_output", None)
+    if vector is None:
+        raise BadInput("--pooling: this model gives no pooled vector. Use --pooling cls or mean.")
+    return vector
+
+
+def _tokens(output: object, spec: EncoderSpec) -> torch.Tensor:
+    tokens = getattr(output, "last_hidden_state", None)
+    if tokens is None or tokens.ndim != 3:
+        raise BadInput(f"--pooling {spec.pooling}: {spec.model} gives no tokens. Use --pooling projected or pooler.")
+    return tokens

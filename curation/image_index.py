@@ -1,0 +1,139 @@
+"""Goes through a folder of images: sha256, size and perceptual hash of each, in a table that a later run reuses;
+unreadable files listed.
+
+Not here: embedding (`encoders.py`), captions (`image_table.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+from PIL import Image, ImageOps
+from tqdm import tqdm
+
+from dataset_builders.errors import BadInput
+from dataset_builders.images import SUFFIXES, ImageError, check_image
+
+INDEX = "images.parquet"
+UNREADABLE = "unreadable.csv"
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+def ahead(
+    work: Callable[[In], Out], items: Iterable[In], threads: int | None = None, window: int = 64
+) -> Iterator[Out]:
+    """`work` of each item in order, done by threads that run at most `window` items ahead."""
+    source = iter(items)
+    with ThreadPoolExecutor(threads or min(16, os.cpu_count() or 1)) as pool:
+        waiting: list[Future[Out]] = [pool.submit(work, item) for item in islice(source, window)]
+        while waiting:
+            done = waiting.pop(0).result()
+            waiting += [pool.submit(work, item) for item in islice(source, 1)]
+            yield done
+
+
+def open_rgb(data: bytes) -> Image.Image:
+    """The picture in RGB as a reader sees it: EXIF orientation applied, 16-bit and float grey stretched to its own range.
+
+    Raises ImageError where the bytes are no complete image.
+    """
+    check_image(data)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+            if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
+                values = np.asarray(image, np.float64)
+                low, high = float(values.min()), float(values.max())
+                grey = (
+                    np.zeros(values.shape, np.uint8)
+                    if high <= low
+                    else ((values - low) / (high - low) * 255).round().astype(np.uint8)
+                )
+                image = Image.fromarray(grey)
+            return image.convert("RGB")
+    except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
+        raise ImageError(f"the image is damaged or cut off ({error})") from None
+
+
+def list_images(folder: Path) -> list[str]:
+    """Relative posix paths of all image files below a folder, sorted. Raises BadInput where there are none."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
+    found = sorted(
+        (Path(root) / name).relative_to(folder).as_posix()
+        for root, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if Path(name).suffix.lower() in SUFFIXES
+    )
+    if not found:
+        raise BadInput(f"{folder}: holds no images ({', '.join(SUFFIXES)}).")
+    return found
+
+
+def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataFrame:
+    """Write and return the table of readable images below `folder`: image, sha256, phash, width, height, size, changed.
+
+    phash is 16 hex digits (64 bits). Rows of an earlier run are reused where size and time of change are the same.
+    Files that are no readable image are written to unreadable.csv with the reason and left out.
+    """
+    import imagehash
+
+    names = list_images(folder)
+    old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else pd.DataFrame(columns=["image"])
+    known = {row["image"]: row for row in old.to_dict("records")}
+
+    def look(name: str) -> dict[str, object]:
+        path = folder / name
+        try:
+            state = path.stat()
+            had = known.get(name)
+            if had and (had["size"], had["changed"]) == (state.st_size, state.st_mtime_ns):
+                return {str(column): value for column, value in had.items()}
+            data = path.read_bytes()
+            picture = open_rgb(data)
+        except (ImageError, OSError) as error:
+            return {"image": name, "reason": str(error)}
+        return {
+            "image": name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "phash": str(imagehash.phash(picture)),
+            "width": picture.width,
+            "height": picture.height,
+            "size": state.st_size,
+            "changed": state.st_mtime_ns,
+        }
+
+    rows = list(tqdm(ahead(look, names), total=len(names), desc="reading images", unit="image", disable=quiet))
+    good = [row for row in rows if "reason" not in row]
+    bad = [row for row in rows if "reason" in row]
+    if not good:
+        raise BadInput(
+            f"{folder}: none of its {len(names)} images can be read (the first: {bad[0]['image']}: {bad[0]['reason']})."
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    index = pd.DataFrame(good)
+    replace(out / INDEX, lambda path: index.to_parquet(path, index=False))
+    replace(out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False))
+    return index
+
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file through a temporary sibling, so that it is either the old one or the new one, never half."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,73 @@
+"""A seeded uniform sample of the pairs that meet thresholds, for thresholds that too many pairs meet to list them (easy, reversed).
+
+Not here: the exhaustive search (`confusing_pairs.py`), whose rule decides these pairs too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from curation.confusing_pairs import Pairs, PairSearch
+
+ALL = 2**23
+"""Up to this many pairs in all, they are gone through in random order, so that nothing is missed."""
+DRAW = 2**18
+LARGEST_EFFORT = 2**28
+"""Pairs drawn at most. Thresholds rarer than one in some millions belong to the exhaustive search."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Pairs in (i, j) order; `drawn` pairs were looked at, and `complete` says that these are all that meet the thresholds."""
+
+    pairs: Pairs
+    drawn: int
+    complete: bool
+
+
+def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
+    """`count` different pairs drawn uniformly from those that meet `search.thresholds`, or as many as there are.
+
+    The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the sample.
+    """
+    rng = np.random.default_rng(seed)
+    n = search.n
+    total = n * (n - 1) // 2
+    kept: list[Pairs] = []
+    seen: set[int] = set()
+    drawn = 0
+    left_out = False
+    order = rng.permutation(total) if total <= ALL else None
+    while len(seen) < count and drawn < (total if order is not None else LARGEST_EFFORT):
+        if order is not None:
+            i, j = _unrank(order[drawn : drawn + DRAW], n)
+        else:
+            ends = rng.integers(0, n, (DRAW, 2))
+            ends.sort(axis=1)
+            ends = ends[ends[:, 0] < ends[:, 1]]
+            i, j = np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
+        drawn += len(i)
+        found = search.decide(i, j)
+        new = []
+        for at, key in enumerate((found.i * n + found.j).tolist()):
+            if key in seen:
+                continue
+            if len(seen) == count:
+                left_out = True
+                break
+            seen.add(key)
+            new.append(at)
+        kept.append(found.take(np.array(new, np.int64)))
+    pairs = Pairs.join(kept)
+    return Sample(
+        pairs.take(np.lexsort((pairs.j, pairs.i))), drawn, order is not None and drawn >= total and not left_out
+    )
+
+
+def _unrank(rank: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs i < j of n at these places in the order (0, 1), (0, 2) ... (1, 2) ..."""
+    starts = np.cumsum(np.append(0, np.arange(n - 1, 0, -1)))
+    i = np.searchsorted(starts, rank, side="right") - 1
+    return i, rank - starts[i] + i + 1
