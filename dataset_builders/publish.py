@@ -9,7 +9,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -110,9 +110,7 @@ def publish(
         created = there is None
         if there is None:
             _create(api, repo_id, kind, private, who)
-        elif private and not there.private:
-            raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
-        now, uploaded, deleted, committed = _commit(api, repo_id, kind, files, tag)
+        now, uploaded, deleted, committed = _commit(api, repo_id, kind, files, tag, private, who)
         assert now.head is not None
         tagged = _tag(api, repo_id, kind, tag, now, who) if tag else False
     prefix = "spaces" if space else "datasets"
@@ -144,7 +142,12 @@ def _check_tag(tag: str | None) -> None:
 
 def _look(api: HfApi, repo_id: str, kind: str) -> _There | None:
     """What the repository holds; None where it does not exist (or this account may not know that it does)."""
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
     from huggingface_hub.hf_api import RepoFile
 
     try:
@@ -154,9 +157,10 @@ def _look(api: HfApi, repo_id: str, kind: str) -> _There | None:
     except RepositoryNotFoundError:
         return None
     names = {}
-    for entry in api.list_repo_tree(repo_id, recursive=True, repo_type=kind) if info.sha else ():
-        if isinstance(entry, RepoFile):
-            names[entry.path] = (entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id, bool(entry.lfs))
+    with suppress(EntryNotFoundError, RevisionNotFoundError):  # a repository without any commit
+        for entry in api.list_repo_tree(repo_id, recursive=True, repo_type=kind) if info.sha else ():
+            if isinstance(entry, RepoFile):
+                names[entry.path] = (entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id, bool(entry.lfs))
     tags = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type=kind).tags}
     return _There(info.sha, bool(info.private), names, tags)
 
@@ -175,7 +179,7 @@ def _create(api: HfApi, repo_id: str, kind: str, private: bool, who: str) -> Non
 
 
 def _commit(
-    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None
+    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, private: bool, who: str
 ) -> tuple[_There, list[str], list[str], bool]:
     """Bring main to what `files` are, in one commit; returns (state then, paths sent, paths deleted, whether a commit was made).
 
@@ -189,7 +193,11 @@ def _commit(
     def once() -> _There:
         there = _look(api, repo_id, kind)
         if there is None:
-            raise BadInput(f"{repo_id}: cannot publish it: the Hub does not show it. Run this again.")
+            raise BadInput(
+                f"{repo_id}: exists, and the account {who} may not see it. Use a token that may, or another name."
+            )
+        if private and not there.private:
+            raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
         adding = [path for path, content in files.items() if _differs(content, there.names.get(path))]
         stale = [path for path in there.names if path not in files and path.endswith(OURS[kind])]
         if tag and tag in there.tags and (adding or stale or there.tags[tag] != there.head):

@@ -202,6 +202,13 @@ def test_no_rights_to_a_repository_that_is_there(folder, monkeypatch, api):
     assert len(commits(api)) == 1
 
 
+def test_somebody_elses_private_repository(folder, monkeypatch, api, local_hub):
+    api.create_repo("curator/small", repo_type="dataset", private=True)
+    local_hub.hub.accounts.add("hf_colleague", "colleague", ("ORG",))
+    monkeypatch.setenv("HF_TOKEN", "hf_colleague")
+    assert "the account colleague has no right" in refused(folder, "curator/small")
+
+
 def test_gated(folder, monkeypatch, api, local_hub):
     publish(folder, "ORG/small")
     local_hub.faults.add("/tree/", 403, code="GatedRepo", message="Access is restricted", times=99)

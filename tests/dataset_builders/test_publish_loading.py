@@ -2,6 +2,10 @@
 
 import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
 
 import huggingface_hub.constants
 import pytest
@@ -47,14 +51,26 @@ def built(tmp_path_factory):
     for format in FORMATS:
         write_sources(format, root / "sources" / format)
         (root / "sources" / format / ORIGIN_MARKER).unlink()
+        if format == "mediconfusion":
+            state_licences(root / "sources" / format)
         build(format, source=root / "sources" / format, out=root / format)
     return root
+
+
+def state_licences(source):
+    """Give the drawn images ROCO's names and a licence each, in ROCO's own file: what may be public, then, is public."""
+    path = source / "dataset.json"
+    path.write_text(path.read_text().replace("PHANTOM_", "ROCO_"))
+    ids = sorted(set(re.findall(r"ROCO_[0-9]+", path.read_text())))
+    rows = [f"{name},PMC1_a.jpg,{('CC BY', 'CC BY-NC', 'CC BY-NC-ND')[n % 3]}" for n, name in enumerate(ids)]
+    (source / "licences.txt").write_text("\n".join(["ROCO_ID,PMC_ID,CC", *rows]))
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_by_name_by_config_and_streamed(built, stranger, format):
     repo_id = f"ORG/{format}"
-    publish(built / format, repo_id, tag="v1.0.0", private=True)
+    public = format == "mediconfusion"
+    publish(built / format, repo_id, tag="v1.0.0", private=not public)
     code = f"""
 configs = get_dataset_config_names({repo_id!r})
 whole = {{config: facts({repo_id!r}, config) for config in configs}}
@@ -62,7 +78,7 @@ default = facts({repo_id!r}, None)
 streamed = facts({repo_id!r}, "cases", streaming=True)
 print(json.dumps([whole, default, streamed]))
 """
-    whole, default, streamed = json.loads(stranger(CURATOR).run(LOAD + code).splitlines()[-1])
+    whole, default, streamed = json.loads(stranger(None if public else CURATOR).run(LOAD + code).splitlines()[-1])
     ours = open_repository(built / format)
     assert {"questions", "cases", "questions_text"} <= whole.keys()
     assert default == whole["questions"]
@@ -83,29 +99,25 @@ def test_the_bytes_of_images_arrive_unchanged(built, stranger, local_hub, monkey
     if xet:
         upload(built / "mediconfusion", "ORG/mediconfusion", local_hub, tmp_path)
     else:
-        publish(built / "mediconfusion", "ORG/mediconfusion", private=True)
+        publish(built / "mediconfusion", "ORG/mediconfusion")
     code = """
 rows = load_dataset("ORG/mediconfusion", split="test").cast_column("image", Image(decode=False))
 print(json.dumps({row["image_id"]: hashlib.sha256(row["image"]["bytes"]).hexdigest() for row in rows}))
 """
-    found = json.loads(stranger(CURATOR, xet=xet).run(LOAD + code).splitlines()[-1])
+    found = json.loads(stranger(xet=xet).run(LOAD + code).splitlines()[-1])
     assert found == {name: facts["sha256"] for name, facts in ours.manifest["images"].items()}
     through_xet = [asked for asked in local_hub.record.of("*", "^/xet/") if asked.status in (200, 206)]
     assert bool(through_xet) == xet
     if xet:
         assert local_hub.record.of("GET", "/xet/v1/reconstructions/") and local_hub.record.of("POST", "/xet/v1/xorbs/")
         streamed = "print(next(iter(load_dataset('ORG/mediconfusion', split='test', streaming=True)))['question_id'])"
-        assert stranger(CURATOR, xet=True).run(LOAD + streamed).strip()
-        assert json.loads(stranger(CURATOR).run(LOAD + code).splitlines()[-1]) == found, "and without Xet again"
+        assert stranger(xet=True).run(LOAD + streamed).strip()
+        assert json.loads(stranger().run(LOAD + code).splitlines()[-1]) == found, "and without Xet again"
 
 
 def upload(folder, repo_id, hub, tmp_path):
     """`publish` in a process of its own, with Xet, from a folder of its own."""
-    import os
-    import subprocess
-    import sys
-
-    code = f"from dataset_builders.publish import publish; print(publish({str(folder)!r}, {repo_id!r}, private=True))"
+    code = f"from dataset_builders.publish import publish; print(publish({str(folder)!r}, {repo_id!r}))"
     home = {"HF_HOME": str(tmp_path / "uploader"), "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     done = subprocess.run(
@@ -135,8 +147,8 @@ except Exception as error:
 else:
     print("loaded")
 """
-    said = [stranger(token).run(LOAD + code).strip() for token in (None, READER, CURATOR)]
-    assert said == ["DatasetNotFoundError", "DatasetNotFoundError", "loaded"]
+    said = [stranger(token).run(LOAD + code).strip() for token in (READER, CURATOR)]
+    assert said == ["DatasetNotFoundError", "loaded"]
 
 
 def test_the_first_streamed_row_fetches_a_part_only(tmp_path, stranger, local_hub):
@@ -145,6 +157,18 @@ def test_the_first_streamed_row_fetches_a_part_only(tmp_path, stranger, local_hu
     code = "print(next(iter(load_dataset('ORG/small', split='test', streaming=True)))['question'])"
     assert stranger().run(LOAD + code).strip() == "What does im-0 show?"
     assert any(asked.status == 206 for asked in local_hub.record.of("GET", "/resolve/.*parquet"))
+
+
+@pytest.mark.sources
+def test_the_authors_mediconfusion_without_images(sources, tmp_path, stranger):
+    """Its texts may be passed on; the images of 28 have no stated licence, so those stay private."""
+    build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "mediconfusion", text_only=True)
+    publish(tmp_path / "mediconfusion", "ORG/mediconfusion", tag="v1.0.0")
+    code = """
+rows = load_dataset("ORG/mediconfusion", split="test", revision="v1.0.0")
+print(json.dumps([len(rows), len(set(rows["case_id"])), "10013-1" in rows["question_id"]]))
+"""
+    assert json.loads(stranger().run(LOAD + code).splitlines()[-1]) == [352, 176, True]
 
 
 def test_hashes_in_the_manifest_are_those_of_the_published_bytes(built):
