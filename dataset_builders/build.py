@@ -78,8 +78,9 @@ def build(
         phantom = is_phantom(folder)
         if phantom:
             _mark_phantoms(content)
+        # Told from the whole source, before cases without images are left out: a part of the official set is still official.
+        origin = _origin(format, name, content, phantom)
         partial = None if text_only else _complete(content, builder, allow_missing)
-        origin = _origin(format, name, content, phantom, partial)
         description = Description(name, format, origin, partial, text_only)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
@@ -157,8 +158,10 @@ def _complete(content: Content, builder: ModuleType, allow_missing: bool) -> str
     total = len({image.image_id for case in everything for image in case.images})
     if not allow_missing:
         raise BadInput(
-            f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} cases cannot be "
-            f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{builder.GET_IMAGES} Or build the {whole} whole cases with --allow-missing. Missing: "
+            f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} "
+            f"cases cannot be "
+            f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{builder.GET_IMAGES} "
+            f"Or build the {whole} whole cases with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
     if not whole:
@@ -181,7 +184,7 @@ def _whole(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
     return {split: cases for split, cases in kept.items() if cases}
 
 
-def _origin(format: str, name: str, content: Content, phantom: bool, partial: str | None) -> str:
+def _origin(format: str, name: str, content: Content, phantom: bool) -> str:
     """official where the whole released set was read, phantom where we drew it, custom otherwise.
 
     The released sets of MediConfusion and HALT-MedVQA are known by fingerprint; of the two others, whose files are not here to be
@@ -218,7 +221,8 @@ def _check_target(target: Path) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and vanishes when not."""
+    """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and "
+    "vanishes when not."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
