@@ -43,7 +43,8 @@ def dataset_files(folder: Path, repo_id: str, private: bool) -> DatasetFiles:
     card, body = read_card(folder)
     manifest = _manifest(folder)
     data = _data_files(folder, card)
-    origin = str(manifest.get("origin") or card.get("origin") or "custom")
+    said = [manifest.get("origin"), card.get("origin"), *(card.get("tags") or [])]
+    origin = "phantom" if "phantom" in said else str(manifest.get("origin") or "custom")
     _check_name(repo_id, origin)
     _check_counts(folder, card, data)
     if not private:

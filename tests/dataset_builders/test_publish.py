@@ -124,6 +124,10 @@ def test_phantoms_do_not_take_an_official_name(tmp_path, local_hub):
     for name in ("mediconfusion", "ProbMed", "gmai_mmbench", "halt-medvqa"):
         assert "phantoms" in refused(folder, f"ORG/{name}")
         assert "phantoms" in refused(folder, f"ORG/{name}", private=True)
+    (folder / "manifest.json").unlink()
+    card = folder / "README.md"
+    card.write_text(card.read_text().replace("license: other", "license: other\ntags:\n- phantom"))
+    assert "phantoms" in refused(folder, "ORG/mediconfusion"), "the card says so too"
     assert not local_hub.record.of()
     assert publish(folder, "ORG/mediconfusion-phantoms").committed
 
