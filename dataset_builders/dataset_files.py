@@ -69,12 +69,14 @@ def read_card(folder: Path) -> tuple[dict[str, Any], str]:
     if not path.is_file():
         raise BadInput(f"{folder}: is no dataset repository: README.md is missing. {remedy}")
     try:
-        text = path.read_text(encoding="utf-8")
-        _, block, body = re.split(r"^---[ \t]*$\n?", text, maxsplit=2, flags=re.MULTILINE)
-        card = yaml.safe_load(block)
+        text = path.read_text(encoding="utf-8-sig")
+        before, block, body = re.split(r"^---[ \t]*$\n?", text, maxsplit=2, flags=re.MULTILINE)
+        card = yaml.safe_load(block) if not before else None
     except (ValueError, yaml.YAMLError):
-        raise BadInput(f"{path}: has no YAML metadata between two lines of ---. {remedy}") from None
-    configs = card.get("configs") if isinstance(card, dict) else None
+        card, body = None, ""
+    if not isinstance(card, dict):
+        raise BadInput(f"{path}: does not begin with YAML metadata between two lines of ---. {remedy}")
+    configs = card.get("configs")
     if not isinstance(configs, list) or not configs or not all(isinstance(config, dict) for config in configs):
         raise BadInput(f"{path}: its metadata lists no `configs`, so load_dataset would not find the data. {remedy}")
     return card, body

@@ -296,8 +296,9 @@ def test_folders_that_are_no_dataset(folder, tmp_path, local_hub):
     card = folder / "README.md"
     good = card.read_text()
     for text, said in [
-        ("# no metadata", "no YAML metadata"),
-        ("---\na: [\n---\n", "no YAML metadata"),
+        ("# no metadata", "does not begin with YAML metadata"),
+        ("---\na: [\n---\n", "does not begin with YAML metadata"),
+        ("# late\n" + good, "does not begin with YAML metadata"),
         ("---\nlicense: mit\n---\n", "no `configs`"),
         (good.replace("cases/test-*", "absent/test-*"), "no file fits"),
         (good.replace("cases/test-*", "../*"), "leaves the folder"),
