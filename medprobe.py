@@ -61,6 +61,22 @@ def build(
         typer.echo(str(report))
 
 
+@app.command()
+def publish(
+    folder: Annotated[Path, typer.Argument(help="dataset folder (or, with --space, the board's folder)")],
+    repository: Annotated[
+        str, typer.Argument(metavar="ORG/NAME", help="repository on the Hub ($HF_ENDPOINT honoured)")
+    ],
+    private: Annotated[bool, typer.Option("--private", help="keep the repository private")] = False,
+    tag: Annotated[str | None, typer.Option(help="version to tag, e.g. v1.0.0")] = None,
+    space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
+) -> None:
+    """Publish a dataset folder to the Hub, in one commit; what is there already is not sent again."""
+    from dataset_builders.publish import publish as publish_folder
+
+    typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space)))
+
+
 @app.command("eval")
 def evaluate(
     benchmark: Annotated[str, typer.Argument(help="name of the benchmark")],
