@@ -96,7 +96,7 @@ def published_results() -> list[Result]:
     So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
     Result per model instead.
     """
-    return [result.model_copy(deep=True) for result in _published()]
+    return [result.model_copy(deep=True) for result, _ in _published()]
 
 
 def board_results() -> list[Result]:
@@ -104,23 +104,19 @@ def board_results() -> list[Result]:
 
     Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
     """
-    merged: dict[tuple[str, ...], Result] = {}
-    for result in published_results():
-        variant = str(result.method.generation.get("variant", ""))
-        method = result.method
-        key = (
-            result.benchmark.name,
-            result.benchmark.split,
-            result.model.name,
-            method.name,
-            method.prompt or "",
-            variant,
-        )
+    merged: dict[tuple[str, ...], tuple[Result, list[str]]] = {}
+    for result, notes in _published():
+        method, benchmark = result.method, result.benchmark
+        variant = str(method.generation.get("variant", ""))
+        key = (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
         if key in merged:
-            _merge(merged[key], result)
+            _merge(*merged[key], result, notes)
         else:
-            merged[key] = result
-    return list(merged.values())
+            merged[key] = (result.model_copy(deep=True), list(notes))
+    for result, notes in merged.values():
+        assert result.source is not None
+        result.source.note = _joined(notes)
+    return [result for result, _ in merged.values()]
 
 
 def printed_tables() -> list[str]:
@@ -166,11 +162,11 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
 
 
 @cache
-def _published() -> tuple[Result, ...]:
+def _published() -> tuple[tuple[Result, list[str]], ...]:
+    """Every result with the notes on it, one by one."""
     papers = {row["paper"]: row for row in _read("papers")}
-    return tuple(
-        _result(group) for table in _read("tables") for group in _groups(table, papers[table["paper"]]).values()
-    )
+    groups = [group for table in _read("tables") for group in _groups(table, papers[table["paper"]]).values()]
+    return tuple((_result(group, notes), notes) for group in groups for notes in [_notes(group)])
 
 
 def _groups(table: Row, paper: Row) -> dict[tuple[str, ...], _Group]:
@@ -190,7 +186,7 @@ def _groups(table: Row, paper: Row) -> dict[tuple[str, ...], _Group]:
     return groups
 
 
-def _result(group: _Group) -> Result:
+def _result(group: _Group, notes: list[str]) -> Result:
     about, paper = group.about, group.paper
     benchmark = about["benchmark"]
     result = Result(
@@ -212,7 +208,7 @@ def _result(group: _Group) -> Result:
         ),
         scores={},
         created_at=paper["date"],
-        source=Source(citation=paper["citation"], table=f"Table {group.table['number']}", note=_note(group)),
+        source=Source(citation=paper["citation"], table=f"Table {group.table['number']}", note=_joined(notes)),
     )
     for cell in group.cells:
         facet, value, metric = (cell.about.get(name, "") for name in ("facet", "facet_value", "metric"))
@@ -275,22 +271,27 @@ def _random_rows(table: str) -> dict[str, float]:
     return {cell.column: cell.value for cell in cells(table) if cell.row == "Random"}
 
 
-def _note(group: _Group) -> str | None:
+def _notes(group: _Group) -> list[str]:
     notes = [group.table["note"]] if group.table["note"] else []
     for row in _read("notes"):
         if row["table"] == group.table["table"] and any(_selects(row, cell.row, cell.column) for cell in group.cells):
             notes.append(row["note"])
+    return notes
+
+
+def _joined(notes: list[str]) -> str | None:
     return " ".join(dict.fromkeys(notes)) or None
 
 
-def _merge(kept: Result, other: Result) -> None:
+def _merge(kept: Result, kept_notes: list[str], other: Result, notes: list[str]) -> None:
+    """Add a later table of the same paper; `kept` and `kept_notes` are changed."""
     assert kept.source is not None and other.source is not None
-    notes = [note for note in (kept.source.note, other.source.note) if note]
+    kept_notes += notes
     for metric, score in other.scores.items():
         first = kept.scores.setdefault(metric, score)
         if first.value != score.value:
-            notes.append(
-                f"{metric}: {other.source.table} prints {score.value:.2f}, {kept.source.table} {first.value:.2f}."
+            kept_notes.append(
+                f"{metric}: {first.value:.2f} in the first table, {score.value:.2f} in {other.source.table}."
             )
     for facet, values in other.breakdown.items():
         for value, scores in values.items():
@@ -299,7 +300,6 @@ def _merge(kept: Result, other: Result) -> None:
                 place.setdefault(metric, score)
     numbers = re.findall(r"\d+", f"{kept.source.table} {other.source.table}")
     kept.source.table = f"Tables {', '.join(dict.fromkeys(numbers))}"
-    kept.source.note = " ".join(dict.fromkeys(notes)) or None
 
 
 def _selects(selector: Row, row: str, column: str) -> bool:
