@@ -32,11 +32,12 @@ FONTS = ["system-ui", "sans-serif"]
 
 
 def build_app(store: str | Path | None) -> gr.Blocks:
-    """The board over a results store (a folder that contains `results/`); None shows published results alone.
+    """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub); None shows
+    published results alone.
 
     Raises BadInput when `store` is not a results store. New results in it appear without a restart.
     """
-    board = Board(Path(store) if store is not None else None, _published())
+    board = Board(store, _published())
     board.watch()
     service = Service(board)
     style = (ASSETS / "board.css").read_text(encoding="utf-8")
@@ -132,10 +133,16 @@ def _answer(function: Callable[[Any], Any], request: Any) -> dict[str, Any]:
 def _published() -> list[Any]:
     """The papers' numbers, where the tables are there."""
     try:
-        from leaderboard_space.published_results import published_results
+        from leaderboard_space.published_results import board_results
     except ModuleNotFoundError:
         return []
-    return list(published_results())
+    return list(board_results())
+
+
+def main() -> None:
+    """Run as a Space: the store is named by MEDPROBE_RESULTS, the address by Gradio's own variables."""
+    host = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
+    serve(os.environ.get("MEDPROBE_RESULTS") or None, int(os.environ.get("GRADIO_SERVER_PORT", "7860")), host)
 
 
 def _check_port(host: str, port: int) -> None:
@@ -153,3 +160,7 @@ def _free(host: str) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

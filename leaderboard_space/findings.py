@@ -66,10 +66,10 @@ def _in_front(metric: str, models: Sequence[Row]) -> str:
     info = info_of(metric)
     best = models[0]
     extreme = "lowest" if info.higher_is_better is False else "highest"
-    said = f"{best.entry.result.model.name} has the {extreme} {info.label.lower()} ({number(best.score.value)})"
-    tied = sum(1 for row in models if row.first == 1) - 1
+    name, value = best.entry.result.model.name, number(best.score.value)
     if len(models) == 1:
-        return f"{best.entry.result.model.name}: {info.label.lower()} {number(best.score.value)}."
+        return f"{name}: {info.label.lower()} {value}."
+    tied = sum(1 for row in models if row.first == 1) - 1
     if tied <= 0:
-        return f"{said}, surely."
-    return f"{said}; {plural(tied, 'other')} cannot be told apart from it."
+        return f"{name} is surely ahead: {info.label.lower()} {value}."
+    return f"{name} has the {extreme} {info.label.lower()} ({value}); {plural(tied, 'other')} cannot be told apart from it."

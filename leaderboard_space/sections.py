@@ -19,6 +19,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
 from eval_harness.results import Result, StoredResult, read_result, scan_store
 from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, read_questions, read_run
+from leaderboard_space.store_source import open_store
 from leaderboard_space.tree import Tree, published_tree, tree_of
 
 Loaded = tuple[Outcomes | None, Tree]
@@ -64,7 +65,7 @@ class Section:
         names = {
             "complete": "Complete official set",
             "phantom": "Phantoms (drawn images)",
-            "custom": f"{self.benchmark} (own set)",
+            "custom": self.benchmark,
             "partial": "Part of the official set",
             "sample": "Sample (not the complete official set)",
         }
@@ -88,15 +89,18 @@ class Snapshot:
 class Board:
     """The store behind the board. Readers take `snapshot`; a new one replaces it whole when files come or change."""
 
-    def __init__(self, store: Path | None, published: Sequence[Result] = ()) -> None:
-        self.store = store
+    def __init__(self, store: str | Path | None, published: Sequence[Result] = ()) -> None:
+        self._source = open_store(store) if store is not None else None
+        self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._read: dict[Path, tuple[tuple[int, int], Entry | str]] = {}
         self._units: dict[tuple[str, str, int], RunUnits] = {}
         self._lock, self._scanning = threading.Lock(), threading.Lock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-answers")
-        if store is not None:
-            scan_store(store) if not (store / "results").is_dir() else None
+        if self._source is not None:
+            folder = self._source.folder()
+            if not (folder / "results").is_dir():
+                scan_store(folder)  # says what is wrong with it
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
@@ -114,7 +118,7 @@ class Board:
                 time.sleep(RESCAN_SECONDS)
                 try:
                     self.refresh()
-                except OSError:  # the folder is away for a moment: what was read stays on show
+                except (OSError, BadInput):  # the store is away for a moment: what was read stays on show
                     continue
 
         threading.Thread(target=loop, daemon=True, name="watch-store").start()
@@ -178,6 +182,8 @@ class Board:
         return self._units[place]
 
     def _scan(self) -> Snapshot:
+        if self._source is not None:
+            self.store = self._source.folder()
         entries, problems = self._entries()
         before = {}
         if hasattr(self, "snapshot"):
@@ -231,7 +237,11 @@ def group(entries: Iterable[Entry]) -> list[Section]:
         benchmark = entry.result.benchmark
         kind = kind_of(entry.result)
         known = benchmark.fingerprint[:12] if benchmark.fingerprint else None
-        which = "complete" if kind == "complete" else known or entry.key
+        which = (
+            "complete"
+            if kind == "complete"
+            else known or ("published" if entry.result.kind == "published" else entry.key)
+        )
         key = (
             f"{benchmark.split}.{which}" if benchmark.name in FORMATS else f"{benchmark.name}.{benchmark.split}.{which}"
         )

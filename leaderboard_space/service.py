@@ -17,7 +17,7 @@ from leaderboard_space.export import as_csv, as_json, citation, file_name, leade
 from leaderboard_space.html import text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Section, Snapshot
-from leaderboard_space.standings import Standings, metrics_of, standings
+from leaderboard_space.standings import ALL, ONE, Standings, methods_of, metrics_of, standings
 from leaderboard_space.tree import SEPARATOR, Path, Tree
 from leaderboard_space.views import breakdown, leaderboard
 
@@ -38,12 +38,13 @@ class Asked:
     metric: str
     metrics: list[str]
     branches: tuple[Path, ...]
+    shown: str
     dropped: tuple[str, ...]
     ready: bool
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.ready)
+        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown, self.ready)
 
 
 class Service:
@@ -70,7 +71,9 @@ class Service:
         found = self.standings(asked)
         html = self._remember(
             ("panel", *asked.key),
-            lambda: leaderboard.panel(asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.ready),
+            lambda: leaderboard.panel(
+                asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.shown, asked.ready
+            ),
         )
         if asked.dropped:
             gone = ", ".join(asked.dropped[:5])
@@ -82,6 +85,7 @@ class Service:
             "section": asked.section.key,
             "metric": asked.metric,
             "branches": [list(branch) for branch in asked.branches],
+            "shown": asked.shown,
         }
         return {
             "html": html,
@@ -152,7 +156,7 @@ class Service:
         """The ranked rows of a checked request."""
         return self._remember(
             ("standings", *asked.key),
-            lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches),
+            lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown),
         )
 
     def _asked(self, request: Mapping[str, Any]) -> Asked:
@@ -166,10 +170,12 @@ class Service:
         branches = tuple(branch for branch in wanted if branch in tree.rows)
         dropped = tuple(SEPARATOR.join(branch[1:]) for branch in wanted if branch not in tree.rows)
         metrics = metrics_of(section, outcomes)
+        wanted_shown = str(request.get("shown"))
+        shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE
         metric = str(request.get("metric"))
         if metric not in metrics:
             metric = metrics[0] if metrics else metric
-        return Asked(snapshot, section, outcomes, tree, metric, metrics, branches, dropped, loaded is not None)
+        return Asked(snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, loaded is not None)
 
     def _remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         with self._lock:

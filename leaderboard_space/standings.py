@@ -18,6 +18,10 @@ from leaderboard_space.ranking import Floats, MetricUnits, p_values, places, sco
 from leaderboard_space.sections import Entry, Section
 from leaderboard_space.tree import Path, Tree
 
+ALL, ONE = "all", "one"
+"""Which results are shown: every one of them, or one per model."""
+DEFAULT_PROMPT = {"mediconfusion": "mc-0", "probmed": "question", "gmai-mmbench": "single", "halt-medvqa": "L+D0"}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -68,10 +72,22 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     return [str(name) for name in known] + sorted(there - set(known))
 
 
+def methods_of(section: Section) -> list[str]:
+    """The methods by which the section's results were got."""
+    return sorted({entry.result.method.name for entry in section.entries})
+
+
 def standings(
-    section: Section, outcomes: Outcomes | None, tree: Tree, metric: str, branches: Sequence[Path] = ()
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    branches: Sequence[Path] = (),
+    shown: str = ALL,
 ) -> Standings:
-    """Score and rank every result of a section on the questions in the union of `branches` (none: all of them).
+    """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
+
+    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name.
 
     Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
     the selected branch. Raises BadInput for an unknown branch.
@@ -87,6 +103,8 @@ def standings(
     rows: list[Row] = []
     hidden: list[Entry] = []
     for entry in section.entries:
+        if shown not in (ALL, ONE, entry.result.method.name):
+            continue
         if entry.key in measured:
             rows.append(Row(entry, measured[entry.key], recomputed=True))
             continue
@@ -95,9 +113,39 @@ def standings(
             hidden.append(entry)
         else:
             rows.append(Row(entry, score))
+    rows = one_per_model(rows) if shown == ONE else rows
     rows = _ranked(rows, units, outcomes, higher)
     rows.sort(key=lambda row: _order(row, higher))
     return Standings(metric, rows, hidden, int(mask.sum()) if mask is not None else section.questions)
+
+
+def one_per_model(rows: list[Row]) -> list[Row]:
+    """One row per model and provenance: models are compared, not how often each was asked.
+
+    Of a paper's rows the best over methods stands for the model, of measured ones multiple choice with the benchmark's default prompt and
+    our extraction, the newest of several. What combines many samples or knows the answers (a `variant`) comes last.
+    """
+    chosen: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        result = row.entry.result
+        key = (result.model.name, result.provenance if result.kind != "aggregate" else result.kind)
+        if key not in chosen or _stands_for(row) > _stands_for(chosen[key]):
+            chosen[key] = row
+    return list(chosen.values())
+
+
+def _stands_for(row: Row) -> tuple[bool, bool, bool, bool, bool, bool, str]:
+    """How well a result stands for its model; larger is better."""
+    result, method = row.entry.result, row.entry.result.method
+    return (
+        row.score.value is not None,
+        "variant" not in method.generation,
+        method.name == "best",
+        method.name == "mc",
+        method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.format)) and method.extraction in (None, "ours"),
+        (method.samples or 1) == 1,
+        result.created_at,
+    )
 
 
 def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:

@@ -5,7 +5,7 @@ const root = element.querySelector(".mp");
 if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format;
-let state = { section: null, metric: null, branches: [], facet: null };
+let state = { section: null, metric: null, branches: [], shown: null, facet: null };
 let stamp = panel.dataset.stamp || null, treeKey = null, asked = 0, groups = [], rows = [], query = "", current = null;
 const open = new Set();
 
@@ -25,7 +25,7 @@ const say = (line) => {
 async function ask(name, extra) {
   let answer;
   try {
-    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, ...extra });
+    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, shown: state.shown, ...extra });
   } catch (error) {
     throw new Error("The server did not answer; what you see belongs to the selection before.");
   }
@@ -33,12 +33,12 @@ async function ask(name, extra) {
   return answer.ok;
 }
 
-// ---- the address: ?b=benchmark&s=section&m=metric&by=facet&branch=facet:Label > Label
+// ---- the address: ?b=benchmark&s=section&m=metric&r=results&by=facet&branch=facet:Label > Label
 const SEPARATOR = " > ";
 function readAddress() {
   const given = new URLSearchParams(location.search);
   if (given.get("b") !== format) return;
-  state.section = given.get("s"); state.metric = given.get("m"); state.facet = given.get("by");
+  state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by");
   state.branches = given.getAll("branch").map((said) => {
     const at = said.indexOf(":");
     return at < 0 ? null : [said.slice(0, at), ...said.slice(at + 1).split(SEPARATOR)];
@@ -46,10 +46,11 @@ function readAddress() {
 }
 function address() {
   const said = new URLSearchParams(location.search);
-  for (const name of ["b", "s", "m", "by", "branch"]) said.delete(name);
+  for (const name of ["b", "s", "m", "r", "by", "branch"]) said.delete(name);
   said.set("b", format);
   if (state.section) said.set("s", state.section);
   if (state.metric) said.set("m", state.metric);
+  if (state.shown && state.shown !== "one") said.set("r", state.shown);
   if (state.facet) said.set("by", state.facet);
   for (const path of state.branches) said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
   return location.origin + location.pathname + "?" + said.toString();
@@ -288,6 +289,7 @@ root.addEventListener("click", (event) => {
 });
 root.addEventListener("change", (event) => {
   if (event.target.matches("[data-metric]")) update({ metric: event.target.value });
+  if (event.target.matches("[data-shown]")) update({ shown: event.target.value });
   if (event.target.matches("[data-facet]")) { state.facet = event.target.value; writeAddress(); loadBreakdown().catch((error) => say(error.message)); }
 });
 

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from eval_harness.results import Result, Score
 from leaderboard_space import findings
 from leaderboard_space.html import count, interval, number, options, plural, text
 from leaderboard_space.sections import Entry, Section, Snapshot
-from leaderboard_space.standings import Row, Standings, info_of, with_interval
+from leaderboard_space.standings import ALL, ONE, Row, Standings, info_of, methods_of, with_interval
 from leaderboard_space.tree import FACET_LABEL, SEPARATOR, Path
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
+METHODS = {
+    "best": "best over methods",
+    "mc": "multiple choice",
+    "gd": "greedy decoding",
+    "ps": "prefix scoring",
+    "ff": "free form",
+}
 FEW = 30
 """Cases under which a number is shown in grey."""
 GROUPS = (("better", "better than"), ("no different", "no different from"), ("worse", "worse than"))
 
 
 def panel(
-    snapshot: Snapshot, section: Section, found: Standings, metrics: list[str], branches: Sequence[Path], ready: bool
+    snapshot: Snapshot,
+    section: Section,
+    found: Standings,
+    metrics: list[str],
+    branches: Sequence[Path],
+    shown: str,
+    ready: bool,
 ) -> str:
     """Everything right of the tree, as HTML."""
     info = info_of(found.metric)
     scale = _scale(found, info.unit)
     return "".join(
         [
-            _toolbar(snapshot, section, found.metric, metrics),
+            _toolbar(snapshot, section, found.metric, metrics, shown),
             f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
             f'<p class="sub">{_caption(section, found, branches)}</p>',
             _notes(snapshot, section, found, branches, ready),
@@ -47,7 +61,7 @@ def empty(format: str, problems: list[str]) -> str:
     )
 
 
-def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str]) -> str:
+def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], shown: str) -> str:
     sections = snapshot.sections[section.format]
     pills = ""
     if len(sections) > 1 or section.kind != "complete":
@@ -59,9 +73,12 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
     choices = options([(name, info_of(name).label) for name in metrics], metric)
-    return (
-        f'<div class="toolbar">{pills}<label class="metric">Score <select data-metric>{choices}</select></label></div>'
-    )
+    runs = [(ONE, "one per model"), *((name, METHODS.get(name, name)) for name in methods_of(section)), (ALL, "all")]
+    chooser = ""
+    if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
+        chooser = f"<label>Results <select data-shown>{options(runs, shown)}</select></label>"
+    score = f'<label class="metric">Score <select data-metric>{choices}</select></label>'
+    return f'<div class="toolbar">{pills}<span class="choices">{chooser}{score}</span></div>'
 
 
 def _set_size(section: Section, sections: Sequence[Section]) -> str:
@@ -106,7 +123,7 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
         part = f" ({section.selection})" if section.selection else ""
         lines.append(f"Not the complete official set{part}: ranked only with itself.")
     elif section.kind == "custom":
-        lines.append("A set of somebody's own, in the format of this benchmark: ranked only with itself.")
+        lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
     if found.hidden and branches:
         lines.append(
             f"{plural(len(found.hidden), 'result')} left out: only published numbers are known of "
@@ -194,14 +211,10 @@ def _row(row: Row, scale: float, tag: str) -> str:
         f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}"><td class="place">{place}</td>'
         f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false"><i class="dot"></i>'
         f"<span>{text(result.model.name)}</span>{f' <small>{text(tag, 60)}</small>' if tag else ''}</button></th>"
-        f'<td class="chart">{_chart(score, scale)}</td><td class="num val">{_value(score)}</td>'
+        f'<td class="chart">{_chart(score, scale)}</td><td class="num val" title="{text(score.value)}">{number(score.value)}</td>'
         f'<td class="num ci">{interval(score.low, score.high)}</td><td class="num n">{n if score.value is not None else "–"}</td>'
         f'<td class="src">{text(source_mark(result))}</td></tr>'
     )
-
-
-def _value(score: Score) -> str:
-    return number(score.value)
 
 
 def _chart(score: Score, scale: float) -> str:
@@ -231,6 +244,8 @@ def _tags(found: Standings) -> dict[str, str]:
     for key, result in results.items():
         method = result.method
         parts = [method.name]
+        if "variant" in method.generation:
+            parts.append(str(method.generation["variant"]))
         if varied_prompt and method.prompt:
             parts.append(method.prompt)
         if method.extraction not in (None, "ours"):
@@ -246,8 +261,9 @@ def _tags(found: Standings) -> dict[str, str]:
 def source_mark(result: Result) -> str:
     """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`."""
     if result.kind == "published":
-        table = (result.source.table or "") if result.source else ""
-        return f"published · {table.replace('Table ', 'T')}" if table else "published"
+        tables = re.findall(r"Table ([A-Za-z0-9.]+)", result.source.table or "") if result.source else []
+        named = ", ".join(f"T{table}" for table in tables[:2]) + (" …" if len(tables) > 2 else "")
+        return f"published · {named}" if named else "published"
     if result.kind == "aggregate":
         return "aggregate"
     return "measured · by us" if result.provenance == "reproduced" else "measured"
