@@ -99,13 +99,16 @@ def published_results() -> list[Result]:
     return [result.model_copy(deep=True) for result, _ in _published()]
 
 
-def board_results() -> list[Result]:
+def board_results(ablations: bool = False) -> list[Result]:
     """The same with all tables of a paper on one model, benchmark, split, method, prompt and variant in one Result.
+
+    Without the tables that try other prompts or aggregate many answers, unless asked for: a best of 100 picked by an oracle must not
+    be ranked among models, and one model must not fill the ranking with eleven prompts.
 
     Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
     """
     merged: dict[tuple[str, ...], tuple[Result, list[str]]] = {}
-    for result, notes in _published():
+    for result, notes in _published(ablations):
         method, benchmark = result.method, result.benchmark
         variant = str(method.generation.get("variant", ""))
         key = (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
@@ -162,10 +165,11 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
 
 
 @cache
-def _published() -> tuple[tuple[Result, list[str]], ...]:
+def _published(ablations: bool = True) -> tuple[tuple[Result, list[str]], ...]:
     """Every result with the notes on it, one by one."""
     papers = {row["paper"]: row for row in _read("papers")}
-    groups = [group for table in _read("tables") for group in _groups(table, papers[table["paper"]]).values()]
+    tables = [table for table in _read("tables") if ablations or not table["ablation"]]
+    groups = [group for table in tables for group in _groups(table, papers[table["paper"]]).values()]
     return tuple((_result(group, notes), notes) for group in groups for notes in [_notes(group)])
 
 
