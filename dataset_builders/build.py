@@ -221,8 +221,8 @@ def _check_target(target: Path) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and "
-    "vanishes when not."""
+    """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and
+    vanishes when not."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 ORIGINS = {
     "official": "This is the complete benchmark, built from the authors' files.",
+    "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
     "phantom": (
-        "**These are drawn phantoms, not medical images.** They have the official layout and show that everything works; "
+        "**These are drawn phantoms, not medical images.** They have the official layout and show that "
+        "everything works; "
         "a score on them says nothing about medicine."
     ),
     "custom": (
-        "**This is not the complete official benchmark** (a sample, a part of it, or a benchmark of somebody's own in the same "
+        "**This is not the complete official benchmark** (a sample, a part of it, or a benchmark of somebody's "
+        "own in the same "
         "format). Scores on it are not comparable with published ones."
     ),
 }
@@ -114,7 +117,7 @@ def _body(
     parts = [
         f"# {title}{' (phantoms)' if description.origin == 'phantom' else ''}",
         facts.what,
-        ORIGINS[description.origin],
+        ORIGINS["part" if description.partial and description.origin == "official" else description.origin],
     ]
     if description.partial:
         parts.append(f"**Partial:** {description.partial}.")
@@ -127,8 +130,10 @@ def _body(
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
         f"## Limits\n\n{facts.limits}\n\n"
-        "**Contamination.** The images and texts this benchmark is made of have been public for years and may be in a model's training "
-        "data. Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of text corpora.",
+        "**Contamination.** The images and texts this benchmark is made of have been public for years and may be "
+        "in a model's training "
+        "data. Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of "
+        "text corpora.",
         _licences(description, facts, content),
         f"## Citation\n\n```bibtex\n{facts.citation}\n```",
     ]
@@ -148,10 +153,12 @@ def _use(description: Description, written: dict[str, Written]) -> str:
         lines.append(f'questions = load_dataset("ORG/{description.name}", "questions_text")["{split}"]')
     return (
         "## Use\n\n```python\n" + "\n".join(lines) + "\n```\n\n"
-        "Put the repository's name, or the path of a folder that holds it. `answer` holds positions in `options` (0 is the first), and is "
+        "Put the repository's name, or the path of a folder that holds it. `answer` holds positions in `options` "
+        "(0 is the first), and is "
         "empty where the answer is hidden."
         + (
-            "\n\nThe files store each image once, however many questions show it. Loading `questions` without streaming repeats it in "
+            "\n\nThe files store each image once, however many questions show it. Loading `questions` without "
+            "streaming repeats it in "
             "your cache; `cases` (one row per case, its images once) does not."
             if config == "questions"
             else ""
@@ -164,7 +171,8 @@ def _configs(description: Description, columns: dict[str, dict[str, Kind]], writ
         "questions": "a question with its image",
         "cases": "the questions scored together, each of their images once",
         "questions_text": "a question without its image",
-        "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's appendix D)",
+        "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's "
+        "appendix D)",
         "finetune_disjoint": "a question; the same, and no image is in both halves",
         "vqa_rad": "a question of the VQA-RAD ablation",
         "lexical_tree": "a leaf of the lexical tree",
@@ -196,7 +204,8 @@ def _example(content: Content, examples: list[tuple[str, CaseImage]]) -> str:
 
 def _options(question: Question) -> list[str]:
     return [
-        f"  - {'**' if place in question.answer else ''}{_inline(option)}{'** (right)' if place in question.answer else ''}"
+        f"  - "
+        f"{'**' if place in question.answer else ''}{_inline(option)}{'** (right)' if place in question.answer else ''}"
         for place, option in enumerate(question.options)
     ]
 
@@ -209,7 +218,8 @@ def _built(content: Content) -> str:
     lines = [
         "## How it was built",
         "",
-        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` holds a sha256 per image and "
+        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` "
+        "holds a sha256 per image and "
         "the fingerprint of each split (sha256 over ids, questions, options, types and answers).",
         "",
         "| count | here | paper | |",
@@ -219,7 +229,8 @@ def _built(content: Content) -> str:
         paper = f"{count.paper:,}" if count.paper is not None else ""
         differs = count.paper is not None and count.paper != count.found
         lines.append(
-            f"| {_inline(count.what)} | {count.found:,} | {paper} | {_inline(count.note) if differs or not paper else ''} |"
+            f"| {_inline(count.what)} | {count.found:,} | {paper} | "
+            f"{_inline(count.note) if differs or not paper else ''} |"
         )
     return "\n".join([*lines, "", *(f"- {_inline(note)}" for note in content.notes)]).rstrip()
 
@@ -237,7 +248,8 @@ def _licences(description: Description, facts: Facts, content: Content) -> str:
         lines += [f"| {_inline(licence)} | {count:,} |" for licence, count in sorted(by_licence.items())]
         lines += [
             "",
-            "`image_license` and `image_source` say it per question. An image of unknown licence must not be passed on: keep a copy of this "
+            "`image_license` and `image_source` say it per question. An image of unknown licence must not be "
+            "passed on: keep a copy of this "
             "repository that holds such images private.",
         ]
     return "\n".join(lines)

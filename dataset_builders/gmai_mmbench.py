@@ -27,7 +27,8 @@ PAPER_SPLITS = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
 GET_IMAGES = (
-    "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). Give the folder that "
+    "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). "
+    "Give the folder that "
     "holds them with --images."
 )
 REMEDY = "Mend the entries, or get the file again from OpenGVLab/GMAI-MMBench."
@@ -77,7 +78,8 @@ def _files(source: Path) -> tuple[list[Path], list[Path]]:
         questions.append(file)
     if not questions:
         raise BadInput(
-            f"{source}: there is no TSV file of questions. Get GMAI-MMBench_VAL.tsv from OpenGVLab/GMAI-MMBench and give its folder."
+            f"{source}: there is no TSV file of questions. Get GMAI-MMBench_VAL.tsv from OpenGVLab/GMAI-MMBench "
+            f"and give its folder."
         )
     return questions, keys
 

@@ -23,7 +23,8 @@ PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
 FILE_COUNTS = {"fake": 543, "none": 1000, "swap": 818}
 SOURCES = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
 GET_IMAGES = (
-    "HALT-MedVQA names images of VQA-RAD (synpic*.jpg), PathVQA (test_*.jpg) and PMC-VQA (PMC*.jpg), which are downloaded from "
+    "HALT-MedVQA names images of VQA-RAD (synpic*.jpg), PathVQA (test_*.jpg) and PMC-VQA (PMC*.jpg), which are "
+    "downloaded from "
     "those datasets. Give their folders with --images (it may be given several times)."
 )
 REMEDY = "Mend the entries, or get the files again from knowlab/halt-medvqa."
@@ -138,7 +139,8 @@ def _options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
 
 
 def _nota_options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
-    """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the right one."""
+    """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the
+    right one."""
     letters = [letter for letter in LETTERS if f"choice_{letter}" in entry.value]
     if len(letters) < 2 or letters != list(LETTERS[: len(letters)]):
         entry.wrong("has no options choice_A, choice_B, ... in a row")

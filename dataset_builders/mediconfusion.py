@@ -33,11 +33,13 @@ PAPER_CATEGORIES = {
     "Pulmonary": 20,
     "Nuclear Medicine": 14,
 }
-"""Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not pairs."""
+"""Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not
+pairs."""
 
 GET_IMAGES = (
     "MediConfusion's images are not in its repository: each user downloads them from PMC (image_dict.json says where). "
-    "Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or an address with "
+    "Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or an "
+    "address with "
     "{pmcid} and {file_name} in it."
 )
 REMEDY = "Mend the entries, or get the files again from AIF4S/MediConfusion."
@@ -199,7 +201,8 @@ def _image_dict(source: Path, problems: Problems) -> dict[str, WhereInPMC]:
 
 
 def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
-    """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as `read` does."""
+    """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as
+    `read` does."""
     problems = Problems()
     places = _image_dict(source, problems)
     problems.check(REMEDY)
@@ -221,7 +224,8 @@ def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
 
 
 def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
-    """ROCO id -> licence, from every `licences.txt` (columns ROCO_ID, PMC_ID, CC) below the source and the image folders."""
+    """ROCO id -> licence, from every `licences.txt` (columns ROCO_ID, PMC_ID, CC) below the source and the
+    image folders."""
     found: dict[str, str] = {}
     folders = [source, *(images.folders if images else [])]
     for path in sorted({path.resolve() for folder in folders for path in folder.rglob("licences.txt")}):
@@ -267,6 +271,7 @@ def _notes(cases: list[Case]) -> list[str]:
     ]
     letters = Counter(question.answer[0] for case in cases for question in case.questions)
     return [
-        f"{len(revised)} pairs were revised by radiologists after an AI wrote them (its question and options are kept).",
+        f"{len(revised)} pairs were revised by radiologists after an AI wrote them (its question and options are "
+        f"kept).",
         f"The right option is A in {letters[0]} questions and B in {letters[1]}.",
     ]

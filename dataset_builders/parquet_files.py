@@ -232,23 +232,26 @@ def _values(name: str, kind: Kind, asked: list[Question], shown: list[CaseImage]
 
 
 class ImageBank:
-    """The images of a row group, each once, with the place of each id."""
+    """The images of a row group by id. Equal bytes are held once, even under two ids: Parquet needs a dictionary without doubles."""
 
     def __init__(self, images: Iterable[tuple[CaseImage, bytes]] = ()) -> None:
-        given = list(images)
-        self.place = {image.image_id: number for number, (image, _) in enumerate(given)}
-        self.names = [image.name or image.image_id for image, _ in given]
-        self.sizes = [len(data) for _, data in given]
+        self.names: dict[str, str] = {}
+        self.place: dict[str, int] = {}
+        distinct: dict[bytes, int] = {}
+        for image, data in images:
+            self.names[image.image_id] = image.name or image.image_id
+            self.place[image.image_id] = distinct.setdefault(data, len(distinct))
+        self.sizes = [len(data) for data in distinct]
         offsets = pa.array([0, *accumulate(self.sizes)], pa.int32()).buffers()[1]
-        joined = pa.py_buffer(b"".join(data for _, data in given))
-        self.values = pa.Array.from_buffers(pa.binary(), len(given), [None, offsets, joined])
+        self.values = pa.Array.from_buffers(
+            pa.binary(), len(distinct), [None, offsets, pa.py_buffer(b"".join(distinct))]
+        )
 
     def array(self, ids: list[str]) -> pa.Array:
         """An image column (struct of bytes and path) showing these images."""
-        places = [self.place[image_id] for image_id in ids]
-        coded = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), self.values)
+        coded = pa.DictionaryArray.from_arrays(pa.array([self.place[i] for i in ids], pa.int32()), self.values)
         return pa.StructArray.from_arrays(
-            [coded, pa.array([self.names[place] for place in places], pa.string())], names=["bytes", "path"]
+            [coded, pa.array([self.names[i] for i in ids], pa.string())], names=["bytes", "path"]
         )
 
 

@@ -77,7 +77,8 @@ def _asked(
         yield f"entity_hallu_{place}", f"Does the drawing show a {made_up}?", "no"
     for place, lesion in enumerate(lesions):
         where = f"in the {lesion.level} {lesion.side} part of the picture"
-        elsewhere = f"in the {'lower' if lesion.level == 'upper' else 'upper'} {'right' if lesion.side == 'left' else 'left'} part of the picture"
+        level = "lower" if lesion.level == "upper" else "upper"
+        elsewhere = f"in the {level} {'right' if lesion.side == 'left' else 'left'} part of the picture"
         yield f"grounding_gt_{place}", f"Does the {lesion.words} lie {where}?", "yes"
         yield f"grounding_hallu_{place}", f"Does the {lesion.words} lie {elsewhere}?", "no"
 
@@ -147,7 +148,8 @@ def _gmai() -> Iterator[_Asked]:
     organs = {"brain": "brain", "chest": "chest", "abdomen": "abdomen", "spine": "spine"}
     for organ, modality, department in (
         ("brain", "ct", "Neurosurgery"), ("chest", "ct", "Pulmonary Medicine"),
-        ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"), ("chest", "xray", "Pulmonary Medicine"),
+        ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"),
+        ("chest", "xray", "Pulmonary Medicine"),
     ):  # fmt: skip
         yield _Asked(
             Drawing(organ, modality),

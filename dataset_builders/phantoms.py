@@ -179,7 +179,7 @@ def _caption(drawing: Drawing) -> str:
 
 _HALT_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
     (_shot("brain", "mri"), "Which organ is drawn?", "Brain", ("Kidney", "Knee", "Liver")),
-    (_shot("chest", "xray", side="right"), "On which side of the picture is the spot?", "Right", ("Left", "In the middle", "On both sides")),
+    (_shot("chest", "xray", side="right"), "On which side is the spot?", "Right", ("Left", "In the middle", "On both sides")),
     (_shot("abdomen", "ct", tone="dark"), "What does the spot look like?", "Dark", ("Bright", "Striped", "Star-shaped")),
     (Drawing("spine", "xray", variant="bent"), "What shape has the column?", "Bent", ("Straight", "A ring", "Two columns")),
     (Drawing("brain", "ct", variant="wide"), "How do the ventricles look?", "Wide", ("Absent", "Slit-like", "Filled with bone")),
@@ -189,7 +189,7 @@ _HALT_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
     (_shot("abdomen", "ct", side="right"), "Which kind of picture is this?", "CT", ("Photograph", "Electrocardiogram", "Microscopy")),
     (Drawing("spine", "xray", number=5), "How many vertebrae are drawn?", "Five", ("Eight", "Eleven", "Two")),
     (_shot("chest", "xray", level="lower"), "At which height is the spot?", "Low", ("High", "Above the picture", "At the chin")),
-    (_shot("brain", "ct", side="right", tone="dark"), "Where is the spot?", "Right of the picture", ("Left of the picture", "Outside the skull", "In the neck")),
+    (_shot("brain", "ct", side="right", tone="dark"), "Where is the spot?", "Right", ("Left", "Outside the skull", "In the neck")),
 )  # fmt: skip
 """Image, question, right option, wrong options."""
 

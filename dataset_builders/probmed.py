@@ -34,10 +34,12 @@ PAPER_TYPES: dict[str, tuple[int, int, int]] = {
     "chest_xray": (3178, 27530, 13278),
     "spine_xray": (202, 2052, 1020),
 }
-"""Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the table's total is 6,303."""
+"""Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the "
+"table's total is 6,303."""
 
 GET_IMAGES = (
-    "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). Download it and give its "
+    "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). "
+    "Download it and give its "
     "folder with --images."
 )
 REMEDY = "Mend the entries, or get the file again from rippleripple/ProbMed."
@@ -65,7 +67,8 @@ def read(source: Path, images: ImageFolders | None) -> Content:
 
 
 def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path, list[Any]]]]:
-    """The question files right in the folder (or in its `test` folder), apart: with `qa_type`, and in the ablation's layout."""
+    """The question files right in the folder (or in its `test` folder), apart: with `qa_type`, and in the
+    ablation's layout."""
     main, ablation, others = [], [], []
     found = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
     for file in sorted(found):
@@ -81,7 +84,8 @@ def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path,
     if not main and not ablation:
         seen = f" {', '.join(others)} hold no questions." if others else ""
         raise BadInput(
-            f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, answer).{seen} "
+            f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, "
+            f"answer).{seen} "
             "Get probmed.json (or test/test.json) from rippleripple/ProbMed."
         )
     return main, ablation
@@ -127,7 +131,8 @@ class _Shelf:
 
 
 def _place(row: dict[str, Any]) -> str:
-    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a folder itself."""
+    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a
+    folder itself."""
     name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
     return name if "/" in name or not kind else f"{kind}/{name}"
 
@@ -244,7 +249,8 @@ def _paired(asked: list[Question]) -> tuple[Question, ...]:
 
 
 def _ablation(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problems) -> list[Case]:
-    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair is a case."""
+    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
+    is a case."""
     cases = []
     for file, rows in files:
         if len(rows) % 2:
