@@ -147,11 +147,19 @@ def poisson_binomial(probability: Floats) -> Floats:
     return law
 
 
-def verdict(numerator: ArrayLike, denominator: ArrayLike, expected: ArrayLike, interval: Interval) -> Verdict:
+def verdict(
+    numerator: ArrayLike,
+    denominator: ArrayLike,
+    expected: ArrayLike,
+    interval: Interval,
+    higher_is_better: bool = True,
+) -> Verdict:
     """`better` or `worse` than chance only where both tell it from a guesser: the exact test, and the interval, which
     also allows for answers that go together because they are on one image. Otherwise `no different`.
+
+    The word judges the responder, not the number: a confusion above chance is `worse` (`higher_is_better` False).
     """
     level = float(np.asarray(expected, dtype=float).sum() / np.asarray(denominator, dtype=float).sum())
     if interval.low <= level <= interval.high or chance_p_value(numerator, denominator, expected) >= 1 - LEVEL:
         return "no different"
-    return "better" if interval.low > level else "worse"
+    return "better" if (interval.low > level) == higher_is_better else "worse"

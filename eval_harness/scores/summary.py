@@ -70,7 +70,7 @@ def _score(name: str, columns: dict[str, np.ndarray]) -> Score:
     assert interval is not None
     expected = columns["chance"].astype(float)
     has_chance = bool(np.isfinite(expected[counted]).all())
-    judged = has_chance and (info is None or info.higher_is_better is not None)
+    good_end = True if info is None else info.higher_is_better
     return Score(
         value=_round(100 * float(top.sum()) / total),
         low=_round(100 * interval.low),
@@ -78,7 +78,9 @@ def _score(name: str, columns: dict[str, np.ndarray]) -> Score:
         n=n,
         n_cases=cases,
         chance=_round(100 * float(expected[counted].sum()) / total) if has_chance else None,
-        verdict=verdict(top[counted], base[counted], expected[counted], interval) if judged else None,
+        verdict=None
+        if good_end is None or not has_chance
+        else verdict(top[counted], base[counted], expected[counted], interval, good_end),
         interval_method=interval.method,
     )
 
