@@ -124,6 +124,8 @@ def check_image(data: bytes) -> str:
                 found = str(image.format)
                 if width * height > MAX_PIXELS:
                     raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
+                if found == "PNG" and not _png_is_whole(data):
+                    raise ImageError("the image is damaged or cut off (its chunks do not lead to the end)")
                 if not _ends_well(found, data):
                     image.load()
     except ImageError:
@@ -145,7 +147,7 @@ def _ends_well(found: str, data: bytes) -> bool:
         return data.endswith(b"\x3b")
     if found == "WEBP":
         return int.from_bytes(data[4:8], "little") + 8 <= len(data)
-    return found == "PNG" and _png_is_whole(data)
+    return found == "PNG"
 
 
 def _png_is_whole(data: bytes) -> bool:

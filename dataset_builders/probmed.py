@@ -157,7 +157,8 @@ def _cases(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problem
             if question.question_id in seen:
                 entry.wrong(f"the qa_type {entry.text('qa_type')!r} occurs twice for this image")
                 continue
-            if images.setdefault(case_id, image) != image:
+            first = questions.get(case_id, [question])[0]
+            if images.setdefault(case_id, image) != image or first.extra["image_type"] != question.extra["image_type"]:
                 entry.wrong("its image or image type differs from that of the image's other questions")
                 continue
             seen.add(question.question_id)

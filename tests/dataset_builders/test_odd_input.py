@@ -1,0 +1,382 @@
+"""What is wrong with a source is said in one line that names file and entry; nothing is written."""
+
+import base64
+import csv
+import io
+import json
+import shutil
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.phantoms import write_sources
+from dataset_builders.schema import FORMATS
+
+MEDI, PROBMED, GMAI, HALT = FORMATS
+
+
+def refused(format, source, out, **options):
+    """The message of a build that must fail and leave nothing behind."""
+    before = sorted(path.name for path in out.parent.iterdir())
+    with pytest.raises(BadInput) as caught:
+        build(format, source=source, out=out, **options)
+    assert sorted(path.name for path in out.parent.iterdir()) == before
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "Traceback" not in message
+    return message
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """The phantom sources, drawn once."""
+    folder = tmp_path_factory.mktemp("drawn")
+    for format in FORMATS:
+        write_sources(format, folder / format)
+    return folder
+
+
+@pytest.fixture
+def source(request, drawn, tmp_path):
+    shutil.copytree(drawn / request.param, tmp_path / "source")
+    return tmp_path / "source"
+
+
+def edit_json(path, change):
+    document = json.loads(path.read_text())
+    changed = change(document)
+    path.write_text(json.dumps(document if changed is None else changed))
+
+
+def edit_tsv(path, change):
+    """`change` gets the list of rows (dicts)."""
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    columns = list(rows[0])
+    change(rows)
+    columns += [name for row in rows for name in row if name not in columns]
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, list(dict.fromkeys(columns)), delimiter="\t", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(stream.getvalue())
+
+
+def png_header(width, height):
+    """A PNG that claims a size: a decompression bomb's beginning."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    )
+
+
+MEDI_CASES = {
+    "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
+    "null field": (lambda d: d["90002"].update(option_A=None), ["90002", '"option_A" is null']),
+    "blank field": (lambda d: d["90002"].update(question="  "), ["90002", '"question" is empty']),
+    "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list where a text"]),
+    "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "no option"]),
+    "not a number": (lambda d: d["90003"].update(DINO_sim="high"), ["90003", "DINO_sim", "not a number"]),
+    "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same right option"]),
+    "same options": (
+        lambda d: d["90001"].update(option_B=d["90001"]["option_A"]),
+        ["90001", "both options read the same"],
+    ),
+    "same image": (
+        lambda d: d["90001"].update(im_2=d["90001"]["im_1"], im_2_local=d["90001"]["im_1_local"]),
+        ["90001", "both images are the same"],
+    ),
+    "pair is a list": (lambda d: d.update({"90001": []}), ["90001", "a list where an object"]),
+    "escape": (lambda d: d["90004"].update(im_1="../../etc/passwd.png"), ["90004", "leaves its folder"]),
+    "absolute path": (lambda d: d["90004"].update(im_1="/etc/passwd"), ["90004", "leaves its folder"]),
+    "windows path": (lambda d: d["90004"].update(im_1="C:\\secret.png"), ["90004", "leaves its folder"]),
+    "categories": (lambda d: d["90004"].update(category_1="Cerebral"), ["90004", "not a list of texts"]),
+    "one id, two images": (
+        lambda d: d["90009"].update(im_1_local=d["90001"]["im_1_local"]),
+        ["90009", "30001", "another pair"],
+    ),
+    "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "broken character"]),
+}
+
+
+@pytest.mark.parametrize("source", [MEDI], indirect=True)
+@pytest.mark.parametrize("name", MEDI_CASES)
+def test_mediconfusion(source, tmp_path, name):
+    change, words = MEDI_CASES[name]
+
+    def only_change(document):
+        change(document)
+
+    edit_json(source / "dataset.json", only_change)
+    message = refused(MEDI, source, tmp_path / "out")
+    assert "dataset.json" in message
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("source", [MEDI], indirect=True)
+def test_all_problems_are_reported_at_once(source, tmp_path):
+    def change(document):
+        for pair in document.values():
+            del pair["question"]
+            pair["im_1_correct"] = "Z"
+
+    edit_json(source / "dataset.json", change)
+    message = refused(MEDI, source, tmp_path / "out")
+    assert message.startswith("28 problems")
+    assert "and 8 more" in message
+
+
+FILE_CASES = {
+    "empty": (b"", "is empty"),
+    "blank": (b" \n\n", "is empty"),
+    "cut off": (b'{"90001": {"question": "Wha', "not valid JSON"),
+    "a list": (b"[1, 2]", "no confusing pairs"),
+    "an empty object": (b"{}", "no confusing pairs"),
+    "binary": (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
+    "latin-1 in one line": ('{"1": {\n"question": "caf\xe9"}}'.encode("latin-1"), "line 2"),
+    "doubled id": (b'{"7": {}, "7": {}}', "'7' occurs twice"),
+    "NaN": (b'{"7": NaN}', "NaN"),
+    "deep": (b"[" * 100_000, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("source", [MEDI], indirect=True)
+@pytest.mark.parametrize("name", FILE_CASES)
+def test_files_that_are_no_files_of_questions(source, tmp_path, name):
+    data, words = FILE_CASES[name]
+    (source / "dataset.json").write_bytes(data)
+    message = refused(MEDI, source, tmp_path / "out")
+    assert "dataset.json" in message
+    assert words in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("source", [MEDI], indirect=True)
+def test_a_byte_order_mark_is_understood(source, tmp_path, encoding):
+    text = (source / "dataset.json").read_text()
+    (source / "dataset.json").write_bytes(text.encode(encoding))
+    build(MEDI, source=source, out=tmp_path / "out")
+
+
+IMAGE_CASES = {
+    "empty": (lambda data: b"", "empty"),
+    "text": (lambda data: b"this is a letter, not a picture", "not an image"),
+    "cut off": (lambda data: data[: len(data) // 2], "damaged or cut off"),
+    "cut off at the end": (lambda data: data[:-20], "damaged or cut off"),
+    "bit rot": (lambda data: data[:3000] + b"\xff\xff\xff\xff" + data[3004:], "damaged or cut off"),
+    "bomb": (lambda data: png_header(30_000, 30_000), "pixels"),
+    "html": (lambda data: b"<html><body>404 not found</body></html>", "not an image"),
+    "svg": (lambda data: b'<svg xmlns="http://www.w3.org/2000/svg"/>', "not an image"),
+}
+
+
+@pytest.mark.parametrize("source", [MEDI], indirect=True)
+@pytest.mark.parametrize("name", IMAGE_CASES)
+def test_images_that_are_none(source, tmp_path, name):
+    change, words = IMAGE_CASES[name]
+    path = source / "images" / "30003.png"
+    path.write_bytes(change(path.read_bytes()))
+    message = refused(MEDI, source, tmp_path / "out")
+    assert "30003.png" in message
+    assert "entry 90002" in message
+    assert words in message
+
+
+@pytest.mark.parametrize("source", [HALT], indirect=True)
+def test_every_wrong_image_is_named(source, tmp_path):
+    paths = sorted((source / "images").rglob("*.jpg"))
+    for path in paths[:5]:
+        path.write_bytes(path.read_bytes()[:500])
+    message = refused(HALT, source, tmp_path / "out")
+    assert all(path.name in message for path in paths[:5])
+    assert message.startswith("5 problems")
+
+
+def test_a_jpeg_that_lacks_only_its_last_marker_is_an_image(tmp_path):
+    write_sources(HALT, tmp_path / "source")
+    path = next((tmp_path / "source" / "images").rglob("PMC*.jpg"))
+    path.write_bytes(path.read_bytes() + b"\x00\x00\r\n")
+    build(HALT, source=tmp_path / "source", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("source", [MEDI], indirect=True)
+def test_two_different_files_of_one_name_are_not_guessed_between(source, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    Image.new("L", (8, 8), 3).save(other / "30001.png")
+    message = refused(MEDI, source, tmp_path / "out", images=[other, source / "images"])
+    assert "two different files" in message
+    (other / "30001.png").write_bytes((source / "images" / "30001.png").read_bytes())
+    build(MEDI, source=source, images=[other], out=tmp_path / "out")
+
+
+PROBMED_CASES = {
+    "missing field": (lambda rows: rows[3].pop("answer"), ["entry 3", '"answer" is missing']),
+    "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
+    "unknown qa_type": (lambda rows: rows[3].update(qa_type="colour_gt"), ["entry 3", "colour_gt"]),
+    "doubled": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
+    "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
+    "two types": (lambda rows: rows[1].update(image_type="chest_ct"), ["entry 1", "differs"]),
+    "odd type": (lambda rows: rows[1].update(image_type="brain"), ["entry 1", "ORGAN_MODALITY"]),
+    "escape": (lambda rows: [row.update(image="../" * 9 + "etc/hostname") for row in rows[:6]], ["leaves its folder"]),
+    "not an object": (lambda rows: rows.insert(2, "hello"), ["entry 2", "a text where an object"]),
+}
+
+
+@pytest.mark.parametrize("source", [PROBMED], indirect=True)
+@pytest.mark.parametrize("name", PROBMED_CASES)
+def test_probmed(source, tmp_path, name):
+    change, words = PROBMED_CASES[name]
+
+    def only_change(rows):
+        change(rows)
+
+    edit_json(source / "probmed.json", only_change)
+    message = refused(PROBMED, source, tmp_path / "out")
+    assert "probmed.json" in message
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("source", [PROBMED], indirect=True)
+def test_probmed_without_a_question_file(source, tmp_path):
+    (source / "probmed.json").write_text("[]")
+    assert "there is no file of questions" in refused(PROBMED, source, tmp_path / "out")
+    (source / "probmed.json").unlink()
+    assert "there is no file of questions" in refused(PROBMED, source, tmp_path / "out")
+
+
+HALT_CASES = {
+    "answer is no option": (
+        "fake_qa_shuffle.json",
+        lambda d: d["3"].update(answer_id="H"),
+        ["entry 3", "'H'", "no option"],
+    ),
+    "answer contradicts": ("swap_img_shuffle.json", lambda d: d["3"].update(answer="Else"), ["entry 3", "'Else'"]),
+    "letters with a hole": ("fake_qa_shuffle.json", lambda d: d["3"]["option"].pop("B"), ["entry 3", "A, C, D, E"]),
+    "one option": ("fake_qa_shuffle.json", lambda d: d["3"].update(option={"A": "x"}), ["entry 3", "two or more"]),
+    "27 options": (
+        "fake_qa_shuffle.json",
+        lambda d: d["3"].update(option={chr(65 + n) if n < 26 else "AA": f"o{n}" for n in range(27)}),
+        ["entry 3", "at most 26"],
+    ),
+    "empty option": ("pmc_vqa_nota1K.json", lambda d: d[3].update(choice_B=" B: "), ["entry 3", "choice_B"]),
+    "no image": ("pmc_vqa_nota1K.json", lambda d: d[3].pop("img"), ["entry 3", '"img" is missing']),
+    "nota no option": ("pmc_vqa_nota1K.json", lambda d: d[3].update(answer="E"), ["entry 3", "'E'"]),
+}
+
+
+@pytest.mark.parametrize("source", [HALT], indirect=True)
+@pytest.mark.parametrize("name", HALT_CASES)
+def test_halt(source, tmp_path, name):
+    file, change, words = HALT_CASES[name]
+
+    def only_change(document):
+        change(document)
+
+    edit_json(source / file, only_change)
+    message = refused(HALT, source, tmp_path / "out")
+    assert file in message
+    assert all(word in message for word in words), message
+
+
+GMAI_CASES = {
+    "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "no option"]),
+    "a word": (lambda rows: rows[4].update(answer="first"), ["entry 5", "no option"]),
+    "doubled letter": (lambda rows: rows[4].update(answer="A,A"), ["entry 5", "names an option twice"]),
+    "doubled index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
+    "no index": (lambda rows: rows[4].update(index=""), ["line 6", "has no index"]),
+    "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "one between them is empty"]),
+    "one option": (lambda rows: rows[4].update(A="x", B="", C="", D="", E=""), ["entry 5", "fewer than two"]),
+    "no question": (lambda rows: rows[4].update(question=" "), ["entry 5", '"question" is empty']),
+    "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
+    "not an image": (
+        lambda rows: rows[4].update(image=base64.b64encode(b"x" * 200).decode()),
+        ["entry 5", "not an image"],
+    ),
+    "cut-off image": (lambda rows: rows[4].update(image=rows[4]["image"][:4000]), ["entry 5", "damaged or cut off"]),
+    "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
+    "no image": (lambda rows: rows[4].update(image=""), ["entry 5", "has no image"]),
+    "bomb": (
+        lambda rows: rows[4].update(image=base64.b64encode(png_header(30_000, 30_000)).decode()),
+        ["entry 5", "pixels"],
+    ),
+    "27 options": (lambda rows: rows[4].update(AA="one more"), ["entry 5", "more than 26 options"]),
+}
+
+
+@pytest.mark.parametrize("source", [GMAI], indirect=True)
+@pytest.mark.parametrize("name", GMAI_CASES)
+def test_gmai(source, tmp_path, name):
+    change, words = GMAI_CASES[name]
+    edit_tsv(source / "GMAI-MMBench_VAL.tsv", change)
+    message = refused(GMAI, source, tmp_path / "out")
+    assert "GMAI-MMBench_VAL.tsv" in message
+    assert all(word in message for word in words), message
+
+
+GMAI_FILES = {
+    "empty": (lambda data: b"", "is empty"),
+    "header alone": (lambda data: data.split(b"\n")[0] + b"\n", "no question"),
+    "cut off": (lambda data: data[: len(data) - 300], "fields where the header names"),
+    "open quote": (lambda data: data + b'99\t"never closed\n', "quote is never closed"),
+    "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "not UTF-8"),
+    "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "NUL"),
+    "doubled column": (lambda data: data.replace(b"l2-category", b"category", 1), "twice"),
+    "comma separated": (lambda data: data.replace(b"\t", b","), "column"),
+}
+
+
+@pytest.mark.parametrize("source", [GMAI], indirect=True)
+@pytest.mark.parametrize("name", GMAI_FILES)
+def test_gmai_files(source, tmp_path, name):
+    change, words = GMAI_FILES[name]
+    path = source / "GMAI-MMBench_VAL.tsv"
+    path.write_bytes(change(path.read_bytes()))
+    message = refused(GMAI, source, tmp_path / "out")
+    assert "GMAI-MMBench_VAL.tsv" in message
+    assert words in message, message
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_empty_folder_says_which_file_is_needed(format, tmp_path):
+    (tmp_path / "source").mkdir()
+    assert str(tmp_path / "source") in refused(format, tmp_path / "source", tmp_path / "out")
+    assert "no such folder" in refused(format, tmp_path / "nowhere", tmp_path / "out")
+
+
+def test_unknown_formats_names_and_targets(tmp_path):
+    with pytest.raises(BadInput, match="probmed"):
+        build("promed", out=tmp_path / "out")
+    for name in ("a/b", "..", "", " x", "-x"):
+        with pytest.raises(BadInput, match="--as"):
+            build(MEDI, name=name or " ", out=tmp_path / "out")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("x")
+    with pytest.raises(BadInput, match=r"chapter\.tex"):
+        build(MEDI, out=tmp_path / "thesis")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadInput, match="is a file"):
+        build(MEDI, out=tmp_path / "file")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "thesis"]
+
+
+def test_a_failed_build_keeps_the_dataset_that_was_there(tmp_path):
+    build(HALT, out=tmp_path / "out")
+    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    write_sources(HALT, tmp_path / "source")
+    (tmp_path / "source" / "swap_img_shuffle.json").write_text("{")
+    refused(HALT, tmp_path / "source", tmp_path / "out")
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    write_sources(HALT, tmp_path / "source")
+    edit_json(tmp_path / "source" / "swap_img_shuffle.json", lambda d: {"0": d["0"]})
+    build(HALT, source=tmp_path / "source", out=tmp_path / "out")
+    assert (tmp_path / "out" / "manifest.json").read_bytes() != before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
