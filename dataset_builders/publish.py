@@ -27,7 +27,7 @@ TRIES = 4
 FIRST_WAIT = 0.5
 """Seconds before the second try of a commit or a tag; doubled each time."""
 
-OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv")}
+OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html")}
 """Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
 commit: a stale Parquet file would be loaded as data. Other files that the repository has of its own are kept."""
 

@@ -9,7 +9,11 @@ import sys
 import sysconfig
 import venv
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 NOT_OURS = """
 import importlib.util
@@ -50,6 +54,33 @@ class Stranger:
         )
         assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+
+def python_with_only(requirements: list[str], folder: Path) -> Path:
+    """An environment that holds what `pip install` of these would, taken from this one (linked, not downloaded)."""
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
+    libraries = next((folder / "lib").glob("python*")) / "site-packages"
+    for name in closure(requirements):
+        for file in distribution(name).files or []:
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not (libraries / top).exists():
+                (libraries / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return folder / "bin" / "python"
+
+
+def closure(requirements: list[str]) -> set[str]:
+    """Names of the installed distributions that these requirements need, directly or not."""
+    found: set[tuple[str, str]] = set()
+    waiting = [Requirement(line) for line in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        for extra in ("", *wanted.extras):
+            key = (canonicalize_name(wanted.name), extra)
+            if key not in found:
+                found.add(key)
+                needs = [Requirement(line) for line in distribution(wanted.name).requires or []]
+                waiting += [need for need in needs if not need.marker or need.marker.evaluate({"extra": extra})]
+    return {name for name, _ in found}
 
 
 def strangers_python(folder: Path) -> Path:
