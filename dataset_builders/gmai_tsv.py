@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import csv
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -67,23 +68,46 @@ def _raw_records(file: Path) -> Iterator[tuple[int, int, bytes]]:
         start = 3 if stream.read(3) == b"\xef\xbb\xbf" else 0
         stream.seek(start)
         parts: list[bytes] = []
-        size = quotes = 0
+        size = 0
+        is_open = False
         line = first = 1
         for data in iter(partial(stream.readline, MAX_RECORD), b""):
             parts.append(data)
             size += len(data)
-            quotes += data.count(b'"')
+            is_open = _leaves_quote_open(data, is_open)
             if size >= MAX_RECORD:
                 raise BadInput(
                     f"{file}, line {first}: the record is longer than {MAX_RECORD >> 20} MiB. Is a quote never closed?"
                 )
-            if quotes % 2 == 0:
+            if not is_open:
                 yield first, start, b"".join(parts)
                 start += size
-                parts, size, quotes, first = [], 0, 0, line + 1
+                parts, size, first = [], 0, line + 1
             line += 1
         if parts:
             raise BadInput(f"{file}, line {first}: a quote is never closed. Is the file complete?")
+
+
+def _leaves_quote_open(line: bytes, is_open: bool) -> bool:
+    """Whether a quoted field goes on after this line. A quote opens only at the beginning of a field; elsewhere it is text."""
+    if not is_open and b'"' not in line:
+        return False
+    at = 0
+    while True:
+        if is_open:
+            at = line.find(b'"', at)
+            if at < 0:
+                return True
+            if line[at + 1 : at + 2] == b'"':
+                at += 2
+                continue
+            is_open = False
+        elif line[at : at + 1] == b'"':
+            is_open, at = True, at + 1
+            continue
+        at = line.find(b"\t", at) + 1
+        if at == 0:
+            return False
 
 
 def _split(data: bytes, file: Path, line: int) -> list[str]:
@@ -96,9 +120,13 @@ def _split(data: bytes, file: Path, line: int) -> list[str]:
     if "\x00" in text:
         raise BadInput(f"{file}, line {line}: holds a NUL character. Is the file damaged?")
     try:
-        rows = list(csv.reader(text.splitlines(keepends=True), delimiter="\t", strict=True))
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter="\t", strict=True))
     except csv.Error as error:
         raise BadInput(f"{file}, line {line}: {error}. Is the file complete?") from None
+    if len(rows) > 1:
+        raise BadInput(
+            f"{file}, line {line}: a line break (carriage return) outside quotes. Save the file with \\n line ends."
+        )
     return rows[0] if rows else []
 
 

@@ -6,6 +6,7 @@ Not here: the fine-tuning halves (`finetune.py`), downloading (`download.py`), w
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
     found: dict[str, str] = {}
     folders = [source, *(images.folders if images else [])]
     for path in sorted({path.resolve() for folder in folders for path in folder.rglob("licences.txt")}):
-        rows = csv.reader(read_text(path).splitlines())
+        rows = csv.reader(io.StringIO(read_text(path), newline=""))
         for row in rows:
             if len(row) >= 3 and row[0].startswith("ROCO_") and row[0] != "ROCO_ID":
                 licence = row[-1].strip()

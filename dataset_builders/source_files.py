@@ -76,7 +76,7 @@ def read_records(path: Path) -> list[Any]:
             raise BadInput(f"{path}: holds {_kind(document)} where a list of questions was expected.")
         return document
     records = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             try:
                 records.append(json.loads(line, object_pairs_hook=_object(path), parse_constant=_no_constant))

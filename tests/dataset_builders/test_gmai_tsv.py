@@ -1,0 +1,101 @@
+"""The TSV reader against Python's csv module, and its memory."""
+
+import csv
+import io
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from dataset_builders.gmai_tsv import _raw_records, records
+
+FIELD = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(st.lists(FIELD, min_size=3, max_size=3).filter(any), min_size=1, max_size=6),
+    end=st.sampled_from(["\n", "\r\n"]),
+    mark=st.booleans(),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_what_csv_writes_is_read_back(tmp_path_factory, rows, end, mark, quoting):
+    if quoting == csv.QUOTE_MINIMAL:  # Python 3.11's writer leaves a carriage return unquoted there
+        rows = [[text.replace("\r", "") for text in row] for row in rows]
+        rows = [row for row in rows if any(row)] or [["1", "2", "3"]]
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter="\t", lineterminator=end, quoting=quoting)
+    writer.writerows([["index", "image", "question"], *rows])
+    path = tmp_path_factory.mktemp("tsv") / "x.tsv"
+    data = (b"\xef\xbb\xbf" if mark else b"") + stream.getvalue().encode()
+    path.write_bytes(data)
+    found = list(records(path))
+    assert [list(record.fields.values()) for record in found] == rows
+    for record, (_, start, raw) in zip(found, list(_raw_records(path))[1:], strict=True):
+        assert data[record.start : record.start + record.length] == raw
+        assert record.start == start
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.binary(max_size=200))
+def test_wild_bytes_are_read_or_refused_clearly(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("tsv") / "x.tsv"
+    path.write_bytes(data)
+    try:
+        list(records(path))
+    except BadInput as error:
+        assert str(path) in str(error)
+
+
+def test_a_large_file_is_read_in_bounded_memory(tmp_path):
+    """160 MB of images; the build may hold a few records, not the file."""
+    script = """
+import base64, os, resource, sys
+from dataset_builders.build import build
+from dataset_builders.phantom_drawings import Drawing, draw
+base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+folder = sys.argv[1]
+picture = draw(Drawing("brain", "mri"))
+with open(folder + "/x.tsv", "w") as stream:
+    stream.write("index\\timage\\tquestion\\tA\\tB\\tanswer\\n")
+    for n in range(400):
+        data = picture + os.urandom(300_000)
+        stream.write(f"{n}\\t{base64.b64encode(data).decode()}\\tQ?\\ta\\tb\\tA\\n")
+import dataset_builders.parquet_files as files
+files.ROW_GROUP_BYTES = 4 * 1024 * 1024
+build("gmai-mmbench", source=folder, out=folder + "/out")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) // 1024)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True, timeout=200
+    )
+    assert int(done.stdout) < 110
+
+
+def test_a_quote_inside_a_field_is_text(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text('index\tquestion\n1\t"a ""quoted"" word"\n2\tplain\n')
+    assert [record.fields["question"] for record in records(path)] == ['a "quoted" word', "plain"]
+
+
+def test_a_quote_within_a_field_is_text(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text('index\tquestion\n1\t5" nail\n2\tplain\n3\t6" nail\n')
+    assert [record.fields["question"] for record in records(path)] == ['5" nail', "plain", '6" nail']
+
+
+def test_a_quote_never_closed_is_reported_with_its_line(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text('index\tquestion\n1\t"open\n2\tplain\n')
+    with pytest.raises(BadInput, match="line 2: a quote is never closed"):
+        list(records(path))
+
+
+def test_a_carriage_return_outside_quotes_is_not_dropped(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_bytes(b"index\tquestion\n1\tone\rtwo\n")
+    with pytest.raises(BadInput, match="line 2: a line break"):
+        list(records(path))

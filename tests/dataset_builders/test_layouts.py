@@ -1,0 +1,178 @@
+"""The rarer layouts of the sources: hidden answers, images by reference, ids per image type, the VQA-RAD ablation, multiple choice."""
+
+import base64
+import csv
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.repository import open_repository
+
+
+def png(value, size=32):
+    stream = io.BytesIO()
+    Image.new("L", (size, size), value).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def write_tsv(path, rows):
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, columns, delimiter="\t", lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(stream.getvalue(), newline="")
+
+
+def gmai_row(index, answer, image=None, **more):
+    data = base64.b64encode(image or png(index)).decode()
+    return {
+        "index": index,
+        "image": data,
+        "question": f"Which, {index}?",
+        "A": "a",
+        "B": "b",
+        "C": "c",
+        "answer": answer,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("answer", ["A,C", "AC", "['A', 'C']", "A, C", "C;A", "A and C", '["A","C"]', "A C"])
+def test_several_letters_are_multiple_choice(tmp_path, answer):
+    write_tsv(tmp_path / "x.tsv", [gmai_row(1, answer), gmai_row(2, "B")])
+    build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
+    questions = open_repository(tmp_path / "out").questions("validation")
+    assert list(questions["question_type"]) == ["multiple", "single"]
+    assert list(questions["answer"]) == [[0, 2], [1]]
+
+
+def test_file_names_and_the_split_column_do_not_decide_the_split(tmp_path):
+    rows = [gmai_row(1, "A", split="TEST"), gmai_row(2, "", split="VAL"), gmai_row("0003", "B", image=png(9), split="")]
+    write_tsv(tmp_path / "GMAI_mm_bench_TEST_part_1.tsv", rows)
+    build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
+    repository = open_repository(tmp_path / "out")
+    assert list(repository.questions("validation")["question_id"]) == ["1", "0003"]
+    assert list(repository.questions("test")["question_id"]) == ["2"]
+    assert not repository.hidden_answers()
+
+
+def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    write_tsv(source / "a.tsv", [gmai_row(1, "A"), gmai_row(2, ""), gmai_row(3, "")])
+    write_tsv(source / "answers.tsv", [{"index": 2, "answer": "C"}, {"index": 3, "answer": "A,B"}])
+    report = build("gmai-mmbench", source=source, out=out)
+    assert f"{out}-answers" in str(report)
+    repository = open_repository(out)
+    test = repository.questions("test")
+    assert list(test["answer"]) == [[], []]
+    assert list(test["question_type"]) == ["single", "multiple"]
+    assert repository.hidden_answers() == {"2": [2], "3": [0, 1]}
+    for path in out.rglob("*"):
+        assert not path.is_file() or b"answers_of" not in path.read_bytes()
+    with pytest.raises(BadInput, match="not a manifest"):
+        open_repository(tmp_path / "out-answers")
+    write_tsv(source / "answers.tsv", [{"index": 1, "answer": "C"}])
+    with pytest.raises(BadInput, match="no test question"):
+        build("gmai-mmbench", source=source, out=out)
+    assert repository.hidden_answers() == {"2": [2], "3": [0, 1]}
+
+
+def test_an_image_of_several_rows_is_one_image(tmp_path):
+    same = png(5)
+    rows = [
+        gmai_row(1, "A", image=same),
+        gmai_row(2, "B"),
+        gmai_row(3, "C", image=same),
+        gmai_row(4, "A") | {"image": "2"},
+    ]
+    write_tsv(tmp_path / "x.tsv", rows)
+    build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
+    repository = open_repository(tmp_path / "out")
+    assert list(repository.questions("validation")["image_id"]) == ["1", "2", "1", "2"]
+    assert len(repository.manifest["images"]) == 2
+    images = {case.case_id: case.images for case in repository.cases("validation")}
+    assert images["4"] == {"2": png(2)}
+    build("gmai-mmbench", source=tmp_path, out=tmp_path / "text", text_only=True)
+    text = open_repository(tmp_path / "text")
+    assert list(text.questions("validation")["image_id"]) == ["1", "2", "1", "2"]
+    assert text.manifest["splits"] == repository.manifest["splits"]
+    with pytest.raises(BadInput, match="text-only"):
+        next(text.cases("validation"))
+
+
+def test_a_tsv_that_names_image_files(tmp_path):
+    source = tmp_path / "source"
+    (source / "images").mkdir(parents=True)
+    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png"} for n in (1, 2)]
+    for row in rows:
+        del row["image"]
+        (source / row["image_path"]).write_bytes(png(row["index"]))
+    write_tsv(source / "x.tsv", rows)
+    build("gmai-mmbench", source=source, out=tmp_path / "out")
+    assert [case.images for case in open_repository(tmp_path / "out").cases("validation")] == [
+        {"1": png(1)},
+        {"2": png(2)},
+    ]
+    (source / "images" / "2.png").unlink()
+    with pytest.raises(BadInput, match=r"1 of 2 images are missing.*2\.png"):
+        build("gmai-mmbench", source=source, out=tmp_path / "out")
+
+
+def probmed_rows(id, kind, image):
+    base = {"id": id, "image_type": kind, "image": image, "question": "Is it?"}
+    return [base | {"qa_type": "modality_gt", "answer": "yes"}, base | {"qa_type": "modality_hallu", "answer": "No."}]
+
+
+def test_probmed_ids_may_begin_anew_in_each_image_type(tmp_path):
+    rows = [
+        *probmed_rows(1, "brain_ct", "1.png"),
+        *probmed_rows(1, "chest_xray", "1.png"),
+        *probmed_rows(2, "chest_xray", "2.png"),
+    ]
+    for n, place in enumerate(("brain_ct/1.png", "chest_xray/1.png", "chest_xray/2.png")):
+        (tmp_path / "images" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / place).write_bytes(png(n))
+    (tmp_path / "probmed.json").write_text(json.dumps(rows))
+    build("probmed", source=tmp_path, out=tmp_path / "out")
+    cases = {case.case_id: case.images for case in open_repository(tmp_path / "out").cases("test")}
+    assert list(cases) == ["brain_ct-1", "chest_xray-1", "chest_xray-2"]
+    assert list(cases["chest_xray-1"].values()) == [png(1)]
+
+
+def test_an_image_is_not_taken_from_another_folder(tmp_path):
+    (tmp_path / "probmed.json").write_text(json.dumps(probmed_rows("a", "brain_ct", "brain_ct/1.png")))
+    (tmp_path / "chest_xray").mkdir()
+    (tmp_path / "chest_xray" / "1.png").write_bytes(png(1))
+    build("probmed", source=tmp_path, out=tmp_path / "out")  # the only image of that name: moved, not another one
+    rows = [*probmed_rows("a", "brain_ct", "brain_ct/1.png"), *probmed_rows("b", "chest_xray", "chest_xray/1.png")]
+    (tmp_path / "probmed.json").write_text(json.dumps(rows))
+    with pytest.raises(BadInput, match="1 of 2 images are missing"):
+        build("probmed", source=tmp_path, out=tmp_path / "out")
+
+
+def test_the_ablation_layout(tmp_path):
+    for n in range(2):
+        (tmp_path / f"synpic{n}.jpg").write_bytes(png(n))
+    rows = [
+        {"image": f"synpic{n // 2}.jpg", "question": f"Q{n}?", "gt_ans": "yes" if n % 2 == 0 else "no"}
+        for n in range(4)
+    ]
+    (tmp_path / "ablation.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    build("probmed", name="vqa-rad", source=tmp_path, out=tmp_path / "alone")
+    questions = open_repository(tmp_path / "alone").questions("test")
+    assert list(questions["adversarial"]) == [False, True, False, True]
+    assert list(questions["answer"]) == [[0], [1], [0], [1]]
+    assert questions["pair_id"].nunique() == 2
+    (tmp_path / "test.json").write_text(json.dumps(probmed_rows("a", "brain_ct", "synpic1.jpg")))
+    build("probmed", source=tmp_path, out=tmp_path / "both")
+    assert (tmp_path / "both" / "vqa_rad" / "test-00000-of-00001.parquet").is_file()
+    assert len(open_repository(tmp_path / "both").questions("test")) == 2
+    (tmp_path / "ablation.jsonl").write_text("\n".join(map(json.dumps, reversed(rows))) + "\n")
+    with pytest.raises(BadInput, match="rows alternate"):
+        build("probmed", source=tmp_path, out=tmp_path / "both")
