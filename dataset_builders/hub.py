@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,6 +122,8 @@ def explain(error: BaseException, repo_id: str, doing: str, who: str | None = No
         return f"{repo_id}: cannot {doing}: {_status_line(status, account, _said(error))}"
     if isinstance(error, ValueError) and "README.md" in str(error):
         return f"{repo_id}: the Hub refuses the metadata of README.md ({_one_line(str(error))}). Mend it, then run this again."
+    if _caused_by(error, json.JSONDecodeError):
+        return f"{repo_id}: cannot {doing}: {endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
     if _is_xet(error):
         return (
             f"{repo_id}: cannot {doing}: the upload through Xet failed ({_one_line(str(error))}). "

@@ -104,7 +104,7 @@ def publish(
         files, left_out = dict(found.files), found.left_out
     api = connect_with_token()
     with hub_errors(repo_id, "sign in"):
-        who = str(_patiently(api.whoami)["name"])
+        who = str(_patiently(api.whoami).get("name"))
     with _quiet_bars(), hub_errors(repo_id, "publish it", who):
         there = _patiently(lambda: _look(api, repo_id, kind))
         created = there is None

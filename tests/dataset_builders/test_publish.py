@@ -3,7 +3,9 @@
 import json
 import os
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import huggingface_hub.constants
 import pytest
@@ -231,6 +233,23 @@ def test_a_hub_that_is_not_there(folder, monkeypatch):
         assert "cannot be reached" in refused(folder, "ORG/small")
     monkeypatch.setenv("HF_ENDPOINT", "not a web address")
     assert "HF_ENDPOINT" in refused(folder, "ORG/small")
+
+
+def test_a_web_server_that_is_no_hub(folder, monkeypatch):
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>Welcome</html>")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
+        assert "does not answer as a Hub does" in refused(folder, "ORG/small")
+        server.shutdown()
 
 
 @pytest.mark.parametrize("status", [409, 412, 429, 500, 503, RESET])
