@@ -1,241 +1,63 @@
-"""Where a response names options: by letter in every dress, by text, in an answer statement; and whether it means them or denies them.
+"""Options named by their text: found, grouped, and told apart by whether the response means them.
 
-Functions return the positions named, None where they find nothing, and -1 among them for a letter outside the options.
-Not here: the order in which they are asked (`answers.py`).
+Functions return positions, None where they find nothing. Not here: letters by themselves (`answer_letters.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass
 
-from dataset_builders.schema import LETTERS
-from eval_harness.answer_text import OptionTexts, named_option
+from eval_harness.answer_letters import CLOSE, CLOSED, OPEN, Found, position
+from eval_harness.answer_polarity import clause_before, is_denied, sentence_end
+from eval_harness.answer_text import OptionTexts, named_option, stem
 
-Found = tuple[int, ...] | None
-
-_OPEN, _CLOSE = r"[\"'(\[{<«「【]*", r"[\"')\]}>»」】]*"
-_HEAD = re.compile(
-    rf"[\s:=>*,-]*(?:(?:the|only|definitely|clearly|most likely|most probably|probably|likely|both|either|indeed|simply)\s+)*(?:(?:correct |best |right )?(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?"
-    rf"{_OPEN}\s*([A-Za-z])(?![^\W_])(?P<close>{_CLOSE})"
-)
-_NEXT = re.compile(
-    rf"\s*(?P<by>,\s*and|,\s*or|,|/|&|\+|;|and|or|、|\s)\s*(?:options?\s+)?{_OPEN}([A-Za-z])(?![^\W_])(?P<close>{_CLOSE})",
-    re.IGNORECASE,
-)
-_AFTER_A = re.compile(
-    r"\s+(?!(?:and|or|is|was|because|since|as|due|for|based|given|not|rather|with|which|but|in|on|from|would|seems?|appears?|the|i|it|this|that|instead|over|to)\b)[A-Za-z]"
-)
-_ENDS = re.compile(r"\s*(?:$|\n|[.,;:!?)\]}\"'>|/&]|-\s|and\b|or\b)")
-_NOT_A_LETTER = re.compile(r"['-]\w|\s?[%°+]|\.\w")
-
-_ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
-_CUE = re.compile(
-    r"\b(?P<word>answers?|options?|choices?|letters?|response|selection|conclusion|diagnosis)\b[\"'*]*(?P<mid>[^.\n:=?!]{0,120}?)"
-    r"(?:\s*(?P<link>\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—))[\"'\s]*(?:(?:is|are|be|:)\s*)*",
-    re.IGNORECASE,
-)
-_PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}\W+(?:\w+\W+){{0,2}}$", re.IGNORECASE)
-_OTHERS = re.compile(
-    r"\b(?:other|another|remaining|wrong|incorrect|alternative|possible|following|these|given|available|provided|two|three|four|five|if|were|none of the)\b\W+(?:\w+\W+){0,2}$",
-    re.IGNORECASE,
-)
-_CHOOSE = re.compile(
-    r"\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with|going with|say|think|believe|answer|opt for|vote for)(?:\s+(?:that\s+)?(?:it\s+is|it's|the\s+answer\s+is))?"
-    r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|it's|i choose|the))?"
-    r"|(?:wait|actually|correction|scratch that|on second thought|i mean|rather)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|it's|that is|should be|make that)?"
-    r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose|select|pick)(?:ing)?)[\s,:]+",
-    re.IGNORECASE,
-)
-_IS_CORRECT = re.compile(
-    r"[\"')\]}.:]*\s*(?:(?:is|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?(?:the\s+)?(?:\w+\s+){0,3}?(?:correct|right|best|answer|true|most likely|most appropriate|most accurate|most suitable)\b|[-:–—]\s*(?:correct|true|right)\b)",
-    re.IGNORECASE,
-)
-_BOUNDARY = re.compile(
-    r"(?<![^\w][A-Za-z])[.!?]\s|[;\n]|\b(?:but|however|although|though|whereas|while)\b|,\s*(?:and|so|the|which|it|this|therefore|thus|because|we|i|there|making)\b",
-    re.IGNORECASE,
-)
-_NEGATOR = re.compile(
-    r"\b(?:no|not|never|neither|nor|without|absence of|absent|lacks?|lack of|rul(?:es?|ed|ing) out|exclud\w+|eliminat\w+|rather than|instead of|unlike|as opposed to|versus|vs|other than|except|apart from|negative for|unlikely|less likely|incorrect|wrong|denies|free of|against|other options?|other choices?|alternatives?|differentials?|distinguish\w*|differentiat\w*|inconsistent with)\b(?!\s+only\b)",
-    re.IGNORECASE,
-)
-_SHORT_SCOPE = re.compile(
-    r"\b(?:without|unlike|rather than|instead of|as opposed to|other than|apart from)\b[^,]*,", re.IGNORECASE
-)
-_DENIED_AFTER = re.compile(
-    r"[\"')\]}]*(?:\s*[,(]?[^.;\n,]{0,60}?)?\s*(?:\b(?:is|are|was|were|can|could|may|would|does|do|did|has|have|seems?|appears?|being)\s+(?:\w+\s+){0,2}?(?:not|incorrect|wrong|unlikely|ruled out|excluded|absent|inconsistent|less|inaccurate|unrelated|inappropriate|impossible|eliminated|irrelevant|false|improbable)\b"
-    r"|\b(?:cannot|can not|does not|do not)\b)|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not correct|false|unlikely|no\b|not\b|ruled out|eliminated|excluded|✗|❌|✘)",
+LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
+_LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){OPEN}([A-Za-z])(?:{CLOSE}\s*[.:)\]\-–=]+|{CLOSED})\s*{OPEN}$")
+_JOIN = re.compile(
+    r"\s*(?:,|\band\b|\bor\b|\bnor\b|/|\bvs\.?|\bversus\b|,\s*(?:and|or|nor)\b|\band/or\b)\s*(?:(?:a|an|the|both|either)\s+)?",
     re.IGNORECASE,
 )
 
 
-def whole_letters(text: str, count: int, multiple: bool) -> Found:
-    """A response that is nothing but letters: "B", "(b)", "B.", "option B", "A and C", for multiple choice also "ACD"."""
-    if len(text) > 200:
-        return None
-    bare = text.strip(" \t\n\"'()[]{}<>.,:;!#*-|/\\=")
-    if len(bare) == 1 and bare.isascii() and bare.isalpha():
-        return (_position(bare, count),)
-    if multiple and 1 < len(bare) <= count and bare.isascii() and bare.isalpha() and bare.isupper():
-        places = [_position(letter, count) for letter in bare]
-        return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
-    head = _HEAD.match(text)
-    if head is None:
-        return None
-    letters, end, hedged = _letter_list(text, head, count, strict=False)
-    if not letters or re.fullmatch(r"[\W_]*", text[end:]) is None:
-        return None
-    if hedged and len(letters) > 1:
-        return tuple(letters) if not multiple else (letters[0], letters[1]) if False else ()
-    return tuple(letters)
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Option texts in a row (text[start:end]; `start` takes in the letter of a label) and their options; `labelled`: with
+    their own letters."""
+
+    options: tuple[int, ...]
+    start: int
+    end: int
+    labelled: bool
 
 
-def last_statement(text: str, count: int, texts: OptionTexts | None, multiple: bool) -> Found:
-    """The last answer statement: "the answer is B", "Answer: femur", "B is correct", "I choose C", "so, it is D"."""
-    best: tuple[int, Found] = (-1, None)
-    for place, found in _statements(text, count, texts, multiple):
-        if place >= best[0]:
-            best = (place, found)
-    return best[1]
-
-
-def _statements(
-    text: str, count: int, texts: OptionTexts | None, multiple: bool
-) -> Iterator[tuple[int, tuple[int, ...]]]:
-    position = 0
-    while (cue := _CUE.search(text, position)) is not None:
-        position = cue.start() + len(cue["word"])
-        plural = cue["word"].lower() in ("options", "choices", "letters") or (cue["link"] or "").lower() == "are"
-        before = text[max(0, cue.start() - 40) : cue.start()]
-        if _OTHERS.search(before) or (plural and not multiple and not _PLURAL_OK.search(before)):
+def text_mentions(
+    text: str, texts: OptionTexts, start: int = 0, stop: int | None = None, count: int = 26
+) -> list[Mention]:
+    """All option texts in text[start:stop], those joined by commas, "and", "or", "vs" as one mention."""
+    if texts.pattern is None:
+        return []
+    mentions: list[Mention] = []
+    for match in texts.pattern.finditer(text, start, len(text) if stop is None else stop):
+        option = named_option(match[0], texts)
+        if option is None:
             continue
-        if re.search(r"\b(?:not|with|choices are|options are)\b", cue["mid"]):
-            continue
-        found = _target(text, cue.end(), count, texts, multiple)
-        if found is not None:
-            yield cue.start(), found
-    for cue in _CHOOSE.finditer(text):
-        if re.search(r"\bnot\b", cue[0]) or _negated_before(text, cue.start()):
-            continue
-        found = _letters_at(text, cue.end(), count, strict=True)
-        if found is not None:
-            yield cue.start(), found
-    for head in re.finditer(rf"(?<![^\W_]){_OPEN}([A-Z])(?![^\W_]){_CLOSE}", text):
-        place = LETTERS.index(head[1])
-        if place >= count:
-            continue
-        tail = _IS_CORRECT.match(text, head.end())
-        if tail is None and texts is not None and texts.pattern is not None:
-            gap = re.compile(r"[.:)\s-]{0,4}").match(text, head.end())
-            inner = texts.pattern.match(text, gap.end()) if gap else None
-            if inner is not None and named_option(inner[0], texts) == place:
-                tail = _IS_CORRECT.match(text, inner.end()) or re.compile(
-                    r"\s+the most (?:appropriate|accurate|likely|suitable)"
-                ).match(text, inner.end())
-        if tail is not None and not _negated_before(text, head.start()):
-            yield head.start(), (place,)
+        edge = max(start - 1, match.start() - 14, 0)
+        label = _LABEL_BEFORE.search(text[edge : match.start()])
+        labelled = label is not None and position(label[1], count) == option
+        begin = edge + label.start(1) if label is not None and labelled else match.start()
+        if mentions and not labelled:
+            last = mentions[-1]
+            alike = texts.negative.isdisjoint((*last.options, option))
+            if alike and not last.labelled and _JOIN.fullmatch(text, last.end, begin):
+                mentions[-1] = Mention((*last.options, option), last.start, match.end(), False)
+                continue
+        mentions.append(Mention((option,), begin, match.end(), labelled))
+    return mentions
 
 
-def _target(text: str, start: int, count: int, texts: OptionTexts | None, multiple: bool) -> Found:
-    """What an answer statement names from `start` on: letters, else option text in the same sentence."""
-    found = _letters_at(text, start, count, strict=False)
-    if found is not None and found != (-1,):
-        return found
-    if texts is not None and texts.pattern is not None:
-        while start < len(text) and text[start] in " \n\t\"'(":
-            start += 1
-        end = _sentence_end(text, start)
-        mentions = [
-            (match, named_option(match[0], texts))
-            for match in texts.pattern.finditer(text, start, min(end, start + 300))
-        ]
-        meant = [
-            option
-            for match, option in mentions
-            if option is not None and not is_denied(text, match.start(), match.end())
-        ]
-        if meant and (multiple or len(set(meant)) == 1):
-            return tuple(dict.fromkeys(meant))
-        if meant:
-            first = mentions[0][0]
-            return (
-                (meant[0],)
-                if first.start() - start < 25
-                and re.match(
-                    r"\W*(?:rather|which|because|as|since|not|given|due|and not)\b|[.,;]", text[first.end() :][:20]
-                )
-                else None
-            )
-    return found
-
-
-def _letters_at(text: str, start: int, count: int, strict: bool) -> Found:
-    head = _HEAD.match(text, start)
-    if head is None:
-        return None
-    letters, _, _ = _letter_list(text, head, count, strict)
-    return tuple(letters) if letters else None
-
-
-def _letter_list(text: str, head: re.Match[str], count: int, strict: bool) -> tuple[list[int], int, bool]:
-    """Letters from `head` on: their positions, where they end, and whether "or" joins them."""
-    if not _is_letter(text, head, 1, strict):
-        return [], head.end(), False
-    letters, end, hedged = [_position(head[1], count)], head.end(), False
-    while (
-        (more := _NEXT.match(text, end)) is not None and more["by"].strip() and _is_letter(text, more, 2, strict=True)
-    ):
-        if more["by"].strip().lower() == "," and more[2] in "Ii" and count < 9:
-            break
-        hedged |= "or" in more["by"].lower()
-        letters.append(_position(more[2], count))
-        end = more.end()
-    return letters, end, hedged
-
-
-def _is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool:
-    """Whether a lone letter stands for an option and is not an article, a pronoun, or part of a word ("I'm", "C-arm")."""
-    letter, end = match[group], match.end(group)
-    if _NOT_A_LETTER.match(text, end):
-        return False
-    dressed = bool(match["close"]) or (match.start(group) > 0 and text[match.start(group) - 1] in "\"'([{<")
-    if dressed:
-        return True
-    if letter.islower() or letter == "I":
-        return _ENDS.match(text, end) is not None
-    if letter == "A" and _AFTER_A.match(text, end):
-        return False
-    return (
-        not strict
-        or _ENDS.match(text, end) is not None
-        or bool(re.match(r"\s+(?:because|since|as|is|based|given)\b", text[end : end + 12]))
-    )
-
-
-def leading_labels(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
-    """A response that begins with its letter ("B: a mass", "B) ...", "B - ..."), and does not go on to list other options."""
-    head = re.match(
-        rf"\W{{0,6}}(?:options?\s+)?{_OPEN}([A-Z]|[a-z](?=[)\].:]))(?![^\W_])(?:{_CLOSE}\s*[.:)\]\-–—,]|{_CLOSE[:-1]}+|\s*\n)",
-        text,
-    )
-    if head is None or _NOT_A_LETTER.match(text, head.end(1)):
-        return None
-    place = _position(head[1], count)
-    if place < 0 and texts.pattern is not None and asserted_texts(text, texts, multiple) is not None:
-        return None
-    labels = {line[1] for line in _LINE_LABEL.finditer(text) if _position(line[1], count) >= 0}
-    if len(labels) > 1 or is_denied(text, head.start(1), head.end()):
-        return None
-    letters, _, _ = (
-        _letter_list(text, _HEAD.match(text) or head, count, strict=False) if _HEAD.match(text) else ([place], 0, False)
-    )
-    return tuple(letters) if letters else (place,)
-
-
-_LINE_LABEL = re.compile(
-    rf"^[ \t]*(?:[-•*][ \t]*)?(?:option[ \t]+)?{_OPEN}([A-Z])(?:{_CLOSE}[ \t]*[.:)\-–]|{_CLOSE[:-1]}+)", re.MULTILINE
-)
-_LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){_OPEN}([A-Za-z])(?:{_CLOSE}\s*[.:)\]\-–=]+|{_CLOSE[:-1]}+)\s*{_OPEN}$")
+_RIGHT = re.compile(r"\W{0,4}(?:this is |is )?(?:the )?(?:correct|right|true|yes\b|✓|✔|✅)", re.IGNORECASE)
+_WRONG = re.compile(r"\W{0,4}(?:this is |is )?(?:incorrect|wrong|false|no\b|not\b|unlikely|✗|❌|✘|×)", re.IGNORECASE)
 
 
 def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
@@ -243,146 +65,174 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
 
     A list of all options with a verdict on each counts by the verdicts.
     """
-    if texts.pattern is None:
-        return None
-    meant: dict[int, bool] = {}
-    denied: set[int] = set()
-    for match in texts.pattern.finditer(text):
-        option = named_option(match[0], texts)
-        label = _LABEL_BEFORE.search(text[max(0, match.start() - 14) : match.start()])
-        if option is None or label is None or _position(label[1], count) != option:
-            continue
-        line_end = text.find("\n", match.end())
-        verdict = text[match.end() : line_end if line_end >= 0 else len(text)][:200]
-        if is_denied(text, match.start() - len(label[0]) + 1, match.end()) or _WRONG.match(verdict):
-            denied.add(option)
-        else:
-            meant[option] = meant.get(option, False) or _RIGHT.match(verdict) is not None
+    meant, denied = _labelled(text, count, texts)
     alive = [option for option in meant if option not in denied]
     right = [option for option in alive if meant[option]]
     if right and len(meant) + len(denied) > len(right):
         alive = right
-    if len(alive) == 1 or (multiple and alive and len(alive) < count):
-        return tuple(alive)
-    return None
-
-
-_RIGHT = re.compile(r"\W{0,4}(?:this is |is )?(?:the )?(?:correct|right|true|yes|✓|✔|✅)", re.IGNORECASE)
-_WRONG = re.compile(r"\W{0,4}(?:this is |is )?(?:incorrect|wrong|false|no\b|not\b|unlikely|✗|❌|✘)", re.IGNORECASE)
-_DRESSED = re.compile(
-    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)\s+([A-Z])(?![\w'-])"
-)
-
-
-def dressed_letters(text: str, count: int, multiple: bool) -> Found:
-    """Letters in brackets or quotes, or after "option": the one that is not denied."""
-    alive: list[int] = []
-    denied: set[int] = set()
-    for match in _DRESSED.finditer(text):
-        place = _position(next(letter for letter in match.groups() if letter), count)
-        if place < 0:
-            continue
-        (denied.add if is_denied(text, match.start(), match.end()) else alive.append)(place)
-    alive = [place for place in dict.fromkeys(alive) if place not in denied]
     return tuple(alive) if len(alive) == 1 or (multiple and 0 < len(alive) < count) else None
 
 
-_NOUN_BEFORE = re.compile(
-    r"(?:vitamins?|hepatitis|influenza|type|types|grade|class|stage|group|category|factor|protein|complex|segment|zone|level|weber|stanford|phase|part|point|figure|fig|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia|hemophilia|plan|line|lines|row|column)\s*\W?\s*$",
-    re.IGNORECASE,
-)
-_NOUN_AFTER = re.compile(
-    r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*|weighted|vertebra\w*|ring|loop|shaped?|level)\b",
-    re.IGNORECASE,
-)
-_BARE = re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])")
+def labelled_verdicts(text: str, count: int, texts: OptionTexts) -> Found:
+    """Of options named by letter and text with a verdict each, those that are called right, where another is called wrong."""
+    meant, denied = _labelled(text, count, texts)
+    right = tuple(option for option in meant if meant[option] and option not in denied)
+    return right if right and denied else None
 
 
-def bare_letters(text: str, count: int, multiple: bool) -> Found:
-    """A capital letter by itself that can only be an option ("most likely B"), in a short response; never the article or a pronoun."""
-    if len(text) > 300:
-        return None
-    alive: list[int] = []
+def _labelled(text: str, count: int, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]:
+    """The labelled options that are meant (with: called right?), and those denied."""
+    meant: dict[int, bool] = {}
     denied: set[int] = set()
-    for match in _BARE.finditer(text):
-        place = _position(match[1], count)
-        if place < 0 or match[1] == "I" or (match[1] == "A" and _AFTER_A.match(text, match.end())):
+    for mention in text_mentions(text, texts, count=count):
+        if not mention.labelled:
             continue
-        if _NOUN_BEFORE.search(text[max(0, match.start() - 24) : match.start()]) or _NOUN_AFTER.match(
-            text, match.end()
-        ):
-            continue
-        (denied.add if is_denied(text, match.start(), match.end()) else alive.append)(place)
-    alive = [place for place in dict.fromkeys(alive) if place not in denied]
-    return tuple(alive) if len(alive) == 1 or (multiple and 0 < len(alive) < count) else None
+        option, verdict = mention.options[0], text[mention.end : sentence_end(text, mention.end)][:200]
+        if _WRONG.match(verdict) or is_denied(text, mention.start, mention.end):
+            denied.add(option)
+        else:
+            meant[option] = meant.get(option, False) or _RIGHT.match(verdict) is not None
+    return meant, denied
+
+
+def labelled_options(text: str, start: int, count: int, texts: OptionTexts) -> tuple[int, ...]:
+    """The options of a list that begins at text[start], one label and text after the other, up to the first line without one."""
+    found: list[int] = []
+    end = start
+    for mention in text_mentions(text, texts, start, min(len(text), start + 3000), count):
+        gap = text[end : mention.start]
+        between = gap.strip(" \t\n-•*.,;")
+        if not mention.labelled or "\n" in between or len(between) > (80 if found else 0):
+            break
+        found.append(mention.options[0])
+        end = mention.end
+    return tuple(dict.fromkeys(found))
 
 
 _ASSERTS = re.compile(
-    r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?|represents?|indicates?|indicative of|suggests?|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+|corresponds? to|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?)\b",
+    r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?|represents?|indicates?"
+    r"|indicative of|suggests?"
+    r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
+    r"|corresponds? to"
+    r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
+    r"|count(?:ed)?|identif\w+ as|had|fits?)\b",
     re.IGNORECASE,
 )
+_ONLY_NEAR = re.compile(
+    r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
+    r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|connected to|attached to|towards?|away from"
+    r"|possib\w+"
+    r"|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:"
+    r"|were))\s*(?:\w+\s+){0,1}?(?:the\s+|a\s+|an\s+)?$",
+    re.IGNORECASE,
+)
+_WEIGHED = re.compile(
+    r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish))\b", re.IGNORECASE
+)
 _SEEN_AFTER = re.compile(
-    r"[^.;\n]{0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|marked|the (?:correct|best|most|right|answer)|most likely|likely|fractured)\b",
+    r"[^.;\n]{0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted|evident|demonstrated|observed"
+    r"|depicted|displayed"
+    r"|illustrated|highlighted|marked|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
     re.IGNORECASE,
 )
 _DEFINES_AFTER = re.compile(
-    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often)\b", re.IGNORECASE
+    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often|would|could)\b",
+    re.IGNORECASE,
 )
+_LEADS = re.compile(r"\W*(?:(?:a|an|the)\s+)?", re.IGNORECASE)
+_ENDS = re.compile(r"\W*(?:$|[.,;:!\n])")
+_ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis)\b", re.IGNORECASE)
+_RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/)\s*$", re.IGNORECASE)
+SHORT = 8
+"""Words up to which a response is an answer rather than prose: whatever option it names, it means."""
 
 
 def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
-    """Options named by their text alone, where the sentence says that they are there; a bare definition says nothing."""
-    if texts.pattern is None:
+    """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing."""
+    meant: dict[int, None] = {}
+    short = len(text) < 120 and len(text.split()) <= SHORT
+    for mention in text_mentions(text, texts):
+        if _is_range(text, mention, texts):
+            return ()
+        if _is_meant(text, mention, texts, short):
+            meant.update(dict.fromkeys(mention.options))
+    alive = tuple(meant)
+    if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
+        return alive
+    return () if alive else None
+
+
+def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
+    """Whether a word that tells another option is joined before ("mild to moderate stenosis")."""
+    before = _RANGE_BEFORE.search(text[max(0, mention.start - 30) : mention.start])
+    if before is None:
+        return False
+    word = stem(before[1].lower())
+    return any(word in words for option, words in enumerate(texts.telling) if option not in mention.options)
+
+
+def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> bool:
+    before = clause_before(text, mention.start)
+    lead = _LEADS.fullmatch(before) is not None
+    if any(option in texts.common for option in mention.options):
+        return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
+    negative = texts.negative.issuperset(mention.options)
+    if not negative and is_denied(text, mention.start, mention.end):
+        return False
+    if _ONLY_NEAR.search(before) or _WEIGHED.search(before) or _ADJECTIVE_USE.match(text, mention.end):
+        return False
+    if _SEEN_AFTER.match(text, mention.end) or mention.labelled or _ASSERTS.search(before):
+        return True
+    return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
+
+
+_WORD = re.compile(r"[^\W_]+(?:[.,]\d+)?")
+_UNHARMED = re.compile(
+    r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy)\b",
+    re.IGNORECASE,
+)
+_DEFINITION = re.compile(
+    r"\b(?:is|are) (?:\w+ly )?(?:used|defined|a (?:type|kind|form|condition|disease|procedure|device|rare|common)|an? \w+ (?:that"
+    r"|which))\b|\brefers? to\b",
+    re.IGNORECASE,
+)
+PROSE = 1000
+"""Characters up to which words are put together to an option; longer prose names too many things."""
+
+
+def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
+    """The one option whose words are all said, or whose telling words (those no other option has) are, with none that tell another.
+
+    Words count by their stems, in any order: "the femur is fractured" for "fracture of the femur" against "dislocation of the hip". Of
+    three or more telling words one may be missing.
+    """
+    if len(text) > PROSE or not any(texts.stems) or _DEFINITION.search(text):
         return None
-    meant: list[int] = []
-    for match in texts.pattern.finditer(text):
-        option = named_option(match[0], texts)
-        if option is None or is_denied(text, match.start(), match.end()):
+    known = frozenset().union(*texts.stems)
+    said: set[str] = set()
+    asserted: set[str] = set()
+    short = len(text.split()) <= SHORT
+    for match in _WORD.finditer(text):
+        word = stem(match[0].lower())
+        if word not in known or is_denied(text, match.start(), match.end()):
             continue
-        before = _clause_before(text, match.start())
-        lead = re.fullmatch(r"\W*(?:(?:a|an|the)\s+)?", before, re.IGNORECASE) is not None
-        if option in texts.common:
-            if not (
-                lead and match.start() < 8 and re.match(r"\W*(?:$|[.,;:!\n])", text[match.end() : match.end() + 3])
-            ):
-                continue
-        elif not (
-            _ASSERTS.search(before)
-            or _SEEN_AFTER.match(text, match.end())
-            or (lead and not _DEFINES_AFTER.match(text, match.end()))
-        ):
+        before = clause_before(text, match.start())
+        if _UNHARMED.match(text, match.end()) or _ADJECTIVE_USE.match(text, match.end()):
             continue
-        meant.append(option)
-    alive = tuple(dict.fromkeys(meant))
-    return alive if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)) else None
-
-
-def is_denied(text: str, start: int, end: int) -> bool:
-    """Whether the mention text[start:end] is denied in its clause ("not A", "A is wrong", "unlike A")."""
-    return _negated_before(text, start) or _DENIED_AFTER.match(text[end : end + 120]) is not None
-
-
-def _negated_before(text: str, start: int) -> bool:
-    before = _SHORT_SCOPE.sub(" ", _clause_before(text, start))
-    return _NEGATOR.search(before) is not None
-
-
-def _clause_before(text: str, start: int) -> str:
-    before = text[max(0, start - 160) : start]
-    last = None
-    for last in _BOUNDARY.finditer(before):
-        pass
-    return before[last.end() :] if last else before
-
-
-_SENTENCE_END = re.compile(r"(?<![^\w][A-Za-z])[.!?](?:\s|$)|\n")
-
-
-def _sentence_end(text: str, start: int) -> int:
-    match = _SENTENCE_END.search(text, start)
-    return match.start() if match else len(text)
-
-
-def _position(letter: str, count: int) -> int:
-    place = LETTERS.index(letter.upper())
-    return place if place < count else -1
+        said.add(word)
+        seen = _ASSERTS.search(before) or _SEEN_AFTER.match(text, match.end())
+        if not _ONLY_NEAR.search(before) and (seen or (short and not _DEFINES_AFTER.match(text, match.end()))):
+            asserted.add(word)
+    whole = [option for option, stems in enumerate(texts.stems) if stems and stems <= said]
+    whole = [option for option in whole if not any(texts.stems[option] < texts.stems[other] for other in whole)]
+    if len(whole) > 1:
+        return ()
+    told = {option for option, words in enumerate(texts.telling) if words & said}
+    candidates = whole or [
+        option
+        for option in told
+        if len(texts.telling[option] & said) >= max(2, len(texts.telling[option]) - 1) or texts.telling[option] <= said
+    ]
+    if len(candidates) != 1 or told - set(candidates):
+        return () if len(told) > 1 else None
+    return (candidates[0],) if texts.stems[candidates[0]] & asserted else None

@@ -27,9 +27,15 @@ _LATEX = re.compile(
 _MARKUP = re.compile(r"\*+|__+|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+)", re.MULTILINE)
 _CONTRACTED = re.compile(r"\b(can|do|does|did|is|are|was|were|would|could|should|has|have|had|wo)n't\b", re.IGNORECASE)
 
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_CJK_EDGE = re.compile(rf"(?<=[{_CJK}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{_CJK}])")
+_BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}"), re.compile(r" ?\n\s*"), re.compile(r"([^\w\s])\1{3,}")
+
 _ERROR = re.compile(
-    r"failed to obtain answer|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:|\d|\(most)"
-    r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out|too many requests|rate ?limit(?:ed| exceeded| reached)?"
+    r"failed to obtain answer|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback"
+    r"|http(?: error)?)\b\W*(?:code|:|\d|\(most)"
+    r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out|too many requests|rate ?limit(?:ed| exceeded"
+    r"| reached)?"
     r"|insufficient[_ ]quota|context length exceeded|maximum context length|connection (?:error|refused|reset|aborted|timed out)"
     r"|read timed out|request timed out|cuda (?:error|out of memory)|out of memory|traceback \(most recent call last\)"
     r"|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error|exception):|status code:? ?[45]\d\d|max retries exceeded)",
@@ -61,7 +67,11 @@ def plain(response: str) -> Plain:
         if boxed is not None:
             text, final = boxed, True
         text = _LATEX.sub(r"\1", _LATEX.sub(r"\1", text))
-    return Plain(spell_out(_MARKUP.sub("", text)), unfinished, final)
+    text = _MARKUP.sub("", text)
+    if not text.isascii():
+        text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", "))
+    text = _RUN.sub(r"\1\1\1", _LINES.sub("\n", _BLANKS.sub(" ", text)))
+    return Plain(spell_out(text), unfinished, final)
 
 
 def spell_out(text: str) -> str:
@@ -125,39 +135,72 @@ def _last_boxed(text: str) -> str | None:
 
 _WORD = re.compile(r"[^\W_]+")
 _TOO_COMMON = frozenset(
-    {
-        "yes",
-        "no",
-        "none",
-        "all",
-        "both",
-        "true",
-        "false",
-        "other",
-        "others",
-        "unknown",
-        "present",
-        "absent",
-        "right",
-        "left",
-    }
+    {"yes", "no", "none", "all", "both", "true", "false", "other", "others", "unknown", "present", "absent"}
 )
 """Options that are everyday words: named only where the response leads with them or an answer statement does."""
+
+
+_STOP = frozenset(
+    {
+        "the",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "and",
+        "or",
+        "with",
+        "for",
+        "by",
+        "from",
+        "is",
+        "are",
+        "was",
+        "be",
+        "an",
+        "as",
+    }
+    | {"it", "its", "this", "that", "into", "other", "than", "both"}
+)
+_NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", "none", "non"})
+_IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
+_SUFFIX = re.compile(
+    r"(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|al|ly"
+    r"|ified|ify|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
+)
+
+
+def stem(word: str) -> str:
+    """A crude stem: "fractured" and "fracture", "dislocation" and "dislocated" come out the same; short words and numbers stay."""
+    word = _IRREGULAR.get(word, word)
+    if not word.isalpha() or len(word) < 4:
+        return word
+    cut = _SUFFIX.sub("", word, count=1)
+    return cut if len(cut) >= 4 else (word[:-1] if word[-1] in "se" and len(word) > 4 else word)
 
 
 @dataclass(frozen=True, slots=True)
 class OptionTexts:
     """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option
-    (None where two options read the same); `common` are options that are everyday words."""
+    (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
+    negation; `stems` are the stems of each option's words, `telling` those that no other option has."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None
     index: dict[str, int | None]
     common: frozenset[int]
+    negative: frozenset[int]
+    stems: tuple[frozenset[str], ...]
+    telling: tuple[frozenset[str], ...]
 
 
 def words_of(text: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(spell_out(text)))
+
+
+def _tells(word: str) -> bool:
+    return word not in _STOP and (len(word) > 1 or word.isdigit())
 
 
 @lru_cache(maxsize=65536)
@@ -171,10 +214,17 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
             continue
         index[key] = None if key in index else position
     common = frozenset(i for i, option in enumerate(words) if len(option) == 1 and option[0] in _TOO_COMMON)
+    negative = frozenset(i for i, option in enumerate(words) if option and option[0] in _NEGATIVE)
+    own = tuple(
+        frozenset() if i in common | negative else frozenset(stem(word) for word in option if _tells(word))
+        for i, option in enumerate(words)
+    )
+    telling = tuple(stems - frozenset().union(*own[:i], *own[i + 1 :]) for i, stems in enumerate(own))
     if not index:
-        return OptionTexts(words, None, index, common)
+        return OptionTexts(words, None, index, common, negative, own, telling)
     pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
-    return OptionTexts(words, re.compile(rf"(?<![^\W_])(?<!\d[.,])(?:{pattern})", re.IGNORECASE), index, common)
+    found = re.compile(rf"(?<![^\W_])(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+    return OptionTexts(words, found, index, common, negative, own, telling)
 
 
 def _pattern(words: Sequence[str]) -> str:

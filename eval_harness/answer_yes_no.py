@@ -13,6 +13,7 @@ _FOREIGN = {
 _WHOLE = {word: kind for kind, words in _FOREIGN.items() for word in words.split()} | {
     "y": "yes", "n": "no", "true": "yes", "false": "no", "correct": "yes", "incorrect": "no",
     "negative": "no", "positive": "yes", "absent": "no", "present": "yes", "not present": "no", "not really": "no",
+    "yes yes": "yes", "yes yes yes": "yes", "no no": "no", "no no no": "no",
 }  # fmt: skip
 
 _UNDECIDED = re.compile(
@@ -20,32 +21,43 @@ _UNDECIDED = re.compile(
     re.IGNORECASE,
 )
 _UNABLE = re.compile(
-    r"\b(?:not (?:possible|sure|certain|clear|able|enough|applicable|sufficient)|can ?not (?:be )?(?:say|tell|determine\w*|confirm\w*|answer\w*|"
-    r"assess\w*|conclude\w*|judge\w*|see)|unable to|impossible to|uncertain|inconclusive|indeterminate|insufficient|hard to (?:say|tell)|difficult to (?:say|tell)"
+    r"\b(?:not (?:possible|sure|certain|clear|able|enough|applicable|sufficient)|can ?not (?:be )?(?:say|tell|determine\w*|confirm\w*"
+    r"|answer\w*|"
+    r"assess\w*|conclude\w*|judge\w*|see)|unable to|impossible to|uncertain|inconclusive|indeterminate|insufficient|hard to (?:say"
+    r"|tell)|difficult to (?:say|tell)"
     r"|do not know|do not have|no (?:idea|clue|information|image|answer|comment|way)|unclear|maybe|perhaps|it depends|could not)\b",
     re.IGNORECASE,
 )
 _NOT_NO = r"(?!\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem)\b|\s*\.\s*\d|-)"
 _LEAD = re.compile(
-    rf"^\W*(?:(?:answer|response|a|final answer|the answer is)\W+)?(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}))\b(?!-)",
+    rf"^\W*(?:(?:answer|response|a|final answer|the answer is|it is an?|definitely|certainly|probably|(?:most )?likely|clearly"
+    rf"|absolutely)\W+)?"
+    rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no)\b(?!\s+doubt))",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(
-    rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|=|->))+[\s\"'(\[]*"
-    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi (?:would |will )?(?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)|(?P<no2>no))\b(?!\s+\w)"
-    rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)|(?P<no3>no))\b(?=\W*(?:$|[,.;!\n]))",
+    rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|="
+    rf"|->))+[\s\"'(\[]*"
+    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi (?:would |will )?(?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
+    rf"|(?P<no2>no))\b(?!\s+\w)"
+    rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
+    rf"|(?P<no3>no))\b(?=\W*(?:$|[,.;!\n]))",
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"(?:^|[.!?;\n:,\"'(\[])\s*(?:(?P<yes>yes)|(?P<no>no))\s*(?=$|[.!,;\n\"')\]])", re.IGNORECASE)
 _DENIES = re.compile(
-    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:i (?:can |do )?(?:not )?see no\b|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b"
-    r"|(?:the|this|that|it)\b[^.\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?|reveals?|demonstrates?|has|have) no\b"
-    r"|no\s+(?:\w+\s+){0,6}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown)|no (?:evidence|sign|signs|indication) of\b"
-    r"|i do not see\b)",
+    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:i (?:can |do )?(?:not )?see no\b|there (?:is"
+    r"|are|was|were|appears? to be|seems? to be) (?:no|not)\b"
+    r"|(?:the|this|that|it)\b[^.\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?"
+    r"|reveals?|demonstrates?|has|have) no\b"
+    r"|no\s+(?:\w+\s+){0,6}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?(?:seen|visible|present|identified|noted|detected|found|evident"
+    r"|observed|shown)|no (?:evidence|sign|signs|indication) of\b"
+    r"|there (?:does|do|did) not\b|i do not see\b|(?:\w+\s+){1,5}(?:is|are|was|were)\s+absent\b)",
     re.IGNORECASE,
 )
 _AFFIRMS = re.compile(
-    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:there (?:is|are)\s+(?:(?:a|an|some|clear|definite)\s+)?(?!no\b|not\b|nothing\b)\w+|it (?:is|does)\W*$)",
+    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:there (?:is|are)\s+(?:(?:a|an|some|clear"
+    r"|definite)\s+)?(?!no\b|not\b|nothing\b)\w+|it (?:is|does)\W*$)",
     re.IGNORECASE,
 )
 
@@ -57,12 +69,11 @@ def read_yes_no(text: str) -> tuple[str | None, str]:
         return whole, "whole response"
     if whole in _WHOLE:
         return _WHOLE[whole], "whole response"
+    undecided = _UNDECIDED.search(text) is not None
     text = _UNDECIDED.sub(" ", text)
-    statement = None
-    for statement in _STATEMENT.finditer(text):
-        pass
-    if statement is not None:
-        return _kind(statement), "answer statement"
+    statements = [_kind(match) for match in _STATEMENT.finditer(text)]
+    if statements:
+        return statements[-1], "answer statement"
     lead = _LEAD.match(text)
     if lead is not None:
         return _kind(lead), "leading yes or no"
@@ -73,6 +84,8 @@ def read_yes_no(text: str) -> tuple[str | None, str]:
         return alone.pop(), "yes or no by itself"
     if alone:
         return None, "both yes and no"
+    if undecided:
+        return None, "undecided"
     if _DENIES.search(text):
         return "no", "denial"
     if _AFFIRMS.search(text):

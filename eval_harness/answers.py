@@ -15,16 +15,10 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_mentions import (
-    asserted_texts,
-    bare_letters,
-    dressed_letters,
-    labelled_mentions,
-    last_statement,
-    leading_labels,
-    whole_letters,
-)
-from eval_harness.answer_text import is_error, option_texts, plain, words_of
+from eval_harness.answer_letters import bare_letters, dressed_letters, leading_letters, verdicts, whole_letters
+from eval_harness.answer_mentions import asserted_texts, labelled_mentions, labelled_verdicts, telling_words
+from eval_harness.answer_statements import agreeing, last_statement
+from eval_harness.answer_text import OptionTexts, is_error, option_texts, plain, words_of
 from eval_harness.answer_yes_no import read_yes_no
 
 STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed")
@@ -39,13 +33,20 @@ class Reading:
     rule: str
 
 
+LONGEST = 40_000
+"""Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many are."""
+
 Reader = Callable[[str, Sequence[str], str], Reading]
 
 _REFUSAL = re.compile(
-    r"\b(?:i(?:'m| am)|we(?:'re| are))\s+(?:very |so |truly |really )?(?:sorry|unable|not able|afraid)\b|\bas an? (?:ai|large language|language|artificial)\b"
-    r"|\bi (?:can ?not|can not|could not|am not able to|will not|would not|must decline|decline|do not have the (?:ability|capability|expertise))\b"
-    r"|\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine|analy[sz]e|identify|give|offer|process|view|see|comply|fulfil+)\b"
-    r"|\b(?:sorry|apologi[sz]e)\b|\bconsult (?:a|an|your|with)\b|\bwithout (?:the|an|seeing the) image\b|\bno image (?:was|is|has been)? ?(?:provided|attached|available)\b"
+    r"\b(?:i(?:'m| am)|we(?:'re| are))\s+(?:very |so |truly |really )?(?:sorry|unable|not able|afraid)\b|\bas an? (?:ai"
+    r"|large language|language|artificial)\b"
+    r"|\bi (?:can ?not|can not|could not|am not able to|will not|would not|must decline|decline|do not have the (?:ability|capability"
+    r"|expertise))\b"
+    r"|\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine|analy[sz]e|identify|give|offer"
+    r"|process|view|see|comply|fulfil+)\b"
+    r"|\b(?:sorry|apologi[sz]e)\b|\bconsult (?:a|an|your|with)\b|\bwithout (?:the|an|seeing the) image\b|\bno image (?:was|is"
+    r"|has been)? ?(?:provided|attached|available)\b"
     r"|\bnot (?:qualified|licensed|a doctor|a medical|a substitute)\b",
     re.IGNORECASE,
 )
@@ -56,7 +57,8 @@ def read_choice(response: str, options: list[str], question_type: str = "single"
 
     `options` in the order shown (letters follow the position); `question_type`: `single`, `multiple` or `yes_no` (options `yes`, `no` in
     any case and order). Status: `answered` with a choice; else `irrelevant` (nothing to read, or more than one reading), `refused`, or
-    `failed` (an error text stands where the response should be). Never guesses. Linear in the length of the response.
+    `failed` (an error text stands where the response should be). Never guesses. Linear in the length of the response; of one over
+    40,000 characters only the beginning and the end are read.
 
     >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
     Reading(choice=(1,), status='answered', rule='answer statement')
@@ -68,7 +70,7 @@ def read_choice(response: str, options: list[str], question_type: str = "single"
     if question_type not in ("single", "multiple", "yes_no"):
         raise BadInput(f"question_type {question_type!r}: unknown. There are: single, multiple, yes_no.")
     made = plain(response)
-    text = made.text.strip()
+    text = _ends(made.text.strip())
     if not text:
         return _none("unfinished reasoning" if made.unfinished else "empty")
     if is_error(text):
@@ -79,13 +81,20 @@ def read_choice(response: str, options: list[str], question_type: str = "single"
     return _options(text, tuple(options), question_type == "multiple")
 
 
+def _ends(text: str) -> str:
+    """A response of ordinary length as it is; of an endless one (a model in a loop) the beginning and the end."""
+    return text if len(text) <= LONGEST else text[: LONGEST // 4] + "\n" + text[-3 * LONGEST // 4 :]
+
+
 def _none(rule: str) -> Reading:
     return Reading((), "irrelevant", rule)
 
 
 def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
     if question_type != "yes_no":
-        letters = whole_letters(text, 2, False) or last_statement(text, 2, None, False)
+        letters = (
+            whole_letters(text, 2, False) or last_statement(text, 2, _NO_TEXTS, False) or _leading(text, 2, _NO_TEXTS)
+        )
         if letters is not None and len(letters) == 1 and letters[0] >= 0:
             return Reading(letters, "answered", "letter")
     word, rule = read_yes_no(text)
@@ -96,33 +105,73 @@ def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
     return Reading((lowered.index(word),), "answered", rule)
 
 
+_NO_TEXTS = option_texts(())
+
+
 def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
     """The ladder of rules for lettered options: the first that finds anything decides."""
     texts = option_texts(options)
     count = len(options)
-    whole = whole_letters(text, count, multiple)
-    if whole is not None:
-        return _decide(whole, multiple, "whole response")
     named = texts.index.get(" ".join(words_of(text))) if len(text) < 2000 else None
     if named is not None:
         return Reading((named,), "answered", "whole response")
-    for rule, found in (
-        ("answer statement", last_statement(text, count, texts, multiple)),
-        ("leading letter", leading_labels(text, count, texts, multiple)),
-        ("letter with its option", labelled_mentions(text, count, texts, multiple)),
-    ):
+    whole = whole_letters(text, count, multiple)
+    if whole is not None:
+        return _decide(whole, multiple, "whole response")
+    for rule, find in _SURE:
+        found = find(text, count, texts, multiple)
         if found is not None:
             return _decide(found, multiple, rule)
     if _REFUSAL.search(text):
         return Reading((), "refused", "refusal")
-    for rule, found in (
-        ("letter", dressed_letters(text, count, multiple)),
-        ("bare letter", bare_letters(text, count, multiple)),
-        ("option text", asserted_texts(text, texts, multiple)),
-    ):
+    leads = [words[0] if words else "" for words in texts.words]
+    if set(leads) == {"yes", "no"} and count == 2:
+        word, rule = read_yes_no(text)
+        if word is not None:
+            return Reading((leads.index(word),), "answered", rule)
+    for rule, find in _WEAK:
+        found = find(text, count, texts, multiple)
         if found is not None:
             return _decide(found, multiple, rule)
     return _none("no option named")
+
+
+def _leading(text: str, count: int, texts: OptionTexts, multiple: bool = False) -> tuple[int, ...] | None:
+    """The leading letter, unless it is followed by the text of another option."""
+    led = leading_letters(text, count)
+    if led is None:
+        return None
+    found = led[0]
+    if found == (-1,) and asserted_texts(text, texts, multiple):
+        return None
+    return agreeing(text, 0, texts, found)
+
+
+Rule = Callable[[str, int, OptionTexts, bool], tuple[int, ...] | None]
+
+_SURE: tuple[tuple[str, Rule], ...] = (
+    ("verdict on each option", lambda text, count, texts, multiple: verdicts(text, count, multiple)),
+    (
+        "verdict on each option",
+        lambda text, count, texts, multiple: labelled_verdicts(text, count, texts) if multiple else None,
+    ),
+    ("answer statement", last_statement),
+    (
+        "letter with its option",
+        lambda text, count, texts, multiple: labelled_mentions(text, count, texts, True) if multiple else None,
+    ),
+    ("leading letter", _leading),
+    ("letter with its option", labelled_mentions),
+)
+"""Rules that decide even where the response also declines or hedges, surest first."""
+
+_WEAK: tuple[tuple[str, Rule], ...] = (
+    ("letter", lambda text, count, texts, multiple: dressed_letters(text, count, multiple)),
+    ("bare letter", lambda text, count, texts, multiple: bare_letters(text, count, multiple)),
+    ("option text", lambda text, count, texts, multiple: asserted_texts(text, texts, multiple)),
+    ("telling words", lambda text, count, texts, multiple: telling_words(text, texts, multiple)),
+)
+"""Rules for responses without an answer statement; a refusal comes before them."""
 
 
 def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:

@@ -52,6 +52,7 @@ def probmed_hit(response: str, key: str) -> bool:
     return key.capitalize() in text or text.lower() in (key, key + ".")
 
 
+_BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
 _REJECTS = (
     "Sorry, I can't help with images of people yet.",
     "I can't process this file.",
@@ -61,9 +62,11 @@ _REJECTS = (
 
 
 def gmai_mmbench(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """VLMEvalKit's matching, which GMAI-MMBench is scored with: one option letter between blanks, else one option text in a short response.
+    """VLMEvalKit's matching, which GMAI-MMBench is scored with: one option letter between blanks, else one option text in a response
+    not longer than twice the options together.
 
-    Defects: a letter counts only more than five words before the end of a long response; "Option (B)" beside another letter is none; a text inside a word counts.
+    Defects: the article "A" is option A; "Option (B)" beside another letter is none; an option text inside a longer word counts. What it
+    leaves unread its users give to a judge, or to chance; here it stays irrelevant.
     Multiple choice (the paper asks for "A,B"): every option letter between commas or blanks.
     """
     if "Failed to obtain answer via API" in response:
@@ -72,8 +75,7 @@ def gmai_mmbench(response: str, options: Sequence[str], question_type: str) -> R
         from eval_harness.answers import Reading
 
         return Reading((), "refused", "official: refusal")
-    cleaned = response.translate(str.maketrans(dict.fromkeys(".()[],:;!*#{}", " ")))
-    words = cleaned.split()
+    words = response.translate(_BLANKED).split()
     found = tuple(place for place in range(len(options)) if LETTERS[place] in words)
     if question_type == "multiple":
         return _reading(found, "official: letters")

@@ -130,9 +130,7 @@ def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> No
 def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: Path) -> None:
     from eval_harness.answers import read_choice
 
-    table = pd.read_csv(
-        sources / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv", sep="\t", usecols=list("ABCDE") + ["index"]
-    )
+    table = pd.read_csv(sources / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv", sep="\t", usecols=[*"ABCDE", "index"])
     options = {
         int(row["index"]): [str(row[x]) for x in "ABCDE" if isinstance(row[x], str)] for _, row in table.iterrows()
     }

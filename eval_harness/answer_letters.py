@@ -1,0 +1,260 @@
+"""Option letters in a response, in every dress; never the article A, the pronoun I, or a letter that is part of a name.
+
+Functions return positions, None where there is no letter, and -1 for a letter outside the options.
+Not here: option texts (`answer_mentions.py`), statements like "the answer is B" (`answer_statements.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_polarity import is_denied
+
+Found = tuple[int, ...] | None
+
+OPEN, CLOSE, CLOSED = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}", r"[\"')\]}>»」]{1,4}"
+HEAD = re.compile(
+    r"[\s:=>*,-]{0,20}(?:(?:the|only|definitely|clearly|most|more|least|likely|probably|probable|both|either|indeed|simply|therefore"
+    r"|just)\s+)*"
+    r"(?:(?:correct |best |right )?(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?"
+    rf"{OPEN}\s*([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
+    re.IGNORECASE,
+)
+_NEXT = re.compile(
+    rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?P<by>,\s*and|,\s*or|,|/|&|\+|;|\band\b|\bor\b|\bnor\b"
+    rf"|\bthen\b)\s*(?:options?\s+)?{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
+    re.IGNORECASE,
+)
+_AFTER_A = re.compile(
+    r"[^\S\n]+(?!\w(?![\w-])|\d+\s?%|(?:and|or|nor|is|are|was|because|since|as|due|for|based|given|not|rather|with|which|but|in|on"
+    r"|from|would|could|seems?|looks?|appears?"
+    r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'>|/&]|[-–—]\s|and\b|or\b|nor\b)")
+_GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
+_PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
+_REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
+
+
+def position(letter: str, count: int) -> int:
+    """The position a letter stands for, -1 outside the options."""
+    place = LETTERS.index(letter.upper())
+    return place if place < count else -1
+
+
+def whole_letters(text: str, count: int, multiple: bool) -> Found:
+    """A response that is nothing but letters: "B", "(b)", "B.", "option B", "A and C", for multiple choice also "ACD", "A C"."""
+    if len(text) > 200:
+        return None
+    bare = text.strip(" \t\n\"'()[]{}<>.,:;!#*-|/\\=")
+    if len(bare) == 1 and bare.isascii() and bare.isalpha():
+        return (position(bare, count),)
+    if multiple and 1 < len(bare) <= 2 * count and re.fullmatch(r"[A-Z]+|[A-Z](?: [A-Z])+", bare):
+        places = [position(letter, count) for letter in bare.replace(" ", "")]
+        return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
+    if multiple and (listed := _only_letters(text, count)) is not None:
+        return listed
+    head = HEAD.match(text)
+    if head is None:
+        return None
+    letters, end, alternatives = letter_list(text, head, count)
+    if not letters or re.fullmatch(r"[\W_]*", text[end:]) is None:
+        return None
+    return () if alternatives else tuple(letters)
+
+
+_BULLET = re.compile(r"^\s*(?:\d{1,2}[.)]|[-•*])\s*", re.MULTILINE)
+
+
+def _only_letters(text: str, count: int) -> Found:
+    """Letters one under the other or side by side, with bullets or brackets and nothing else ("- B\n- C", "(B)(C)")."""
+    tokens = re.findall(r"[^\W_]+", _BULLET.sub("", text))
+    if (
+        len(tokens) < 2
+        or not all(len(token) == 1 and "A" <= token <= "Z" for token in tokens)
+        or len(set(tokens)) < len(tokens)
+    ):
+        return None
+    return tuple(position(token, count) for token in tokens)
+
+
+_RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")
+
+
+def letters_run(text: str, start: int, count: int) -> Found:
+    """Letters written together in ascending order ("BCE", "B C E") at text[start]."""
+    run = _RUN.match(text, start)
+    if run is None:
+        return None
+    places = [position(letter, count) for letter in run[1] if letter.isalpha()]
+    return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
+
+
+def letters_at(text: str, start: int, count: int, strict: bool) -> Found:
+    """The letters named right at text[start]. `strict`: only where nothing but punctuation or a reason follows."""
+    head = HEAD.match(text, start)
+    if head is None:
+        return None
+    letters, _, alternatives = letter_list(text, head, count, strict)
+    return () if alternatives else tuple(letters) or None
+
+
+def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False) -> tuple[list[int], int, bool]:
+    """The letters from `head` on: their positions, where they end, and whether they are alternatives ("A or B")."""
+    if not is_letter(text, head, 1, strict):
+        return [], head.end(), False
+    letters, end, alternatives = [position(head[1], count)], head.end(), False
+    while (
+        len(letters) <= count and (more := _NEXT.match(text, end)) is not None and is_letter(text, more, 2, strict=True)
+    ):
+        if more[2] in "Ii" and count < 9:
+            break
+        alternatives |= "or" in more["by"].lower()
+        letters.append(position(more[2], count))
+        end = more.end()
+    return letters, end, alternatives
+
+
+def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool:
+    """Whether a lone letter stands for an option and is not an article, a pronoun, or part of a name ("I'm", "C-arm", "E. coli")."""
+    letter, start, end = match[group], match.start(group), match.end(group)
+    if _PART_OF_A_NAME.match(text, end):
+        return False
+    if match["close"] or (start > 0 and text[start - 1] in "\"'([{<"):
+        return True
+    if letter.islower() or letter == "I":
+        return _ENDS.match(text, end) is not None
+    if letter == "A" and _AFTER_A.match(text, end):
+        return False
+    return not strict or _ENDS.match(text, end) is not None or _REASON.match(text, end) is not None
+
+
+_LINE_LABEL = re.compile(
+    rf"^[ \t]*(?:[-•*][ \t]*)?(?:option[ \t]+)?{OPEN}([A-Z])(?:{CLOSE}[ \t]*[.:)\-–]|{CLOSED})",
+    re.MULTILINE | re.IGNORECASE,
+)
+_LEAD = re.compile(
+    rf"\W{{0,6}}(?:options?\s+)?{OPEN}([A-Z]|[a-z](?=[)\].:]))(?![^\W_])(?:{CLOSE}\s*[.:)\]\-–—,]|{CLOSED}|\s*\n)"
+)
+
+
+def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None:
+    """A response that begins with its letter ("B: a mass", "B) ...", "B - ..."), and does not go on to list other options: the letters
+    and where they end."""
+    lead = _LEAD.match(text)
+    if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
+        return None
+    labels = {line[1].upper() for line in _LINE_LABEL.finditer(text) if position(line[1], count) >= 0}
+    if len(labels) > 1 or is_denied(text, lead.start(1), lead.end(1)):
+        return None
+    head = HEAD.match(text)
+    letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
+    if alternatives:
+        return (), end
+    return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
+
+
+_VERDICT = re.compile(
+    rf"(?:^|[\n.;,]|(?<=[✓✔✅✗❌✘×]))\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}([A-Z])(?![^\W_]){CLOSE}[\s:.)\-–—]{{1,4}}(?:(?:is|was"
+    rf"|this is)\s+)?(?:the\s+)?"
+    r"(?:(?P<right>correct|right|true|yes|fits best|best|✓|✔|✅)|(?P<wrong>incorrect|wrong|false|no|not|unlikely|excluded|ruled out|✗"
+    r"|❌|✘|×))(?![\w'-])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def verdicts(text: str, count: int, multiple: bool) -> Found:
+    """Letters with a verdict on each ("A: wrong. B: correct."): those that are right, where at least one other is called wrong."""
+    right: dict[int, None] = {}
+    wrong: set[int] = set()
+    for match in _VERDICT.finditer(text):
+        place = position(match[1], count)
+        if match["right"]:
+            right[place] = None
+        else:
+            wrong.add(place)
+    alive = tuple(place for place in right if place not in wrong and place >= 0)
+    return alive if wrong and (len(alive) == 1 or (multiple and alive)) else None
+
+
+_DRESSED = re.compile(
+    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
+)
+_BARE = re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])")
+_MORE = re.compile(
+    rf"\s*(?:,\s*and|,\s*or|,|/|&|\band\b|\bor\b|\bnor\b)\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}"
+)
+_NAME_BEFORE = re.compile(
+    r"\b(?:vitamins?|hepatitis|influenza|types?|grade|class|stage|group|category|factor|protein|complex|segment|zone|level|weber"
+    r"|stanford|phase|part"
+    r"|point|figure|fig|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia|hemophilia"
+    r"|plan|lines?|row"
+    r"|column|mr|mrs|ms|dr|patient)\s*\W?\s*$",
+    re.IGNORECASE,
+)
+_NAME_AFTER = re.compile(
+    r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
+    r"|weighted"
+    r"|vertebra\w*|ring|loop|shaped?|level|is for|stands for)\b",
+    re.IGNORECASE,
+)
+
+
+_WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choices)\s*:?\s*$", re.IGNORECASE)
+
+
+_HEDGE = re.compile(r"\bor (?:possibly|maybe|perhaps|even)\b", re.IGNORECASE)
+
+
+def dressed_letters(text: str, count: int, multiple: bool) -> Found:
+    """Letters in brackets or quotes, or after "option": those that are not denied."""
+    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _DRESSED.finditer(text))
+    return _alive(text, count, multiple, found)
+
+
+def bare_letters(text: str, count: int, multiple: bool) -> Found:
+    """A capital letter by itself that can only be an option ("most likely B"), in a short response."""
+    if len(text) > 300:
+        return None
+    found = (
+        (match, 1)
+        for match in _BARE.finditer(text)
+        if match[1] != "I"
+        and not (match[1] == "A" and _AFTER_A.match(text, match.end()))
+        and not _PART_OF_A_NAME.match(text, match.end())
+        and not _NAME_BEFORE.search(text[max(0, match.start() - 24) : match.start()])
+        and not _NAME_AFTER.match(text, match.end())
+    )
+    return _alive(text, count, multiple, found)
+
+
+def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match[str], int]]) -> Found:
+    """The letters left when the denied ones are taken out; letters in a row share their fate ("A, B and D are incorrect")."""
+    alive: dict[int, None] = {}
+    denied: set[int] = set()
+    passed = 0
+    alternatives = _HEDGE.search(text) is not None
+    for match, group in found:
+        if match.start() < passed:
+            continue
+        places, end = [position(match[group], count)], match.end()
+        joined = ""
+        while (more := _MORE.match(text, end)) is not None and position(more[1], count) not in places:
+            joined += text[end : more.start(1)].lower()
+            places.append(position(more[1], count))
+            end = more.end()
+        passed = end
+        if len(places) > 1 and _WEIGHED.search(text[max(0, match.start() - 24) : match.start()]):
+            continue
+        if is_denied(text, match.start(), end):
+            denied.update(places)
+        else:
+            alternatives |= "or" in joined
+            alive.update(dict.fromkeys(places))
+    if alternatives:
+        return None
+    left = tuple(place for place in alive if place not in denied and place >= 0)
+    return left if len(left) == 1 or (multiple and 0 < len(left) < count) else None

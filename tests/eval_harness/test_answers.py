@@ -1,0 +1,197 @@
+"""Reading responses: a table of cases with what a careful reader takes from each, and what must hold for any text."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from eval_harness.answers import STATUSES, read_answers, read_choice
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+CASES = [json.loads(line) for line in Path(__file__).with_name("answer_cases.jsonl").read_text().splitlines()]
+CHEST = ["Empyema", "Lung abscess", "Bronchiectasis", "Sarcoidosis"]
+
+
+def read(response: str, options: list[str], kind: str = "single") -> str:
+    return "".join(LETTERS[position] for position in read_choice(response, options, kind).choice)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['type']}: {case['response'][:40]!r}")
+def test_as_a_careful_reader_does(case: dict) -> None:
+    reading = read_choice(case["response"], case["options"], case["type"])
+    assert "".join(LETTERS[position] for position in reading.choice) == case["choice"], reading
+    assert (reading.status == "answered") == bool(case["choice"])
+    assert reading.status == case.get("status", reading.status)
+    assert reading.rule
+
+
+def test_letters_read_the_same_for_every_option_and_dress() -> None:
+    dresses = [
+        "{}",
+        "({})",
+        "{}.",
+        "**{}**",
+        "Answer: {}",
+        "The answer is {}.",
+        "Option {}",
+        "\\boxed{{{}}}",
+        "<answer>{}</answer>",
+    ]
+    options = [f"finding number {number}" for number in range(26)]
+    for dress in dresses:
+        for position, letter in enumerate(LETTERS):
+            assert read_choice(dress.format(letter), options).choice == (position,), dress.format(letter)
+
+
+@pytest.mark.parametrize("letter", "EFGHJKZ")
+@pytest.mark.parametrize(
+    "dress", ["{}", "({})", "The answer is {}.", "Answer: {}", "{}. Something else", "I choose {}."]
+)
+def test_a_letter_outside_the_options_is_no_answer(dress: str, letter: str) -> None:
+    assert read_choice(dress.format(letter), CHEST).status == "irrelevant"
+
+
+text = st.text(alphabet=st.characters(codec="utf-8"), max_size=300)
+pieces = st.lists(
+    st.sampled_from(["A", "B", "(C)", "the answer is", "not", "or", "lung abscess", "Empyema", "<think>",
+        "</think>", ".", "\n", ":", "option", "\\boxed{", "}", "yes", "no", "is wrong", "a", "**"]),
+    max_size=30,
+).map(" ".join)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(text | pieces, st.lists(st.text(max_size=20), min_size=1, max_size=8), st.sampled_from(["single", "multiple"]))
+@example("A", ["", "", ""], "single")
+@example("(((", ["(", "*", "\\"], "multiple")
+def test_any_text_reads_as_something(response: str, options: list[str], kind: str) -> None:
+    reading = read_choice(response, options, kind)
+    assert reading.status in STATUSES and reading.rule
+    assert list(reading.choice) == sorted(set(reading.choice))
+    assert all(0 <= position < len(options) for position in reading.choice)
+    assert (reading.status == "answered") == bool(reading.choice)
+    assert kind == "multiple" or len(reading.choice) <= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(text | pieces)
+def test_a_reasoning_trace_changes_nothing(trace: str) -> None:
+    if "<" not in trace and "◁" not in trace:
+        assert read(f"<think>{trace}</think>B", CHEST) == "B"
+
+
+@settings(max_examples=200, deadline=None)
+@given(text | pieces)
+def test_any_text_reads_as_yes_no_or_nothing(response: str) -> None:
+    assert read_choice(response, ["yes", "no"], "yes_no").choice in ((0,), (1,), ())
+    backwards = read_choice(response, ["No", "Yes"], "yes_no").choice
+    assert backwards == tuple(1 - position for position in read_choice(response, ["yes", "no"], "yes_no").choice)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["A B ", "the answer is ", "(", "\n", "a", "<think>", "lung abscess ", "Option A is wrong. ", "\\boxed{",
+        "no ", "B, ", "A. Empyema\n", " ", "'", "<", "あB", "A\n", "[[(", ". ", "yes or no "],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
+def test_a_megabyte_is_read(unit: str, kind: str) -> None:
+    options = ["yes", "no"] if kind == "yes_no" else CHEST
+    long = unit * (1_000_000 // len(unit))
+    assert read_choice(long, options, kind).status in STATUSES
+    if kind == "single" and not unit.startswith("<"):
+        assert read(long + "\nThe answer is C.", CHEST) == "C"
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(BadInput, match="27 options"):
+        read_choice("A", [str(number) for number in range(27)])
+    with pytest.raises(BadInput, match="question_type"):
+        read_choice("A", CHEST, "open")
+    with pytest.raises(BadInput, match="yes and no"):
+        read_choice("yes", ["maybe", "no"], "yes_no")
+
+
+def _questions() -> pd.DataFrame:
+    return pd.DataFrame({"question_id": ["q1", "q2"], "options": [CHEST, CHEST], "question_type": ["single", "single"]})
+
+
+def test_read_answers_keeps_rows_and_statuses() -> None:
+    answers = pd.DataFrame(
+        {
+            "question_id": ["q2", "q1", "q1", "q2"],
+            "sample": [0, 0, 1, 1],
+            "response": ["B", "C", "the answer is A", None],
+            "status": ["answered", "failed", "refused", "answered"],
+        },
+        index=[7, 3, 9, 1],
+    )
+    done = read_answers(answers, _questions(), "gmai-mmbench")
+    assert done["choice"].tolist() == [[1], [], [], []]
+    assert done["status"].tolist() == ["answered", "failed", "refused", "failed"]
+    assert done.index.tolist() == [7, 3, 9, 1]
+    assert list(answers.columns) == ["question_id", "sample", "response", "status"]
+
+
+def test_option_scores_decide_unless_they_tie() -> None:
+    answers = pd.DataFrame(
+        {
+            "question_id": ["q1", "q2", "q1", "q2"],
+            "sample": [0, 0, 1, 1],
+            "response": ["", "", "", "B"],
+            "status": "answered",
+            "scores": [[0.1, 0.2, 0.6, 0.1], [0.4, 0.4, 0.1, 0.1], [float("nan")] * 4, None],
+        }
+    )
+    done = read_answers(answers, _questions(), "gmai-mmbench")
+    assert done["choice"].tolist() == [[2], [], [], [1]]
+    assert done["rule"].tolist()[0] == "option scores"
+
+
+def test_read_answers_refuses_what_it_does_not_know() -> None:
+    answers = pd.DataFrame({"question_id": ["q9"], "sample": [0], "response": ["B"], "status": ["answered"]})
+    with pytest.raises(BadInput, match="q9"):
+        read_answers(answers, _questions(), "gmai-mmbench")
+    with pytest.raises(BadInput, match="extraction"):
+        read_answers(answers, _questions(), "gmai-mmbench", "theirs")
+    with pytest.raises(BadInput, match="format"):
+        read_answers(answers, _questions(), "vqa")
+
+
+OFFICIAL = [
+    ("mediconfusion", "A", "A"),
+    ("mediconfusion", "The answer is B.", "B"),
+    ("mediconfusion", "B: A mass", ""),
+    ("mediconfusion", "A mass", "A"),
+    ("mediconfusion", "(B)", ""),
+    ("mediconfusion", '("B")', "B"),
+    ("mediconfusion", "b", ""),
+    ("gmai-mmbench", "B", "B"),
+    ("gmai-mmbench", "Empyema", "A"),
+    ("gmai-mmbench", "Failed to obtain answer via API.", ""),
+    ("halt-medvqa", "C", "C"),
+    ("halt-medvqa", " C ", "C"),
+    ("halt-medvqa", "C.", ""),
+    ("halt-medvqa", "E", ""),
+    ("halt-medvqa", "The", ""),
+]
+
+
+@pytest.mark.parametrize(("format", "response", "expected"), OFFICIAL)
+def test_official_readers_keep_their_defects(format: str, response: str, expected: str) -> None:
+    answers = pd.DataFrame({"question_id": ["q1"], "sample": [0], "response": [response], "status": ["answered"]})
+    done = read_answers(answers, _questions(), format, "official")
+    assert "".join(LETTERS[position] for position in done["choice"][0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [("Yes", [0]), ("yes", [0]), ("yes, there is", []), ("Normal", [1]), ("None", [1]), ("No", [1]), ("Nodule",
+        [1]), ("Yes and No", [0, 1]), ("no.", [1])],
+)  # fmt: skip
+def test_the_official_probmed_reader_looks_for_a_substring(response: str, expected: list[int]) -> None:
+    questions = pd.DataFrame({"question_id": ["q"], "options": [["yes", "no"]], "question_type": ["yes_no"]})
+    answers = pd.DataFrame({"question_id": ["q"], "sample": [0], "response": [response], "status": ["answered"]})
+    assert read_answers(answers, questions, "probmed", "official")["choice"][0] == expected
