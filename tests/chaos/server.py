@@ -1,0 +1,175 @@
+"""A chat-completion server on loopback that misbehaves on purpose: it answers right in the end, after doing wrong in every way it knows.
+
+`ChaosServer(faults)` takes the faults by turns, one per request, before it answers a question; each question meets every fault at most
+`per_question` times. What it was asked, and what it answered, is kept in `asked` and `served`. It also runs by itself, for tests that kill
+the client: `python server.py PORT_FILE FAULT...`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+FAULTS = ("429", "500", "hang", "reset", "half", "type", "twice", "empty", "nonsense")
+
+
+def answer_to(body: dict) -> str:
+    """The one right answer to a prompt: a letter that depends on the prompt and its images alone."""
+    content = json.dumps(body["messages"], sort_keys=True)
+    return "AB"[hashlib.sha256(content.encode()).digest()[0] % 2]
+
+
+class _Quiet(ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        """Clients that go away are the point here."""
+
+
+class ChaosServer:
+    """Serves on 127.0.0.1 until closed; a context manager."""
+
+    def __init__(self, faults=(), per_question=1, hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
+        self.faults, self.per_question, self.hang, self.retry_after = tuple(faults), per_question, hang, retry_after
+        self.answer, self.delay = answer, delay
+        self.asked: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()
+        self.faulted: Counter[str] = Counter()
+        self.bodies: list[dict] = []
+        self.headers: list[dict] = []
+        self.now = self.most = 0
+        self._met: Counter[tuple[str, str]] = Counter()
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._server = _Quiet(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def fault_for(self, question: str) -> str | None:
+        """The next fault by turns that this question has not met often enough; None when it is time to answer."""
+        for _ in self.faults:
+            fault = self.faults[self._turn % len(self.faults)]
+            self._turn += 1
+            if (
+                self._met[question, fault] < self.per_question
+                and sum(count for (asked, _), count in self._met.items() if asked == question) < 3 * self.per_question
+            ):
+                self._met[question, fault] += 1
+                self.faulted[fault] += 1
+                return fault
+        return None
+
+    def _handler(self):
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                raw = self.rfile.read(int(self.headers["Content-Length"]))
+                body = json.loads(raw)
+                question = json.dumps(body["messages"], sort_keys=True)
+                with outer._lock:
+                    outer.asked[question] += 1
+                    outer.bodies.append(body)
+                    outer.headers.append({name.lower(): value for name, value in self.headers.items()})
+                    outer.now += 1
+                    outer.most = max(outer.most, outer.now)
+                    fault = outer.fault_for(question)
+                try:
+                    time.sleep(outer.delay)
+                    outer.misbehave(self, fault, body, question) if fault else outer.reply(self, body, question)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                finally:
+                    with outer._lock:
+                        outer.now -= 1
+
+        return Handler
+
+    def reply(self, handler, body, question, times=1):
+        said = self.answer(body)
+        status, document = said if isinstance(said, tuple) else (200, completion(said))
+        data = json.dumps(document).encode()
+        with self._lock:
+            self.served[question] += status == 200
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        handler.wfile.write((head + data) * times)
+        handler.wfile.flush()
+
+    def misbehave(self, handler, fault, body, question):
+        match fault:
+            case "429" | "500" | "503":
+                data = json.dumps({"error": {"message": f"trouble {fault}; the answer is A"}}).encode()
+                handler.send_response(int(fault))
+                if fault != "500":
+                    handler.send_header("Retry-After", self.retry_after)
+                self.send(handler, data, "application/json")
+            case "hang":
+                time.sleep(self.hang)
+                handler.close_connection = True
+            case "reset":
+                handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                handler.connection.close()
+                handler.close_connection = True
+            case "half":
+                data = json.dumps(completion("A")).encode()
+                handler.send_response(200)
+                self.send(handler, data[: len(data) // 2], "application/json")
+            case "type":
+                handler.send_response(200)
+                self.send(handler, b"<html>A: please log in</html>", "text/html")
+            case "twice":
+                self.reply(handler, body, question, times=2)
+            case "empty":
+                handler.send_response(200)
+                self.send(
+                    handler, json.dumps({"object": "chat.completion", "choices": []}).encode(), "application/json"
+                )
+            case "nonsense":
+                handler.send_response(200)
+                self.send(handler, b'{"choices": "A"}', "application/json")
+            case _:
+                raise ValueError(fault)
+
+    @staticmethod
+    def send(handler, data, kind):
+        handler.send_header("Content-Type", kind)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+
+def completion(text, finish="stop", alternatives=None, **message):
+    """A chat completion document. `alternatives`: token -> log-probability of the first token."""
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
+    if alternatives is not None:
+        top = [{"token": token, "logprob": value, "bytes": None} for token, value in alternatives.items()]
+        choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+
+
+if __name__ == "__main__":
+    with ChaosServer(sys.argv[2:], hang=1.5, delay=0.01) as server:
+        Path(sys.argv[1]).write_text(server.url)
+        while True:
+            time.sleep(1)

@@ -1,0 +1,210 @@
+"""Servers: an answer is an answer, trouble is never one, and the key stays where it was."""
+
+import base64
+import io
+import json
+import time
+
+import pytest
+from PIL import Image
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request, Settings, Shot
+from eval_harness.models.openai_chat import OpenAIChat
+from eval_harness.models.patience import seconds_of, without_key
+from tests.chaos.server import FAULTS, ChaosServer, answer_to, completion
+
+KEY = "sk-test-0123456789abcdef"
+
+
+def picture(mode="RGB", format="PNG", size=(20, 12), colour=9):
+    buffer = io.BytesIO()
+    Image.new(mode, size, colour).save(buffer, format)
+    return buffer.getvalue()
+
+
+def request(number=0, **changes):
+    values = {"sample": 0, "prompt": f"Question {number}?", "image": picture(), "options": ("left", "right")}
+    return Request(str(number), **(values | {"question_type": "single"} | changes))
+
+
+def model(server, **changes):
+    backend = OpenAIChat("m", Settings(base_url=server.url, **({"timeout": 1.0} | changes)))
+    backend.first_wait = 0.02
+    return backend
+
+
+def test_every_kind_of_trouble_ends_in_the_right_answer():
+    requests = [request(i) for i in range(40)]
+    with ChaosServer(FAULTS, hang=1.5) as server:
+        backend = model(server, in_flight=8)
+        found = list(backend.generate(requests))
+        expected = {body["messages"][0]["content"][0]["text"]: answer_to(body) for body in server.bodies}
+    assert sorted(response.question_id for response in found) == sorted(r.question_id for r in requests)
+    assert {f"Question {r.question_id}?": r.text for r in found} == expected
+    assert {response.status for response in found} == {"answered"}
+    assert set(server.faulted) == set(FAULTS)
+    assert len(set(expected.values())) == 2
+
+
+def test_the_number_in_flight_is_bounded_and_a_busy_server_is_asked_less():
+    with ChaosServer(delay=0.02) as server:
+        assert len(list(model(server, in_flight=3).generate([request(i) for i in range(20)]))) == 20
+        assert 1 < server.most <= 3
+    with ChaosServer(["429"], retry_after="0.3") as server:
+        start = time.monotonic()
+        list(model(server, in_flight=1).generate([request()]))
+        assert time.monotonic() - start >= 0.3
+
+
+def test_what_fails_for_good_is_failed_and_its_error_is_no_answer():
+    def one_is_broken(body):
+        text = body["messages"][0]["content"][0]["text"]
+        return (500, {"error": {"message": "The answer is A"}}) if text == "Question 3?" else answer_to(body)
+
+    with ChaosServer(answer=one_is_broken) as server:
+        found = {r.question_id: r for r in model(server, in_flight=2).generate([request(i) for i in range(5)])}
+    assert (found["3"].status, found["3"].text) == ("failed", "")
+    assert "HTTP 500" in found["3"].error
+    assert {r.status for i, r in found.items() if i != "3"} == {"answered"}
+
+
+def test_a_server_that_is_gone_stops_the_run_in_one_line():
+    with ChaosServer(answer=lambda body: (500, {"error": {"message": "down"}})) as server:
+        backend = model(server)
+        with pytest.raises(BadInput, match="run the same command again"):
+            list(backend.generate([request(i) for i in range(30)]))
+        assert len(server.asked) < 30
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "refuses the key"), (404, "no such model")])
+def test_a_refused_key_or_model_stops_at_once_and_never_shows_the_key(monkeypatch, status, words):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    message = f"Incorrect API key provided: {KEY}. Also sk-other-9876543210."
+    with ChaosServer(answer=lambda body: (status, {"error": {"message": message}})) as server:
+        with pytest.raises(BadInput, match=words) as error:
+            list(model(server).generate([request(i) for i in range(3)]))
+        assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(error.value)
+    assert "9876543210" not in str(error.value)
+    assert sum(server.asked.values()) <= 3
+
+
+def test_a_missing_key_is_only_needed_away_from_this_machine(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    for url in (None, "https://somewhere.example/v1"):
+        with pytest.raises(BadInput, match="OPENAI_API_KEY is not set"):
+            OpenAIChat("m", Settings(base_url=url))
+    OpenAIChat("m", Settings(base_url="http://127.0.0.1:8000/v1"))
+
+
+def test_filters_and_refusals_are_kept_as_refused():
+    replies = [
+        (400, {"error": {"message": "blocked by our content management policy", "code": "content_filter"}}),
+        (200, completion(None, finish="content_filter")),
+        (200, completion(None, refusal="I cannot look at this")),
+    ]
+    for reply in replies:
+        with ChaosServer(answer=lambda body, reply=reply: reply) as server:
+            (found,) = model(server).generate([request()])
+            assert (found.status, found.text) == ("refused", "")
+            assert found.error
+            assert sum(server.asked.values()) == 1
+
+
+def test_parameters_a_server_refuses_are_left_out_and_said():
+    def picky(body):
+        if "max_tokens" in body:
+            return 400, {
+                "error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}
+            }
+        if "temperature" in body:
+            return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.0"}}
+        if body["max_completion_tokens"] == 1:
+            return 200, completion("", finish="length")
+        return "B"
+
+    with ChaosServer(answer=picky) as server:
+        backend = model(server, in_flight=1)
+        found = list(backend.generate([request(i, max_tokens=1) for i in range(3)]))
+    assert [r.text for r in found] == ["B"] * 3
+    assert len(backend.deviations) == 2
+    assert any("reasoning" in words for words in backend.deviations)
+    assert any("temperature" in words for words in backend.deviations)
+
+
+def test_gd_reads_log_probabilities_and_says_when_an_option_is_not_among_them():
+    questions = [request(candidates=("A", "B"))]
+    with ChaosServer(
+        answer=lambda body: (200, completion(" B", alternatives={" B": -0.1, "B": -3.0, "A": -4.0}))
+    ) as server:
+        (found,) = model(server).score(questions)
+        assert server.bodies[0]["logprobs"] is True
+    assert found.text == "B"
+    assert found.scores[0] == pytest.approx(-4)
+    assert found.scores[1] == pytest.approx(-0.0464, abs=1e-3)
+    with ChaosServer(answer=lambda body: (200, completion("B", alternatives={"B": -0.1, "x": -9.0}))) as server:
+        backend = model(server)
+        (found,) = backend.score(questions)
+    assert found.text == "B"
+    assert "not among them" in backend.deviations[0]
+    with ChaosServer() as server, pytest.raises(BadInput, match="no log-probabilities"):
+        list(model(server).score(questions))
+    with ChaosServer() as server, pytest.raises(BadInput, match="--method ps"):
+        list(model(server).score([request(candidates=("left", "right"), scoring="sequence")]))
+
+
+def test_images_are_sent_as_they_are_where_servers_can_read_them():
+    cases = [
+        (picture("RGB", "JPEG"), "image/jpeg", None),
+        (picture("RGB", "PNG"), "image/png", None),
+        (picture("I;16", "PNG", colour=40000), "image/png", None),
+        (picture("RGB", "TIFF"), "image/png", None),
+        (picture("RGB", "JPEG", size=(400, 100)), "image/png", 50),
+    ]
+    for image, kind, side in cases:
+        with ChaosServer() as server:
+            list(model(server, max_image_side=side).generate([request(image=image)]))
+            url = server.bodies[0]["messages"][0]["content"][1]["image_url"]["url"]
+        head, _, data = url.partition(",")
+        assert head == f"data:{kind};base64"
+        sent = Image.open(io.BytesIO(base64.b64decode(data)))
+        assert max(sent.size) <= (side or 400)
+        assert sent.mode in ("L", "RGB")
+        if (kind, side) == ("image/jpeg", None):
+            assert base64.b64decode(data) == image
+
+
+def test_system_message_and_examples_are_turns_of_their_own():
+    shots = (Shot("Q1?", "A", picture()), Shot("Q2?", "B", picture()))
+    with ChaosServer() as server:
+        list(model(server).generate([request(system="You are a student.", shots=shots)]))
+    roles = [message["role"] for message in server.bodies[0]["messages"]]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert server.bodies[0]["messages"][0]["content"] == "You are a student."
+
+
+def test_tokens_are_counted():
+    with ChaosServer() as server:
+        found = list(model(server).generate([request(i) for i in range(3)]))
+    assert [r.usage for r in found] == [(10, 2)] * 3
+
+
+def test_leaving_early_stops_the_asking():
+    with ChaosServer(delay=0.05) as server:
+        answers = model(server, in_flight=2).generate([request(i) for i in range(200)])
+        next(answers)
+        answers.close()
+        asked = sum(server.asked.values())
+        time.sleep(0.3)
+        assert sum(server.asked.values()) <= asked + 2 < 50
+
+
+def test_waiting_times_are_read_in_either_form():
+    assert seconds_of("2.5") == 2.5
+    assert seconds_of("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+    assert seconds_of(None) is None
+    assert seconds_of("soon") is None
+    assert seconds_of("nan") is None
+    assert without_key(json.dumps({"k": KEY}), KEY) == '{"k": "[key]"}'
