@@ -54,8 +54,8 @@ def synthetic(n: int, dims: tuple[int, int] = (512, 768), seed: int = 0) -> list
         for first in range(0, n, 8192):
             rows = slice(first, min(n, first + 8192))
             spread = (normal(rows.stop - first, d) * spectrum) @ rotation.T
-            x[rows] = cone * centre + modes * mode_centres[mode[rows]] + subs * sub_centres[sub[rows]] + noise *
-            size[rows, None] * spread
+            place = cone * centre + modes * mode_centres[mode[rows]] + subs * sub_centres[sub[rows]]
+            x[rows] = place + noise * size[rows, None] * spread
         made.append(unit(x))
     copies = int(0.005 * n)
     source, target = rng.integers(0, n, copies), rng.integers(0, n, copies)
@@ -66,7 +66,10 @@ def synthetic(n: int, dims: tuple[int, int] = (512, 768), seed: int = 0) -> list
 
 def settle(med: np.ndarray, gen: np.ndarray, i: np.ndarray, j: np.ndarray, first: np.ndarray) -> np.ndarray:
     """Float32 candidates -> keys i * n + j of the pairs; those near a threshold are decided in float64."""
-    second = np.concatenate([np.einsum("ij,ij->i", gen[i[a : a + 65536]], gen[j[a : a + 65536]]) for a in range(0, len(i), 65536)] or [first])
+    second = np.empty(len(i), np.float32)
+    for at in range(0, len(i), 65536):
+        rows = slice(at, at + 65536)
+        second[rows] = np.einsum("ij,ij->i", gen[i[rows]], gen[j[rows]])
     sure = (first >= MED_AT_LEAST + NEAR) & (second <= GEN_AT_MOST - NEAR)
     near = np.flatnonzero((first >= MED_AT_LEAST - NEAR) & (second <= GEN_AT_MOST + NEAR) & ~sure)
     for at in near:
@@ -94,8 +97,9 @@ def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
     return np.sort(np.concatenate(keys))
 
 
-def settle_block(med: np.ndarray, gen: np.ndarray, i: np.ndarray, j: np.ndarray, first: np.ndarray, second: np.ndarray)
--> np.ndarray:
+def settle_block(
+    med: np.ndarray, gen: np.ndarray, i: np.ndarray, j: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> np.ndarray:
     """As `settle`, where the second product is there already."""
     sure = (first >= MED_AT_LEAST + NEAR) & (second <= GEN_AT_MOST - NEAR)
     near = ~sure
@@ -129,7 +133,11 @@ def by_us(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
     return found["i"].to_numpy() * len(med) + found["j"].to_numpy()
 
 
-METHODS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {"ours": by_us, "numpy": by_numpy, "faiss": by_faiss}
+METHODS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "ours": by_us,
+    "numpy": by_numpy,
+    "faiss": by_faiss,
+}
 
 
 def main() -> None:
@@ -161,8 +169,13 @@ def main() -> None:
     first = pairs[names[0]]
     for name in names[1:]:
         assert np.array_equal(first, pairs[name]), f"{name} and {names[0]} disagree"
-    report = {"images": asked.images, "pairs": len(first), "identical": names, "embeddings_gb": round((med.nbytes +
-    gen.nbytes) / 2**30, 3)} for name in names:
+    report = {
+        "images": asked.images,
+        "pairs": len(first),
+        "identical": names,
+        "embeddings_gb": round((med.nbytes + gen.nbytes) / 2**30, 3),
+    }
+    for name in names:
         report[name] = {
             "seconds": [round(seconds, 2) for seconds in times[name]],
             "median": round(statistics.median(times[name]), 2),

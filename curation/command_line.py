@@ -1,4 +1,5 @@
-"""The commands `medprobe curate ...`. Each imports what it needs when it runs, so that `medprobe --help` stays quick."""
+"""The commands `medprobe curate ...`. Each imports what it needs when it runs, so that `medprobe --help` stays
+quick."""
 
 from __future__ import annotations
 
@@ -125,3 +126,117 @@ def pairs(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates "
         f"and {counts['same_group']} of one group; kept {counts['chosen']} in {out / 'pairs.parquet'}"
     )
+
+
+Questions = Annotated[Path, typer.Argument(help="questions folder, made by `medprobe curate write`")]
+ModelName = Annotated[str, typer.Option(help="name of the language model, as its server calls it")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="address of an OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
+]
+Price = Annotated[str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: shows the cost")]
+Tries = Annotated[int, typer.Option(help="how often a pair or image is asked about until the reply is good")]
+Temperature = Annotated[float, typer.Option(help="the paper gives none; with 0 every try reads the same")]
+
+
+@app.command()
+def write(
+    pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
+    table: Annotated[Path, typer.Option(help="table with the captions")],
+    model: ModelName,
+    out: Annotated[Path, typer.Option(help="questions folder; the same command goes on where it was stopped")],
+    base_url: BaseUrl = None,
+    limit: Annotated[int | None, typer.Option(help="only the first so many pairs")] = None,
+    min_caption: Annotated[int, typer.Option(help="only pairs whose captions both have so many characters")] = 100,
+    tries: Tries = 3,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
+    price: Price = None,
+    image_column: ImageColumn = "image",
+    caption_column: CaptionColumn = "caption",
+) -> None:
+    """Have a language model write a question for each pair (prompt A.1), check it, ask again where it is no good."""
+    import pandas as pd
+
+    from curation.image_table import Columns, join_table, read_table
+    from curation.question_writing import Asking, write_questions
+    from dataset_builders.errors import BadInput
+
+    if not (pairs / "pairs.parquet").is_file():
+        raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
+    found = pd.read_parquet(pairs / "pairs.parquet")
+    found = found if limit is None else found.head(limit)
+    images = sorted({*found["image_1"], *found["image_2"]})
+    known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)
+    asking = Asking(tries, temperature, min_caption, seed, _price(price))
+    writer = _writer(model, base_url)
+    funnel = write_questions(found, dict(zip(known["image"], known["caption"], strict=True)), writer, out, asking)
+    for name, value in funnel.items():
+        typer.echo(f"{name}: {value}")
+
+
+@app.command()
+def categorize(
+    questions: Questions,
+    model: ModelName,
+    base_url: BaseUrl = None,
+    discover: Annotated[
+        bool, typer.Option("--discover", help="first let the model find the categories in 100 captions")
+    ] = False,
+    categories: Annotated[str | None, typer.Option(help="the list, with commas [default: the paper's]")] = None,
+    tries: Tries = 3,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
+) -> None:
+    """Ask for the category of each image by its caption (prompt A.2); replies outside the list are refused."""
+    from curation.categories import categorize as categorize_images
+    from curation.categories import discover as discover_categories
+    from curation.question_writing import Asking, read_drafts
+
+    drafts = read_drafts(questions)
+    writer, asking = _writer(model, base_url), Asking(tries, temperature, seed=seed)
+    known = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
+    if discover and known is None:
+        known = discover_categories(drafts, writer, questions, asking)
+    result = categorize_images(drafts, writer, questions, asking, known)
+    typer.echo(f"categories: {', '.join(result['categories'])}")
+    typer.echo(
+        f"{len(result['images'])} images have one; {len(result['refused'])} got no reply from the list; {len(result['unasked'])} no reply"
+    )
+
+
+@app.command()
+def patterns(
+    questions: Questions,
+    model: ModelName,
+    base_url: BaseUrl = None,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
+) -> None:
+    """Let a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
+    from curation.categories import patterns as find_patterns
+    from curation.question_writing import Asking, read_drafts
+
+    typer.echo(
+        find_patterns(
+            read_drafts(questions), _writer(model, base_url), questions, Asking(temperature=temperature, seed=seed)
+        )
+    )
+
+
+def _writer(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
+    from eval_harness.models.interface import Settings
+    from eval_harness.models.openai_chat import OpenAIChat
+
+    return OpenAIChat(model.removeprefix("openai:"), Settings(base_url=base_url))
+
+
+def _price(text: str | None) -> tuple[float, float] | None:
+    from dataset_builders.errors import BadInput
+
+    if text is None:
+        return None
+    try:
+        tokens_in, tokens_out = map(float, text.split(","))
+    except ValueError:
+        raise BadInput(f"--price {text}: give two numbers with a comma, e.g. 2.5,10.") from None
+    return tokens_in, tokens_out

@@ -5,13 +5,17 @@ embeddings by BiomedCLIP and DINOv2). The paper sampled pairs at random; here an
 out nearly all pairs cheaply and the rest are decided in float64 (`pair_kernels.py`). A similarity within 1e-12 of a
 threshold lies on it and is reported as the threshold itself.
 
-Not here: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet (`pair_sampling.py`).
+Not here: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet
+(`pair_sampling.py`).
 """
 
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,7 +107,8 @@ class Embeddings:
 
 
 def read_embeddings(x: np.ndarray, what: str) -> Embeddings:
-    """Check embeddings and take their norms. x: (n, d), any number type; memory maps of float32 are used where they lie.
+    """Check embeddings and take their norms. x: (n, d), any number type; memory maps of float32 are used where they
+    lie.
 
     Raises BadInput for another shape, for entries that are not finite, and for a vector of zeros (it has no direction).
     """
@@ -129,8 +134,22 @@ def read_embeddings(x: np.ndarray, what: str) -> Embeddings:
     return Embeddings(x, 1 / norms)
 
 
+class _Scratch(threading.local):
+    """A thread's memory for one tile; taking it anew for every tile costs more than the work done in it."""
+
+    def __init__(self) -> None:
+        self.bounds = torch.zeros(TILE * TILE, dtype=torch.int32)
+        self.sims = np.empty((2, TILE, TILE))
+
+
+def _threads() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class PairSearch:
-    """All pairs of n images that meet thresholds, in blocks of rows. Build it once: it takes the bound's codes of all images."""
+    """All pairs of n images that meet thresholds, in blocks of rows. Build it once: it takes the bound's codes of all
+    images."""
 
     def __init__(self, med: np.ndarray, gen: np.ndarray, thresholds: Thresholds) -> None:
         self.med, self.gen = read_embeddings(med, "med"), read_embeddings(gen, "gen")
@@ -144,9 +163,7 @@ class PairSearch:
         # The bound works on one encoder: the one with the higher lower threshold.
         self._main_is_med = self._med_low >= self._gen_low
         self.prefix: Prefix | None = None
-        # Filled anew for every tile; taking fresh memory each time costs more than the work done in it.
-        self._bounds = torch.zeros(TILE * TILE, dtype=torch.int32)
-        self._sims = np.empty((2, TILE, TILE))
+        self._scratch = _Scratch()
 
     def prepare(self) -> None:
         """Take the codes of all images, where a lower threshold lets a bound rule anything out."""
@@ -168,13 +185,16 @@ class PairSearch:
 
     def _rows(self, start: int, stop: int) -> Pairs | None:
         """The pairs of a block of rows, or None if they are too many to hold."""
+        corners = [(i, j) for i in range(start, stop, TILE) for j in range(i, self.n, TILE)]
         parts: list[Pairs] = []
         held = 0
-        for first_i in range(start, stop, TILE):
-            for first_j in range(first_i, self.n, TILE):
-                parts.append(self._tile(first_i, min(stop, first_i + TILE), first_j, min(self.n, first_j + TILE)))
+        with ThreadPoolExecutor(_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            tiles = [pool.submit(self._tile, i, min(stop, i + TILE), j, min(self.n, j + TILE)) for i, j in corners]
+            for tile in tiles:
+                parts.append(tile.result())
                 held += len(parts[-1])
                 if held > HELD and stop - start > 1:
+                    pool.shutdown(wait=True, cancel_futures=True)
                     return None
         pairs = Pairs.join(parts)
         return pairs.take(np.argsort(pairs.i, kind="stable"))  # tiles come in order of j
@@ -185,9 +205,10 @@ class PairSearch:
         ranges = self.thresholds.ranges()
         main_range, other_range = ranges if self._main_is_med else ranges[::-1]
         shape = (i1 - i0, j1 - j0)
+        scratch = self._scratch
         tile, (main_sim, other_sim) = (
-            self._bounds[: math.prod(shape)].view(shape),
-            self._sims[:, : shape[0], : shape[1]],
+            scratch.bounds[: math.prod(shape)].view(shape),
+            scratch.sims[:, : shape[0], : shape[1]],
         )
         floor = NO_BOUND
         if self.prefix is not None:
@@ -205,7 +226,8 @@ class PairSearch:
         return Pairs(i, j, first, second) if self._main_is_med else Pairs(i, j, second, first)
 
     def decide(self, i: np.ndarray, j: np.ndarray) -> Pairs:
-        """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full search."""
+        """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full
+        search."""
         (low, high), (other_low, other_high) = self.thresholds.ranges()
         first = similarities(self.med.x, self.med.scale, low, high, i, j)
         second = similarities(self.gen.x, self.gen.scale, other_low, other_high, i, j)
@@ -214,7 +236,8 @@ class PairSearch:
 
 
 def find_pairs(med: np.ndarray, gen: np.ndarray, med_at_least: float = 0.9, gen_at_most: float = 0.75) -> pd.DataFrame:
-    """Every confusing pair among n images: cosine(med) >= med_at_least and cosine(gen) <= gen_at_most, decided in float64.
+    """Every confusing pair among n images: cosine(med) >= med_at_least and cosine(gen) <= gen_at_most, decided in
+    float64.
 
     med: (n, d) and gen: (n, e) embeddings, row k of both for image k; they need not have unit length. Returns the
     columns i, j (int64, i < j) and sim_med, sim_gen (float64), sorted by (i, j). Raises BadInput for rows that are zero

@@ -44,7 +44,8 @@ def encoder_key(spec: EncoderSpec, dtype: str) -> str:
 def embed(
     images: Path, out: Path, encoder: Encoder, batch_size: int = 32, dtype: str = "float32", quiet: bool | None = None
 ) -> Path:
-    """Embed all readable images below `images`; returns the path of the array (n, d), whose rows follow out/images.parquet.
+    """Embed all readable images below `images`; returns the path of the array (n, d), whose rows follow
+    out/images.parquet.
 
     Vectors are stored as the encoder gives them, not normalised. dtype: float32 or float16 (half the disk; cosines then
     differ by up to 1e-3).

@@ -1,4 +1,5 @@
-"""Image encoders: named ones (biomedclip, clip, dinov2) and any other of open_clip or transformers, behind one small interface.
+"""Image encoders: named ones (biomedclip, clip, dinov2) and any other of open_clip or transformers, behind one small
+interface.
 
 What the paper leaves open for mining (MediConfusion, section 2.1, names the encoders only) are options with these
 defaults: pooling `projected` for CLIP-like encoders (the vector that contrastive training compares) and `cls` for
@@ -65,7 +66,8 @@ def encoder_spec(
     revision: str | None = None,
     name: str | None = None,
 ) -> EncoderSpec:
-    """The encoder that `encoder` names: biomedclip | clip | dinov2 | open_clip:ID | transformers:ID (an ID may be a folder).
+    """The encoder that `encoder` names: biomedclip | clip | dinov2 | open_clip:ID | transformers:ID (an ID may be a
+    folder).
 
     Raises BadInput for names, poolings and precisions that do not exist.
     """

@@ -44,7 +44,8 @@ def ahead(
 
 
 def open_rgb(data: bytes) -> Image.Image:
-    """The picture in RGB as a reader sees it: EXIF orientation applied, 16-bit and float grey stretched to its own range.
+    """The picture in RGB as a reader sees it: EXIF orientation applied, 16-bit and float grey stretched to its own
+    range.
 
     Raises ImageError where the bytes are no complete image.
     """

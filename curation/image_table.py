@@ -15,7 +15,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
 
 MIN_CAPTION = 100
-"""Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after stripping."""
+"""Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after
+stripping."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Columns:
 def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     """The table of images: columns image, caption, group, license, source (texts, "" where unknown), one row per image.
 
-    .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's captions.txt).
-    Raises BadInput for a missing file or column and for an image that is named twice.
+    .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's
+    captions.txt). Raises BadInput for a missing file or column and for an image that is named twice.
     """
     columns = columns or Columns()
     if not path.is_file():

@@ -1,5 +1,8 @@
 """Compiled loops of the pair search: read candidates off a tile of bounds, and decide each one in float64.
 
+Each runs on one thread without the interpreter's lock: the search hands tiles to threads of its own, which never wait
+for each other.
+
 Not here: where the bounds come from (`prefix_bound.py`), what is searched and in which order (`confusing_pairs.py`).
 """
 
@@ -10,7 +13,8 @@ import numba
 import numpy as np
 
 TIE = 1e-12
-"""A similarity this close to a threshold lies on it: float64 rounding of a cosine stays below it, a true difference rarely does."""
+"""A similarity this close to a threshold lies on it: float64 rounding of a cosine stays below it, a true difference
+rarely does."""
 
 CHUNK = 64
 """Entries of a line looked at together: nearly all chunks hold no candidate."""
@@ -18,7 +22,8 @@ CHUNK = 64
 
 @numba.njit(fastmath=True)
 def _dot(x: np.ndarray, i: int, j: int) -> float:
-    """Dot product of rows i and j of x (n, d) in float64, whatever their type. Indices, not views: a view costs an atomic count."""
+    """Dot product of rows i and j of x (n, d) in float64, whatever their type. Indices, not views: a view costs an
+    atomic count."""
     total = 0.0
     for k in range(x.shape[1]):
         total += np.float64(x[i, k]) * np.float64(x[j, k])
@@ -44,20 +49,22 @@ def _snap(value: float, low: float, high: float) -> float:
     return min(1.0, max(-1.0, value))
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
 def decide_tile(
     tile, floor, first_i, first_j, main, main_scale, main_range, other, other_scale, other_range, quick, main_sim, other_sim, counts
 ):  # fmt: skip
-    """Decide the pairs of one tile; afterwards row r holds its `counts[r]` accepted columns j - first_j in tile[r, :counts[r]].
+    """Decide the pairs of one tile; afterwards row r holds its `counts[r]` accepted columns j - first_j in tile[r,
+    :counts[r]].
 
     tile: (rows, columns) int32, bounds in integer units; only entries >= floor (and j > i) can meet the main threshold.
     main, other: (n, d) and (n, e) embeddings with *_scale (n,) = 1 / norm; *_range = (at least, at most).
-    quick: rounding error of a cosine in the rows' own precision. main_sim, other_sim: (rows, columns) float64, filled like tile.
+    quick: rounding error of a cosine in the rows' own precision. main_sim, other_sim: (rows, columns) float64, filled
+    like tile.
     """
     rows, columns = tile.shape
     main_low, main_high = main_range
     other_low, other_high = other_range
-    for r in numba.prange(rows):
+    for r in range(rows):
         line = tile[r]
         i = first_i + r
         start = max(0, i + 1 - first_j)
@@ -98,7 +105,7 @@ def decide_tile(
         counts[r] = kept
 
 
-@numba.njit(cache=True)
+@numba.njit(nogil=True, cache=True)
 def gather_tile(tile, first_i, first_j, main_sim, other_sim, counts, i_out, j_out, main_out, other_out):
     """Copy what `decide_tile` accepted into flat arrays of length counts.sum(), ordered by (i, j)."""
     at = 0
@@ -111,11 +118,11 @@ def gather_tile(tile, first_i, first_j, main_sim, other_sim, counts, i_out, j_ou
             at += 1
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
 def similarities(x, scale, low, high, i, j):
     """Cosines of the listed pairs in float64, those on a threshold as the threshold. x: (n, d), scale: (n,), i and j:
     (m,) -> (m,)"""
     out = np.empty(i.shape[0], np.float64)
-    for at in numba.prange(i.shape[0]):
+    for at in range(i.shape[0]):
         out[at] = _snap(_dot(x, i[at], j[at]) * (scale[i[at]] * scale[j[at]]), low, high)
     return out

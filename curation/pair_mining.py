@@ -238,7 +238,8 @@ def _bin(pairs: Pairs) -> np.ndarray:
 
 
 def _choose(blocks: list[Path], images: Images, choice: Choice, histogram: np.ndarray) -> Iterator[Pairs]:
-    """The kept pairs by gap, largest first (ties by (i, j)), no image more often than the cap, until there are `top`."""
+    """The kept pairs by gap, largest first (ties by (i, j)), no image more often than the cap, until there are
+    `top`."""
     used = np.zeros(len(images.names), np.int64)
     left = choice.top if choice.top is not None else int(histogram.sum())
     cap = choice.cap_per_image if choice.cap_per_image is not None else int(histogram.sum())

@@ -1,4 +1,5 @@
-"""A seeded uniform sample of the pairs that meet thresholds, for thresholds that too many pairs meet to list them (easy, reversed).
+"""A seeded uniform sample of the pairs that meet thresholds, for thresholds that too many pairs meet to list them
+(easy, reversed).
 
 Not here: the exhaustive search (`confusing_pairs.py`), whose rule decides these pairs too.
 """
@@ -20,7 +21,8 @@ LARGEST_EFFORT = 2**28
 
 @dataclass(frozen=True)
 class Sample:
-    """Pairs in (i, j) order; `drawn` pairs were looked at, and `complete` says that these are all that meet the thresholds."""
+    """Pairs in (i, j) order; `drawn` pairs were looked at, and `complete` says that these are all that meet the
+    thresholds."""
 
     pairs: Pairs
     drawn: int
@@ -30,7 +32,8 @@ class Sample:
 def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
     """`count` different pairs drawn uniformly from those that meet `search.thresholds`, or as many as there are.
 
-    The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the sample.
+    The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the
+    sample.
     """
     rng = np.random.default_rng(seed)
     n = search.n

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 ROUNDING = 1e-4
-"""Added to the slack for float32 rounding in rotation and norms, whose effect on a product of unit vectors stays below 1e-5."""
+"""Added to the slack for float32 rounding in rotation and norms, whose effect on a product of unit vectors stays below
+1e-5."""
 SAMPLE = 8192
 """Rows that the axes are found from; any rotation is valid, a better one only prunes more."""
 WIDTHS = (64, 128, 256, 512)
@@ -108,7 +109,8 @@ class _Coder:
         return np.column_stack([head, rest])
 
     def encode(self, unit: np.ndarray) -> tuple[np.ndarray, float]:
-        """(m, d) unit rows -> (m, width) int8 codes, and the largest distance between a vector and what its code stands for"""
+        """(m, d) unit rows -> (m, width) int8 codes, and the largest distance between a vector and what its code stands
+        for"""
         limit = _largest_code()
         vectors = self.vectors(unit) / np.sqrt(self.copies)
         codes = np.clip(np.rint(vectors / self.step), -limit, limit).astype(np.int8)

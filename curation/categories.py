@@ -1,0 +1,174 @@
+"""Image categories and failure patterns by a language model (MediConfusion, appendix A.2 and A.3).
+
+`categories.json` of a questions folder holds the list and each image's categories; a reply that names none of the list
+is refused, never guessed.
+
+Not here: the questions (`question_writing.py`), a reviewer's changes (`review_log.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from curation.image_index import replace
+from curation.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
+from curation.question_writing import Asking, Writer, ask, read_journal, records
+from dataset_builders.errors import BadInput
+
+CATEGORIES = "categories.json"
+_ITEM = re.compile(r"^\s*(?:[#*\-•]+|\d+[.)])\s*(.*)$")
+
+
+def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
+    """image -> caption of all images in the drafts."""
+    return {
+        **dict(zip(drafts["image_1"], drafts["caption_1"], strict=True)),
+        **dict(zip(drafts["image_2"], drafts["caption_2"], strict=True)),
+    }
+
+
+def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, quiet: bool | None = None) -> list[str]:
+    """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput where its reply
+    lists none."""
+    captions = sorted(set(captions_of(drafts).values()))
+    chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:AT_ONCE]
+    lines = "\n".join(f"Caption {place}: {one_line(captions[at])}" for place, at in enumerate(chosen))
+    reply = _one(model, "discover", fill(DISCOVER, captions=lines), out, asking, quiet)
+    names = list(dict.fromkeys(name for line in reply.splitlines() if (name := _heading(line))))
+    if len(names) < 2:
+        raise BadInput(f"--discover: the reply lists no categories ({reply[:120]!r}). Try again, or give --categories.")
+    return names
+
+
+def _heading(line: str) -> str | None:
+    """The category that a line of a list or a heading names: a few words, before any colon, bracket or dash."""
+    item = _ITEM.match(line)
+    bold = re.match(r"^\s*\*\*(.+?)\*\*", line)
+    text = item.group(1) if item else bold.group(0) if bold else ""
+    text = re.split(r"[:(]| [-–—] ", text.replace("*", ""))[0].strip().rstrip(".")
+    good = (
+        text
+        and len(text.split()) <= 5
+        and not re.match(r"caption", text, re.IGNORECASE)
+        and re.fullmatch(r"[^\d]+", text)
+    )
+    return text if good else None
+
+
+def read_categories(reply: str, known: list[str]) -> list[str]:
+    """The categories that a reply names, in its order: the reply must be nothing but names from the list (commas,
+    "and", a full stop allowed).
+
+    >>> read_categories("Head and Neck, Vascular.", ["Vascular", "Head and Neck"])
+    ['Head and Neck', 'Vascular']
+    >>> read_categories("Hepatic", ["Vascular"])
+    []
+    """
+    rest = re.sub(r"^\s*(?:categor(?:y|ies)\s*:)", "", reply.replace("*", ""), flags=re.IGNORECASE)
+    found = []
+    pattern = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
+    for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", rest, re.IGNORECASE):
+        found.append(next(name for name in known if name.casefold() == match.group().casefold()))
+    left = re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", " ", rest, flags=re.IGNORECASE)
+    return (
+        list(dict.fromkeys(found)) if not re.sub(r"\b(?:and)\b|[\s,;./&\"'`\n-]", "", left, flags=re.IGNORECASE) else []
+    )
+
+
+def categorize(
+    drafts: pd.DataFrame,
+    model: Writer,
+    out: Path,
+    asking: Asking,
+    known: list[str] | None = None,
+    quiet: bool | None = None,
+) -> dict[str, Any]:
+    """Ask for the category of each image by its caption, write out/categories.json and return it: `categories`,
+    `images`, `refused`.
+
+    `known`: the list to choose from (the paper's by default). An image whose replies name none of the list, after all
+    tries, is listed under `refused` with the last reply and gets no category; a reviewer gives it one.
+    """
+    known = known or list(PAPER_CATEGORIES)
+    journal = out / "categories.jsonl"
+    captions = captions_of(drafts)
+    given: dict[str, list[str]] = {}
+    refused: dict[str, str] = {}
+    tried: dict[str, int] = {}
+
+    def take(entry: dict[str, Any]) -> None:
+        image, asked = json.loads(entry["id"])
+        if entry["status"] == "failed" or image not in captions or asked != [known, captions[image]] or image in given:
+            return
+        tried[image] = tried.get(image, 0) + 1
+        names = read_categories(entry["reply"], known)
+        if names:
+            given[image] = names
+            refused.pop(image, None)
+        else:
+            refused[image] = entry["reply"] or f"({entry['status']})"
+
+    for entry in read_journal(journal):
+        take(entry)
+    for number in range(asking.tries):
+        # The id names what was asked, so that another list or caption is asked anew.
+        todo = {
+            json.dumps([image, [known, caption]], ensure_ascii=False): fill(
+                ASSIGN, image_caption=one_line(caption), categories=", ".join(known)
+            )
+            for image, caption in captions.items()
+            if image not in given and tried.get(image, 0) <= number
+        }
+        if todo:
+            for entry in ask(model, todo, number, asking, journal, f"categorizing (try {number + 1})", quiet):
+                take(entry)
+    unasked = sorted(image for image in captions if image not in given and image not in refused)
+    result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
+    replace(
+        out / CATEGORIES,
+        lambda path: path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"),
+    )
+    return result
+
+
+def read_given(folder: Path) -> dict[str, list[str]]:
+    """image -> categories of a questions folder; empty where nothing was categorized."""
+    file = folder / CATEGORIES
+    return json.loads(file.read_text(encoding="utf-8"))["images"] if file.is_file() else {}
+
+
+def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, quiet: bool | None = None) -> str:
+    """Failure patterns that the model sees in (at most) 100 pairs drawn with the seed; the reply is written to
+    out/patterns.md.
+
+    The prompt speaks of options, its placeholder only of the question: the options follow the question on the same
+    line.
+    """
+    rows = drafts.iloc[np.sort(np.random.default_rng(asking.seed).permutation(len(drafts))[:AT_ONCE])]
+    blocks = [
+        fill(
+            PATTERN_PAIR,
+            number=str(place),
+            image_1_caption=one_line(row["caption_1"]),
+            image_2_caption=one_line(row["caption_2"]),
+            question=one_line(f"{row['question']} A: {row['option_A']} B: {row['option_B']}"),
+        )
+        for place, row in enumerate(records(rows))
+    ]
+    reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), out, asking, quiet)
+    replace(out / "patterns.md", lambda path: path.write_text(reply + "\n", encoding="utf-8"))
+    return reply
+
+
+def _one(model: Writer, key: str, prompt: str, out: Path, asking: Asking, quiet: bool | None) -> str:
+    for entry in ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key, quiet):
+        if entry["status"] == "answered" and entry["reply"].strip():
+            return str(entry["reply"])
+        raise BadInput(f"{key}: the model gave no answer ({entry['error'] or entry['status']}). Run the command again.")
+    raise BadInput(f"{key}: the model gave no answer. Run the command again.")

@@ -1,0 +1,74 @@
+"""The prompts of MediConfusion's curation, as its appendix A prints them (ICLR 2025), with the paper's bold
+placeholders in **capitals**.
+
+Line breaks that only come from the page's width are joined. In A.2 the closing quotation mark after "Other" has no
+opening one and is left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+SYSTEM = "You are a helpful assistant expert in the medical domain."
+
+WRITE = """Here is the description of two medical images that I can see:
+Image1: **CAPTION OF IMAGE 1**
+Image2: **CAPTION OF IMAGE 2**
+Your task is to create multiple-choice questions. Follow the rules below.
+1. The question should be about a property that is clearly visible in the images.
+2. It should be possible to answer the question by only looking at the images.
+3. Pretend that you can only see one image. You are not allowed to refer to 'Image1', 'Image2' or 'images'. You should also not create questions that require comparing the two images.
+4. There should be exactly two answer options. You have to come up with a question for which the answer is different for the two images.
+5. The answer options should be clearly different.
+Please provide the question and the two answer options in the following format:
+Question: <YOUR QUESTION>
+Option1: <ANSWER 1>
+Option2: <ANSWER 2>
+Also, please provide the correct answers to the question for the images corresponding to our captions in the following format:
+Image1: <ANSWER>
+Image2: <ANSWER>
+Aim for simple, efficient and concise questions to best test someone's knowledge and understanding of the underlying concepts."""  # noqa: E501
+"""Appendix A.1: one question for one confusing pair."""
+
+DISCOVER = """I have several medical images related to radiology that each one has a corresponding caption. I have listed the captions below. Can you go through the captions and categorize them? Please focus on the general categories.
+**CAPTIONS**"""  # noqa: E501
+"""Appendix A.2, first prompt; **CAPTIONS** stands for its lines `Caption 0: ...` to `Caption 99: ...`."""
+
+ASSIGN = """Caption: **IMAGE CAPTION**
+The above caption describes a radiology image. To which of the following categories does this image belong? You should only name the category, and you do not need to specify your reasoning.
+Categories: **CATEGORIES**"""  # noqa: E501
+"""Appendix A.2, second prompt; the paper's list stands in `PAPER_CATEGORIES`."""
+
+PAPER_CATEGORIES = (
+    "Cerebral", "Spinal", "Cardiac", "Gastrointestinal", "Musculoskeletal", "Vascular", "Pulmonary", "Head and Neck", "Breast", "Other",
+)  # fmt: skip
+"""Appendix A.2, as the second prompt lists them."""
+
+PATTERNS = """I am analyzing an image embedding model. I have several image pairs that each one has a corresponding two choice question. I know that the embedding model confuses the images about the corresponding question. Can you go through the questions, options, and image descriptions, trying to figure out some general patterns that the embedding model struggles with? Please focus on the visual features and generalize patterns that are important to vision models.
+**PAIRS**"""  # noqa: E501
+"""Appendix A.3; **PAIRS** stands for the blocks below, one per pair."""
+
+PATTERN_PAIR = """Pair **NUMBER**
+First image description: **IMAGE 1 CAPTION**
+Second image description: **IMAGE 2 CAPTION**
+Confusing multiple choice question: **QUESTION**"""
+"""Appendix A.3, one block."""
+
+AT_ONCE = 100
+"""Captions (A.2) and pairs (A.3) shown in one prompt."""
+
+
+def fill(template: str, **values: str) -> str:
+    """The template with each placeholder **NAME** replaced (NAME in capitals, `_` for a space), in one pass: a value is
+    never searched.
+
+    >>> fill(PATTERN_PAIR, number="0", image_1_caption="x", image_2_caption="y", question="z").splitlines()[0]
+    'Pair 0'
+    """
+    by_name = {name.upper().replace("_", " "): value for name, value in values.items()}
+    return re.sub(r"\*\*([A-Z0-9 ]+)\*\*", lambda match: by_name[match.group(1)], template)
+
+
+def one_line(text: str) -> str:
+    """A caption as it goes into a prompt: its line breaks would look like the prompt's own."""
+    return " ".join(text.split())

@@ -1,0 +1,222 @@
+"""Embedding: real architectures with small random weights; a batch equals one by one; cached, resumable, unreadable
+files listed."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from curation.embedding import embed, open_embeddings
+from curation.encoders import Encoder, encoder_spec, load_encoder
+from curation.image_index import open_rgb
+from curation.image_table import Columns, join_table, read_table
+from dataset_builders.errors import BadInput
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """Folders with a DINOv2, a CLIP and a BiomedCLIP-like open_clip model: their real code, few and random weights."""
+    import torch
+    from transformers import (
+        BitImageProcessor,
+        CLIPConfig,
+        CLIPImageProcessor,
+        CLIPModel,
+        Dinov2Config,
+        Dinov2Model,
+    )
+
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("models")
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    Dinov2Model(Dinov2Config(**small, image_size=28, patch_size=14)).save_pretrained(folder / "dinov2")
+    BitImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}).save_pretrained(
+        folder / "dinov2"
+    )
+    clip = CLIPConfig(
+        text_config={**small, "vocab_size": 64, "max_position_embeddings": 16},
+        vision_config={**small, "image_size": 32, "patch_size": 16},
+        projection_dim=24,
+    )
+    CLIPModel(clip).save_pretrained(folder / "clip")
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(
+        folder / "clip"
+    )
+    _open_clip_model(folder / "biomedclip")
+    return folder
+
+
+def _open_clip_model(folder):
+    """As BiomedCLIP is built: a timm vision transformer as image tower, with a linear projection."""
+    import open_clip
+    import torch
+
+    vision = {
+        "timm_model_name": "vit_tiny_patch16_224", "timm_model_pretrained": False, "timm_pool": "", "timm_proj": "linear",
+        "image_size": 224,
+    }  # fmt: skip
+    config = {
+        "embed_dim": 24,
+        "vision_cfg": vision,
+        "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
+    }
+    folder.mkdir()
+    model = open_clip.CLIP(**config)
+    torch.save(model.state_dict(), folder / "open_clip_pytorch_model.bin")
+    preprocess = {"mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}
+    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": config, "preprocess_cfg": preprocess}))
+
+
+@pytest.fixture
+def images(tmp_path):
+    folder = tmp_path / "images"
+    (folder / "deep").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for k in range(9):
+        side = 30 + 7 * k
+        Image.fromarray(rng.integers(0, 256, (side, side + 5, 3), dtype=np.uint8)).save(folder / f"{k}.png")
+    Image.fromarray(rng.integers(0, 4000, (40, 40), dtype=np.uint16)).save(folder / "deep" / "grey16.png")
+    (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no picture")
+    (folder / "notes.txt").write_text("not an image")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("encoder", "pooling", "dimensions"),
+    [
+        ("transformers:dinov2", "cls", 32),
+        ("transformers:dinov2", "mean", 32),
+        ("transformers:clip", "projected", 24),
+        ("transformers:clip", "mean", 32),
+        ("open_clip:local-dir:biomedclip", "projected", 24),
+        ("open_clip:local-dir:biomedclip", "mean", 192),
+        ("open_clip:local-dir:biomedclip", "cls", 192),
+    ],
+)
+def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, dimensions):
+    library, *local, name = encoder.split(":")
+    spec = encoder_spec(":".join([library, *local, str(models / name)]), pooling)
+    loaded = load_encoder(spec)
+    together = np.load(embed(images, tmp_path / "a", loaded, batch_size=4, quiet=True))
+    assert together.shape == (10, dimensions)
+    index = pd.read_parquet(tmp_path / "a" / "images.parquet")
+    assert index["image"].tolist() == [*(f"{k}.png" for k in range(9)), "deep/grey16.png"]
+    for row, image in enumerate(index["image"]):
+        alone = loaded.encode(loaded.prepare(open_rgb((images / image).read_bytes()))[None]).numpy()[0]
+        np.testing.assert_allclose(together[row], alone, rtol=1e-4, atol=1e-5)
+    assert len(np.unique(together.round(4), axis=0)) == 10
+    unreadable = pd.read_csv(tmp_path / "a" / "unreadable.csv")
+    assert unreadable["image"].tolist() == ["broken.jpg"]
+    assert unreadable["reason"].str.len().min() > 5
+
+
+def counting(loaded, fail_after=None):
+    seen = []
+
+    def encode(batch):
+        if fail_after is not None and len(seen) >= fail_after:
+            raise KeyboardInterrupt
+        seen.extend(range(len(batch)))
+        return loaded.encode(batch)
+
+    return Encoder(loaded.spec, loaded.prepare, encode), seen
+
+
+def test_what_was_embedded_costs_nothing_again(models, images, tmp_path, monkeypatch):
+    monkeypatch.setattr("curation.embedding.SHARD_IMAGES", 2)
+    loaded = load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}"))
+    whole = np.load(embed(images, tmp_path / "whole", loaded, batch_size=2, quiet=True))
+    killed, before = counting(loaded, fail_after=4)
+    with pytest.raises(KeyboardInterrupt):
+        embed(images, tmp_path / "a", killed, batch_size=2, quiet=True)
+    assert not list((tmp_path / "a").glob("*.npy"))
+    resumed, after = counting(loaded)
+    np.testing.assert_array_equal(np.load(embed(images, tmp_path / "a", resumed, batch_size=2, quiet=True)), whole)
+    assert len(before) + len(after) == 10
+    (images / "copy.png").write_bytes((images / "0.png").read_bytes())
+    again, more = counting(loaded)
+    path = embed(images, tmp_path / "a", again, batch_size=2, quiet=True)
+    assert more == []  # the same bytes under another name
+    assert len(np.load(path)) == 11
+
+
+def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path):
+    loaded = load_encoder(encoder_spec(f"transformers:{models / 'clip'}", name="clip"))
+    embed(images, tmp_path / "a", loaded, dtype="float16", quiet=True)
+    array = open_embeddings(tmp_path / "a", "clip")
+    assert isinstance(array, np.memmap)
+    assert array.dtype == np.float16
+    with pytest.raises(BadInput, match="no embeddings called dinov2"):
+        open_embeddings(tmp_path / "a", "dinov2")
+    embed(
+        images,
+        tmp_path / "a",
+        load_encoder(encoder_spec(f"transformers:{models / 'clip'}", "mean", name="clip")),
+        quiet=True,
+    )
+    with pytest.raises(BadInput, match="could be clip-"):
+        open_embeddings(tmp_path / "a", "clip")
+    (images / "new.png").write_bytes((images / "1.png").read_bytes())
+    embed(
+        images,
+        tmp_path / "a",
+        load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}", name="dinov2")),
+        quiet=True,
+    )
+    with pytest.raises(BadInput, match="images changed"):
+        open_embeddings(tmp_path / "a", sorted((tmp_path / "a").glob("clip-*.npy"))[0].stem)
+
+
+def test_bad_encoders_are_one_clear_line(models, tmp_path):
+    for encoder, options, says in (
+        ("resnet", {}, "--encoder resnet"),
+        ("clip", {"pooling": "max"}, "--pooling max"),
+        ("clip", {"precision": "int4"}, "--precision int4"),
+        ("biomedclip", {"revision": "abc"}, "--revision"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            encoder_spec(encoder, **options)
+    with pytest.raises(BadInput, match="no space shared with text"):
+        load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}", "projected"))
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        load_encoder(encoder_spec(f"transformers:{tmp_path / 'nothing'}"))
+    with pytest.raises(BadInput, match="there is no such folder"):
+        embed(tmp_path / "nothing", tmp_path / "a", load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}")))
+
+
+def test_sixteen_bit_grey_is_stretched_not_clipped():
+    values = np.linspace(0, 4095, 64 * 64).reshape(64, 64).astype(np.uint16)
+    buffer = io.BytesIO()
+    Image.fromarray(values).save(buffer, "PNG")
+    seen = np.asarray(open_rgb(buffer.getvalue()))[..., 0]
+    assert (seen.min(), seen.max()) == (0, 255)
+    assert len(np.unique(seen)) > 200
+
+
+def test_tables_join_by_path_name_or_stem(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("file,notes,patient\nx.png,  first ,p1\ny,second,\n", encoding="utf-8-sig")
+    read = read_table(table, Columns(image="file", caption="notes", group="patient"))
+    joined = join_table(["a/x.png", "b/y.jpg", "z.png"], read, table)
+    assert joined["caption"].tolist() == ["first", "second", ""]
+    assert joined["group"].tolist() == ["p1", "", ""]
+    with pytest.raises(BadInput, match="fits both"):
+        join_table(["a/x.png", "b/x.png"], read, table)
+    with pytest.raises(BadInput, match="names none"):
+        join_table(["q.png"], read, table)
+    with pytest.raises(BadInput, match="no column 'image'"):
+        read_table(table)
+    table.write_text("image,caption\nx,1\nx,2\n")
+    with pytest.raises(BadInput, match="has 2 rows"):
+        read_table(table)
+
+
+@pytest.mark.sources
+def test_rocos_captions_are_read_as_they_come(sources):
+    table = read_table(sources / "roco" / "validation" / "radiology" / "captions.txt")
+    assert len(table) == 8180
+    assert table["image"].iloc[0] == "ROCO_00020"
+    assert table["caption"].iloc[0].startswith("Axial computed tomography")
