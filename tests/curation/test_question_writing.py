@@ -1,0 +1,342 @@
+"""Writing questions: tolerant reading, the rules of prompt A.1, retries, a journal that is never paid twice."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_server import model_server
+
+from curation.categories import categorize, discover, patterns, read_categories, read_given
+from curation.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
+from curation.question_reading import Draft, problems, read_reply
+from curation.question_writing import Asking, read_drafts, read_journal, write_questions
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Settings
+from eval_harness.models.openai_chat import OpenAIChat
+
+PLAIN = (
+    "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"
+)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        PLAIN.format("The left lung", "The right lung"),
+        PLAIN.format("Option1", "Option 2"),
+        PLAIN.format("Option 1: The left lung", "Option2 - The right lung."),
+        PLAIN.format("1", "2"),
+        PLAIN.format("the LEFT lung is affected", "right: the right lung"),
+        "Sure! Here it is.\n\n" + PLAIN.format("The left lung", "The right lung") + "\n\nI hope this helps.",
+        "**Question:** Which lung shows the opacity?\n- **Option1:** The left lung\n- **Option2:** The right lung\n\n"
+        "**Image1:** The left lung\n**Image2:** The right lung",
+        "### 1. Question:\nWhich lung shows the opacity?\noption 1: The left lung\nOPTION 2: The right lung\n"
+        "image 1: The left lung\nimage 2: The right lung",
+        PLAIN.format("The left lung", "The right lung")
+        + "\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y",
+    ],
+)
+def test_replies_are_read_as_they_are_meant(reply):
+    assert read_reply(reply) == (
+        Draft("Which lung shows the opacity?", ("The left lung", "The right lung"), (0, 1)),
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        ("", "no question"),
+        ("I cannot help with that.", "no question"),
+        ("Question: Which side?\nOption1: left\nImage1: left\nImage2: right", "no option2"),
+        (
+            "Question: Which side?\nOption1: Left.\nOption2: left\nImage1: left\nImage2: left",
+            "both options read the same",
+        ),
+        (PLAIN.format("both lungs", "The right lung"), "neither option"),
+        (PLAIN.format("The left lung or the right lung", "The right lung"), "neither option"),
+        (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
+    ],
+)
+def test_replies_that_say_no_question_are_refused(reply, says):
+    draft, wrong = read_reply(reply)
+    assert draft is None
+    assert says in wrong[0]
+
+
+@given(st.text())
+def test_no_reply_breaks_the_reader(reply):
+    draft, wrong = read_reply(reply)
+    assert (draft is None) == bool(wrong)
+
+
+CAPTIONS = (
+    "A chest radiograph that shows a dense opacity in the left lower lobe of the lung",
+    "A normal chest radiograph of an adult",
+)
+
+
+@pytest.mark.parametrize(
+    ("draft", "says"),
+    [
+        (Draft("Which lung?", ("left", "right"), (0, 0)), "same for both"),
+        (Draft("Which lung is opaque in Image1?", ("left", "right"), (0, 1)), "refers to images"),
+        (Draft("What differs between the two images?", ("left", "right"), (0, 1)), "refers to images"),
+        (Draft("Compared to a healthy lung, which is opaque?", ("left", "right"), (0, 1)), "refers to images"),
+        (Draft("What does the caption say?", ("left", "right"), (0, 1)), "refers to images"),
+        (
+            Draft(
+                "Which chest radiograph shows a dense opacity in the left lower lobe of the lung?",
+                ("yes", "no"),
+                (0, 1),
+            ),
+            "copies",
+        ),
+        (Draft("Is the opacity in the left lung?", ("left lung", "right lung"), (0, 1)), "names one of its options"),
+        (
+            Draft(
+                "What is seen?",
+                ("Pleural effusion", "A very large mass with spiculated borders that reaches the wall"),
+                (0, 1),
+            ),
+            "much longer",
+        ),
+    ],
+)
+def test_bad_questions_are_named(draft, says):
+    assert any(says in problem for problem in problems(draft, CAPTIONS))
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        Draft("Which lung shows the opacity in this image?", ("left", "right"), (1, 0)),
+        Draft("Is the opacity on the left or the right?", ("left", "right"), (0, 1)),
+        Draft("Is a fracture present?", ("Yes", "No"), (0, 1)),
+        Draft("Which imaging modality was used?", ("CT", "MRI"), (0, 1)),
+    ],
+)
+def test_good_questions_pass(draft):
+    assert problems(draft, CAPTIONS) == []
+
+
+@pytest.mark.sources
+def test_the_authors_published_drafts_are_hardly_ever_refused(sources):
+    """The AI questions that radiologists worked from were written by the same prompt: the rules must let nearly all
+    through."""
+    refused = []
+    for name, pair in json.loads((sources / "mediconfusion" / "dataset.json").read_text()).items():
+        draft = Draft(
+            pair["AI_question"],
+            (pair["AI_option_A"], pair["AI_option_B"]),
+            tuple("AB".index(pair[f"im_{k}_correct"]) for k in (1, 2)),
+        )
+        wrong = problems(draft, (pair["cap_1"], pair["cap_2"]))
+        refused += [(name, wrong)] * bool(wrong)
+    assert len(refused) <= 4, refused
+
+
+def test_prompts_are_the_papers(papers):
+    text = (papers / "mediconfusion_iclr2025.txt").read_text()
+    squeezed = re.sub(r"[\s\\]+", "", text)
+    for prompt in (
+        SYSTEM,
+        *WRITE.splitlines(),
+        *ASSIGN.splitlines()[1:2],
+        *DISCOVER.splitlines()[:1],
+        *PATTERN_PAIR.splitlines()[1:],
+    ):
+        assert re.sub(r"\s+", "", prompt) in squeezed, prompt
+    # The text of A.3 was extracted from a page whose first lines are out of order; its end is not.
+    assert re.sub(r"\s+", "", PATTERNS.split("Can you ")[1].splitlines()[0])[30:] in squeezed
+    assert re.sub(r"\s+", "", ", ".join(PAPER_CATEGORIES)) in squeezed
+
+
+def test_a_caption_that_looks_like_a_placeholder_is_just_text():
+    filled = fill(WRITE, caption_of_image_1="see **CAPTION OF IMAGE 2** {x}", caption_of_image_2="second")
+    assert "Image1: see **CAPTION OF IMAGE 2** {x}\nImage2: second\n" in filled
+
+
+def made_pairs(n=12):
+    pairs = pd.DataFrame({"i": range(n), "j": range(100, 100 + n), "sim_med": 0.95, "sim_gen": 0.5})
+    pairs["image_1"], pairs["image_2"] = [f"a{k}.png" for k in range(n)], [f"b{k}.png" for k in range(n)]
+    captions = {f"{side}{k}.png": f"{side}{k} " + "lung seen from the front " * 5 for k in range(n) for side in "ab"}
+    captions["a3.png"] = "too short"
+    return pairs, captions
+
+
+def template(prompt, before):
+    """Bad replies first for some pairs, so that every road is taken."""
+    number = int(re.search(r"Image1: a(\d+) ", prompt).group(1))
+    good = PLAIN.format("The left lung", "The right lung")
+    if number == 5:
+        return "no question here"
+    if number == 6 and before == 0:
+        return PLAIN.format("The left lung", "The left lung")
+    if number == 7 and before < 2:
+        return "Question: What do the images show?\nOption1: a\nOption2: b\nImage1: a\nImage2: b"
+    return good
+
+
+def chat(url, **settings):
+    model = OpenAIChat("stand-in", Settings(base_url=url, **settings))
+    model.first_wait = 0.01
+    return model
+
+
+def test_questions_are_written_checked_and_asked_again(tmp_path):
+    pairs, captions = made_pairs()
+    with model_server(template) as (url, log):
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)), quiet=True)
+        asked = len(log.asked)
+        again = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)), quiet=True)
+        assert len(log.asked) == asked  # nothing is paid twice
+    assert again == funnel == json.loads((tmp_path / "q" / "funnel.json").read_text())
+    assert all(system == SYSTEM for system, _ in log.asked)
+    assert funnel["pairs"], funnel["short_caption"] == (12, 1)
+    assert funnel["written"] == 10
+    assert funnel["not_written"] == {"no question, option1, option2, image1, image2": 1}
+    assert funnel["replies"] == asked == 9 + 2 + 3 + 3 - 1 * 0 - 1
+    assert funnel["cost"] == pytest.approx(asked * (100 * 10 + 20 * 100) / 1e6)
+    drafts = read_drafts(tmp_path / "q")
+    assert set(drafts["pair_id"]) == {f"{k}-{100 + k}" for k in range(12) if k not in (3, 5)}
+    assert sorted(drafts["correct_1"]) == ["A"] * 5 + ["B"] * 5
+    assert (drafts["correct_1"] != drafts["correct_2"]).all()
+    for row in drafts.to_dict("records"):
+        assert row[f"option_{row['correct_1']}"] == "The left lung"
+        assert row[f"option_{row['correct_2']}"] == "The right lung"
+
+
+def test_a_killed_run_goes_on_with_a_torn_line(tmp_path):
+    pairs, captions = made_pairs()
+
+    class Killed:
+        def __init__(self, model):
+            self.name, self.model = model.name, model
+
+        def generate(self, requests):
+            for at, response in enumerate(self.model.generate(requests)):
+                if at == 4:
+                    raise KeyboardInterrupt
+                yield response
+
+    with model_server(template) as (url, log):
+        with pytest.raises(KeyboardInterrupt):
+            write_questions(pairs, captions, Killed(chat(url, in_flight=1)), tmp_path / "q", Asking(), quiet=True)
+        journal = tmp_path / "q" / "journal.jsonl"
+        kept = [entry["id"] for entry in read_journal(journal)]
+        assert len(kept) == 4
+        with journal.open("a") as file:
+            file.write('{"id": "11-111", "status": "ans')
+        log.asked.clear()
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+    assert funnel["written"] == 10
+    first_tries = [prompt for _, prompt in log.asked]
+    assert not any(f"Image1: a{key.split('-')[0]} " in prompt for key in kept for prompt in first_tries)
+    assert all(entry["id"] for entry in read_journal(journal))
+
+
+def test_a_refusal_counts_and_a_dead_server_does_not(tmp_path):
+    pairs, captions = made_pairs(2)
+    with (
+        model_server(lambda prompt, before: 500) as (url, _),
+        pytest.raises(BadInput, match="gives no answers any more"),
+    ):
+        write_questions(
+            made_pairs(4)[0].iloc[:3], captions | made_pairs(4)[1], chat(url), tmp_path / "q", Asking(), quiet=True
+        )
+    with model_server(template) as (url, _):
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+    assert funnel["written"] == 2
+
+
+def test_a_journal_is_not_used_for_other_captions(tmp_path):
+    pairs, captions = made_pairs(3)
+    with model_server(template) as (url, _):
+        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        with pytest.raises(BadInput, match="other images or captions"):
+            write_questions(
+                pairs,
+                captions | {"a1.png": "a1 " + "something else " * 20},
+                chat(url),
+                tmp_path / "q",
+                Asking(),
+                quiet=True,
+            )
+
+
+@pytest.fixture
+def written(tmp_path):
+    pairs, captions = made_pairs()
+    with model_server(template) as (url, _):
+        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+    return tmp_path / "q"
+
+
+def test_unknown_categories_are_refused_never_guessed(written):
+    def answer(prompt, before):
+        image = re.search(r"Caption: (\w+) ", prompt).group(1)
+        if image == "a1":
+            return "Hepatic"
+        if image == "a2" and before == 0:
+            return "This image belongs to: Pulmonary or maybe something else"
+        return "Pulmonary, Head and Neck" if image.startswith("b") else "**pulmonary**."
+
+    with model_server(answer) as (url, log):
+        result = categorize(read_drafts(written), chat(url), written, Asking(), quiet=True)
+        asked = len(log.asked)
+        categorize(read_drafts(written), chat(url), written, Asking(), quiet=True)
+        assert len(log.asked) == asked
+    assert result["refused"] == {"a1.png": "Hepatic"}
+    given = read_given(written)
+    assert given["a2.png"] == ["Pulmonary"]
+    assert given["b4.png"] == ["Pulmonary", "Head and Neck"]
+    assert "a1.png" not in given
+    assert log.asked[0][1].endswith("Categories: " + ", ".join(PAPER_CATEGORIES))
+
+
+def test_categories_are_discovered_from_a_list(written):
+    reply = (
+        "Here are general categories:\n\n1. **Thoracic** - Captions 0, 3\n2. **Head and Neck**: Caption 1\n"
+        "- Vascular (2, 4)\n\nCaption 5 fits none."
+    )
+    with model_server(lambda prompt, before: reply) as (url, log):
+        names = discover(read_drafts(written), chat(url), written, Asking(), quiet=True)
+    assert names == ["Thoracic", "Head and Neck", "Vascular"]
+    assert log.asked[0][1].count("\nCaption ") == 20
+    with (
+        model_server(lambda prompt, before: "I cannot.") as (url, _),
+        pytest.raises(BadInput, match="lists no categories"),
+    ):
+        discover(read_drafts(written), chat(url), written, Asking(), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "names"),
+    [
+        ("Spinal", ["Spinal"]),
+        ("Category: spinal and Vascular.", ["Spinal", "Vascular"]),
+        ("", []),
+        ("Spinal cord", []),
+        ("Neck", []),
+        ("not Vascular", []),
+    ],
+)
+def test_categories_are_read_only_when_nothing_else_is_said(reply, names):
+    assert read_categories(reply, list(PAPER_CATEGORIES)) == names
+
+
+def test_patterns_are_asked_with_every_pair(written):
+    with model_server(lambda prompt, before: "1. Side of the opacity") as (url, log):
+        assert patterns(read_drafts(written), chat(url), written, Asking(), quiet=True) == "1. Side of the opacity"
+    prompt = log.asked[0][1]
+    assert "\nPair 9\nFirst image description: " in prompt
+    assert "Confusing multiple choice question: Which lung shows the opacity? A: The " in prompt
+    assert (written / "patterns.md").read_text() == "1. Side of the opacity\n"
