@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
-from dataset_builders.download import download_missing, is_template
+from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
 from dataset_builders.images import ImageFolders
 from dataset_builders.phantoms import write_sources
@@ -105,6 +105,8 @@ def _read(builder: ModuleType, folder: Path, images: Sequence[str | Path], targe
         assert isinstance(content, Content)
         return content
     cache = target.with_name(f"{target.name}-images")
+    if addresses and cache.is_dir():
+        drop_changed(cache)
     folders = [*given, folder, *([cache] if addresses and cache.is_dir() else [])]
     content = builder.read(folder, ImageFolders(folders))
     assert isinstance(content, Content)

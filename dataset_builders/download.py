@@ -83,6 +83,13 @@ def download_missing(
     return failed
 
 
+def drop_changed(folder: Path) -> None:
+    """Delete downloaded images whose bytes are no longer those that came, so that they are fetched again."""
+    sums = _Checksums(folder)
+    for name in list(sums.sums):
+        sums.have(name.rsplit(".", 1)[0])
+
+
 class _NotThereError(Exception):
     """The server has no such file, or could not be asked; the message says why."""
 

@@ -1,0 +1,210 @@
+"""Downloading images, against a server on this machine that cuts off, refuses, asks for patience, or holds packages."""
+
+import http.server
+import io
+import json
+import tarfile
+import threading
+from collections import Counter
+
+import pytest
+
+from dataset_builders import download
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.phantoms import write_sources
+from dataset_builders.repository import open_repository
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `files` (path -> bytes); `faults` (path -> list of what to do wrong, one per request)."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.faults, self.asked, self.ranges, self.agents = {}, {}, Counter(), [], set()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        server = self.server
+        server.asked[self.path] += 1
+        server.agents.add(self.headers["User-Agent"])
+        fault = server.faults.get(self.path, [])
+        what = fault.pop(0) if fault else None
+        data = server.files.get(self.path)
+        if isinstance(what, int) or data is None:
+            self.send_response(what or 404)
+            if what in (429, 503):
+                self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        start = 0
+        if self.headers.get("Range") and self.headers.get("If-Range") == '"v1"':
+            start = int(self.headers["Range"].removeprefix("bytes=").split("-")[0])
+            server.ranges.append((self.path, start))
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", '"v1"')
+        self.send_header("Content-Length", str(len(data) - start))
+        self.end_headers()
+        self.wfile.write(data[start : start + 500] if what == "cut" else data[start:])
+        if what == "cut":
+            self.close_connection = True
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(download, "PAUSE", 0.0)
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn")
+    write_sources("mediconfusion", folder)
+    return folder
+
+
+@pytest.fixture
+def source(drawn, tmp_path, server):
+    """A MediConfusion source without images, whose image_dict.json points to articles; the server holds the images."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    pairs = json.loads((drawn / "dataset.json").read_text())
+    where = {}
+    for pair in pairs.values():
+        for n in (1, 2):
+            local = pair[f"im_{n}_local"]
+            article = f"PMC{local // 3}"  # three images to an article
+            link = f"ftp://somewhere/pub/pmc/oa_package/aa/{article}.tar.gz"
+            where[pair[f"im_{n}"]] = {"local": local, "dlink": link, "file_name": f"fig{local}.png"}
+            data = (drawn / "images" / f"{local}.png").read_bytes()
+            server.files[f"/{article}/fig{local}.png"] = data
+    (folder / "dataset.json").write_text(json.dumps(pairs))
+    (folder / "image_dict.json").write_text(json.dumps(where))
+    return folder
+
+
+def packed(server):
+    """The same images in one package per article."""
+    content = {}
+    for path, data in list(server.files.items()):
+        _, article, name = path.split("/")
+        content.setdefault(article, {})[name] = data
+    server.files.clear()
+    for article, files in content.items():
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:gz") as package:
+            for name, data in files.items():
+                member = tarfile.TarInfo(f"{article}/{name}")
+                member.size = len(data)
+                package.addfile(member, io.BytesIO(data))
+        server.files[f"/oa_package/aa/{article}.tar.gz"] = stream.getvalue()
+
+
+def test_every_image_is_fetched_once_and_kept(source, server, tmp_path):
+    template = server.address + "/{pmcid}/{file_name}"
+    build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
+    assert set(server.asked.values()) == {1}
+    assert len(server.asked) == 25
+    assert all("medprobe" in agent for agent in server.agents)
+    repository = open_repository(tmp_path / "out")
+    assert repository.partial is None
+    assert len(repository.manifest["images"]) == 25
+    assert "PMC10000, fig30001.png" in " ".join(repository.questions("test")["image_source"])
+    build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
+    assert set(server.asked.values()) == {1}
+
+
+def test_a_download_that_was_cut_off_goes_on(source, server, tmp_path):
+    path = next(path for path in server.files if "30001" in path)
+    server.faults[path] = ["cut", "cut"]
+    build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
+    assert server.ranges == [(path, 500), (path, 1000)]
+    (case, *_) = open_repository(tmp_path / "out").cases("test")
+    assert case.images["30001"] == server.files[path]
+
+
+def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(source, server, tmp_path):
+    paths = sorted(server.files)
+    server.faults[paths[0]] = [503, 429, 500]
+    lost = paths[1]
+    del server.files[lost]
+    with pytest.raises(BadInput, match=r"1 of 25 images are missing.*could not be downloaded.*HTTP 404"):
+        build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
+    assert (server.asked[paths[0]], server.asked[lost]) == (4, 1)
+    assert not (tmp_path / "out").exists()
+    assert len(list((tmp_path / "out-images").glob("*.png"))) == 24
+    before = server.asked.copy()
+    build(
+        "mediconfusion",
+        source=source,
+        images=[server.address + "/{pmcid}/{file_name}"],
+        out=tmp_path / "out",
+        allow_missing=True,
+    )
+    assert {path for path in server.asked if server.asked[path] != before[path]} == {lost}
+    assert "1 of 25 images were missing" in open_repository(tmp_path / "out").partial
+
+
+def test_a_package_is_fetched_once_for_all_its_images(source, server, tmp_path):
+    packed(server)
+    build("mediconfusion", source=source, images=[server.address + "/{package}"], out=tmp_path / "out")
+    assert set(server.asked.values()) == {1}
+    assert len(server.asked) == 9
+    assert open_repository(tmp_path / "out").partial is None
+
+
+def test_the_next_address_is_tried(source, server, tmp_path):
+    images = [server.address + "/gone/{file_name}", server.address + "/{pmcid}/{file_name}"]
+    build("mediconfusion", source=source, images=images, out=tmp_path / "out")
+    assert open_repository(tmp_path / "out").partial is None
+
+
+def test_an_error_page_is_not_an_image(source, server, tmp_path):
+    path = next(iter(server.files))
+    server.files[path] = b"<html>Please log in</html>"
+    with pytest.raises(BadInput, match="not an image"):
+        build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
+
+
+def test_a_file_that_changed_on_disk_is_fetched_again(source, server, tmp_path):
+    template = server.address + "/{pmcid}/{file_name}"
+    build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
+    spoiled = tmp_path / "out-images" / "30002.png"
+    good = spoiled.read_bytes()
+    spoiled.write_bytes((tmp_path / "out-images" / "30003.png").read_bytes())
+    build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
+    assert spoiled.read_bytes() == good
+    assert sum(server.asked.values()) == 26
+
+
+@pytest.mark.parametrize("template", ["/{nothing}/x.png", "/always-the-same.png", "/{file_name"])
+def test_a_template_that_cannot_work(source, server, tmp_path, template):
+    with pytest.raises(BadInput, match="--images http"):
+        build("mediconfusion", source=source, images=[server.address + template], out=tmp_path / "out")
+    assert not server.asked
+
+
+def test_formats_that_say_no_address_take_folders_only(tmp_path, server):
+    write_sources("halt-medvqa", tmp_path / "source")
+    for path in (tmp_path / "source").rglob("*.jpg"):
+        path.unlink()
+    with pytest.raises(BadInput, match="give folders"):
+        build("halt-medvqa", source=tmp_path / "source", images=[server.address + "/{x}"], out=tmp_path / "out")

@@ -1,0 +1,113 @@
+"""Branches of the lexical tree, the tree with counts, and the authors' page."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from dataset_builders.lexical_tree import SUBJECTS, read_tree, select, tree_of
+
+QUESTIONS = pd.DataFrame(
+    [
+        ("Disease Diagnosis", "Ophthalmology", "Image Level", "Fundus Photography", "glaucoma"),
+        ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography", "early"),
+        ("Disease Diagnosis", "Ophthalmology", "Mask Level", "OCT", "drusen"),
+        ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray", "nodule"),
+        ("Counting", "Hematology", "Image Level", "Microscopy", None),
+        ("Counting", None, None, None, None),
+    ],
+    columns=["task", "department", "granularity", "modality", "keyword"],
+)
+
+
+@pytest.mark.parametrize(
+    ("branches", "rows"),
+    [
+        ([], [0, 1, 2, 3, 4, 5]),
+        (["Ophthalmology"], [0, 1, 2]),
+        (["Ophthalmology > Fundus Photography"], [0, 1]),
+        ([" ophthalmology>FUNDUS photography "], [0, 1]),
+        (["Ophthalmology > Fundus Photography > early"], [1]),
+        (["OCT", "X-ray"], [2, 3]),
+        (["Disease Diagnosis > OCT", "Hematology"], [2, 4]),
+        (["department: Ophthalmology > task: Disease Diagnosis"], [0, 2]),
+        (["Ophthalmology", "Ophthalmology > OCT"], [0, 1, 2]),
+    ],
+)
+def test_branches(branches, rows):
+    mask = select(QUESTIONS, branches)
+    assert mask.dtype == bool
+    assert np.flatnonzero(mask).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("branch", "words"),
+    [
+        ("Ophtalmology", "'Ophthalmology'"),
+        ("Fundus", "'Fundus Photography'"),
+        ("Astrology > OCT", "Astrology"),
+        ("Ophthalmology > X-ray", "no question lies on it"),
+        ("Ophthalmology >", "a step is empty"),
+        ("", "a step is empty"),
+    ],
+)
+def test_unknown_branches_name_near_misses(branch, words):
+    with pytest.raises(BadInput) as caught:
+        select(QUESTIONS, [branch])
+    assert words in str(caught.value)
+
+
+@given(st.lists(st.sampled_from(["Ophthalmology", "OCT", "Counting", "X-ray", "Image Level"]), min_size=1, max_size=4))
+def test_a_union_of_branches_is_the_union_of_their_questions(branches):
+    expected = np.logical_or.reduce([select(QUESTIONS, [branch]) for branch in branches])
+    assert (select(QUESTIONS, branches) == expected).all()
+
+
+def test_the_tree_counts_the_questions():
+    trees = tree_of(QUESTIONS)
+    assert tuple(trees) == SUBJECTS
+    department = trees["department"]
+    assert department.count == 5
+    assert list(department.children) == ["Hematology", "Ophthalmology", "Pulmonary Medicine"]
+    eyes = department.children["Ophthalmology"]
+    assert (eyes.count, {name: node.count for name, node in eyes.children.items()}) == (
+        3,
+        {"Fundus Photography": 2, "OCT": 1},
+    )
+    assert trees["task"].count == 6
+    assert trees["task"].children["Counting"].count == 2
+    assert sum(node.count for node in trees["task"].children["Counting"].children.values()) == 1
+
+
+def test_questions_without_facets_have_no_tree():
+    assert tree_of(pd.DataFrame({"question_id": ["1"], "task": [None]})) == {}
+
+
+PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>
+<div id="clinical-tasks" class="x"><div class="category-title">Clinical Tasks</div><ul class="category-list">
+<li><a href="#" onclick="f('a')">Bone &amp; joint</a>
+<ul id="a"><li><a href="#">CT</a><ul><li>hip </li><li>a &lt; b</li></ul></li><li><a href="#">X-ray</a><ul><li>hip</li></ul></li></ul></li>
+</ul></div>
+<div id="departments"><ul><li><a href="#"></a><ul><li><a href="#">X-ray</a><ul><li>nameless</li></ul></li></ul></li></ul></div>
+<script>var x = "<li>no</li>";</script></body></html>"""
+
+
+def test_the_page_is_read_in_order_and_its_oddities_are_told(tmp_path):
+    (tmp_path / "t.html").write_text(PAGE)
+    rows, notes = read_tree(tmp_path / "t.html")
+    assert rows == [
+        ("task", "Bone & joint", "CT", "hip"),
+        ("task", "Bone & joint", "CT", "a < b"),
+        ("task", "Bone & joint", "X-ray", "hip"),
+        ("department", "", "X-ray", "nameless"),
+    ]
+    assert "one department has no name" in " ".join(notes)
+
+
+@pytest.mark.parametrize("text", ["<html></html>", "<div id='departments'></div>", "just text", "<ul><li>x</li></ul>"])
+def test_a_page_without_a_tree_is_refused(tmp_path, text):
+    (tmp_path / "t.html").write_text(text)
+    with pytest.raises(BadInput, match="no lexical tree"):
+        read_tree(tmp_path / "t.html")

@@ -1,0 +1,268 @@
+"""Repositories as strangers load them (a fresh process without medprobe), as the harness opens them, and how large they are."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from dataset_builders import parquet_files
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.repository import open_repository
+from dataset_builders.schema import FORMATS
+
+STRANGER = """
+import json, sys
+from datasets import load_dataset, Image, ClassLabel
+folder, out = sys.argv[1], {}
+assert "dataset_builders" not in sys.modules
+try:
+    import medprobe
+    raise SystemExit("medprobe can be imported here")
+except ImportError:
+    pass
+plain = load_dataset(folder)
+cases = load_dataset(folder, "cases")
+for split in plain:
+    rows = plain[split]
+    assert isinstance(rows.features["image"], Image)
+    assert isinstance(rows.features["question_type"], ClassLabel)
+    first, streamed = rows[0], next(iter(load_dataset(folder, streaming=True)[split]))
+    assert list(first["image"].getdata()) == list(streamed["image"].getdata())
+    assert {k: v for k, v in first.items() if k != "image"} == {k: v for k, v in streamed.items() if k != "image"}
+    case, streamed = cases[split][0], next(iter(load_dataset(folder, "cases", streaming=True)[split]))
+    assert [i.size for i in case["images"]] == [i.size for i in streamed["images"]]
+    assert case["questions"][0]["question_id"] == first["question_id"]
+    text = load_dataset(folder, "questions_text")[split]
+    assert text.column_names == [name for name in rows.column_names if name != "image"]
+    out[split] = {
+        "rows": rows.num_rows, "cases": cases[split].num_rows, "text": text.num_rows,
+        "features": {name: repr(feature) for name, feature in rows.features.items()},
+        "labels": {n: f.names for n, f in rows.features.items() if isinstance(f, ClassLabel)},
+        "first": {k: v for k, v in first.items() if k != "image"},
+    }
+print("RESULT" + json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for format in FORMATS:
+        build(format, out=folder / format)
+    return folder
+
+
+def stranger(script, *arguments, home):
+    """Run a script in a process that has `datasets` but not medprobe, with a cache of its own; returns its RESULT."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment |= {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    blocker = BLOCKER
+    done = subprocess.run(
+        [sys.executable, "-c", blocker + script, *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        env=environment,
+        cwd=home,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.split("RESULT", 1)[1])
+
+
+BLOCKER = """
+import sys
+class Block:
+    def find_spec(self, name, *rest):
+        if name.split(".")[0] in ("medprobe", "dataset_builders", "eval_harness"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_stranger_loads_every_config(format, built, tmp_path):
+    found = stranger(STRANGER, built / format, home=tmp_path)
+    repository = open_repository(built / format)
+    assert list(found) == repository.splits
+    for split, seen in found.items():
+        noted = repository.manifest["splits"][split]
+        assert (seen["rows"], seen["cases"], seen["text"]) == (noted["questions"], noted["cases"], noted["questions"])
+        assert seen["features"]["options"] == "List(Value('string'))"
+        assert seen["features"]["answer"] == "List(Value('int32'))"
+        assert seen["features"]["categories"] == "List(Value('string'))"
+        assert seen["labels"]["question_type"] == ["single", "multiple", "yes_no"]
+        if format == "probmed":
+            assert seen["labels"]["aspect"] == ["modality", "organ", "abnormality", "condition", "position"]
+            assert seen["features"]["adversarial"] == "Value('bool')"
+        if format == "halt-medvqa":
+            assert seen["labels"]["scenario"] == ["fake", "none", "swap"]
+        if format == "mediconfusion":
+            assert seen["features"]["sim_med"] == "Value('float64')"
+        ours = repository.questions(split).iloc[0].to_dict()
+        for name, value in seen["first"].items():
+            expected = seen["labels"][name][value] if name in seen["labels"] else value
+            assert ours[name] == expected, name
+
+
+def test_a_stranger_loads_the_further_configs(built, tmp_path):
+    script = """
+import json, sys
+from datasets import load_dataset
+out = {}
+for folder, config in (("mediconfusion", "finetune"), ("mediconfusion", "finetune_disjoint"), ("gmai-mmbench", "lexical_tree")):
+    loaded = load_dataset(sys.argv[1] + "/" + folder, config)
+    out[config] = {split: rows.num_rows for split, rows in loaded.items()}
+print("RESULT" + json.dumps(out))
+"""
+    found = stranger(script, built, home=tmp_path)
+    assert set(found["finetune"]) == set(found["finetune_disjoint"]) == {"train", "test"}
+    assert sum(found["finetune"].values()) == 28
+    assert found["lexical_tree"]["train"] == len(open_repository(built / "gmai-mmbench").lexical_tree)
+
+
+def test_a_single_parquet_file_keeps_its_features(built, tmp_path):
+    script = """
+import json, sys
+from datasets import load_dataset
+rows = load_dataset("parquet", data_files=sys.argv[1])["train"]
+print("RESULT" + json.dumps({name: repr(feature) for name, feature in rows.features.items()}))
+"""
+    found = stranger(script, built / "halt-medvqa/questions/test-00000-of-00001.parquet", home=tmp_path)
+    assert found["image"].startswith("Image")
+    assert found["scenario"] == "ClassLabel(names=['fake', 'none', 'swap'])"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_was_built_is_read_back(format, built):
+    repository = open_repository(built / format)
+    for split in repository.splits:
+        questions = repository.questions(split)
+        cases = list(repository.cases(split))
+        assert [i for case in cases for i in case.question_ids] == list(questions["question_id"])
+        assert {i for case in cases for i in case.images} == set(questions["image_id"])
+        some = list(questions["case_id"].unique()[::3])
+        assert [case.case_id for case in repository.cases(split, some)] == some
+    with pytest.raises(BadInput, match="no split"):
+        repository.questions("train")
+
+
+def test_a_repository_without_our_manifest_opens(built, tmp_path):
+    for format in FORMATS:
+        folder = tmp_path / f"foreign-{format}"
+        shutil.copytree(built / format, folder)
+        (folder / "manifest.json").unlink()
+        ours, foreign = open_repository(built / format), open_repository(folder)
+        assert (foreign.format, foreign.name, foreign.origin) == (format, f"foreign-{format}", "custom")
+        assert foreign.manifest["splits"] == ours.manifest["splits"]
+        (folder / "README.md").unlink()
+        pd.testing.assert_frame_equal(open_repository(folder).questions(ours.splits[0]), ours.questions(ours.splits[0]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (shutil.rmtree, "no such folder"),
+        (lambda folder: [path.unlink() for path in folder.rglob("*.parquet")], "no Parquet files"),
+        (lambda folder: (folder / "manifest.json").write_text("{}"), "not a manifest"),
+        (lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'), "newer medprobe"),
+        (lambda folder: (folder / "README.md").write_text("---\na: [\n---\n"), "YAML"),
+        (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "cannot be read"),
+    ],
+)
+def test_damaged_repositories_are_refused_clearly(built, tmp_path, spoil, words):
+    folder = tmp_path / "d"
+    shutil.copytree(built / "halt-medvqa", folder)
+    spoil(folder)
+    with pytest.raises(BadInput, match=words):
+        open_repository(folder).questions("test")
+
+
+def test_opening_something_else_is_refused_clearly(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, words in (("file", "is a file"), ("empty", "no Parquet files"), ("not/there/at/all", "no such folder")):
+        with pytest.raises(BadInput, match=words):
+            open_repository(tmp_path / name)
+
+
+def many_questions(folder, images, size=20_000):
+    """A ProbMed source with nine questions on each image."""
+    rng = random.Random(0)
+    (folder / "images").mkdir(parents=True)
+    rows = []
+    for number in range(images):
+        pixels = np.frombuffer(rng.randbytes(size), np.uint8).reshape(-1, 100)
+        Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+        for place in range(9):
+            qa_type = f"entity_{'gt' if place % 2 == 0 else 'hallu'}_{place // 2}"
+            row = {"id": f"i{number}", "image": f"{number}.png", "image_type": "chest_xray", "qa_type": qa_type}
+            rows.append(row | {"question": f"Is it {place}?", "answer": "yes" if place % 2 == 0 else "no"})
+    (folder / "probmed.json").write_text(json.dumps(rows))
+    return folder
+
+
+def stored(folder, config):
+    return sum(path.stat().st_size for path in (folder / config).glob("*.parquet"))
+
+
+def test_an_image_of_nine_questions_is_stored_once(tmp_path, monkeypatch):
+    source = many_questions(tmp_path / "source", 60)
+    build("probmed", source=source, out=tmp_path / "one")
+    distinct = sum(path.stat().st_size for path in source.rglob("*.png"))
+    for config in ("questions", "cases"):
+        assert stored(tmp_path / "one", config) <= 1.05 * (distinct + stored(tmp_path / "one", "questions_text"))
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", distinct // 6)
+    monkeypatch.setattr(parquet_files, "SHARD_BYTES", distinct // 2)
+    build("probmed", source=source, out=tmp_path / "many")
+    files = sorted((tmp_path / "many" / "questions").glob("*.parquet"))
+    assert [path.name for path in files] == [f"test-{n:05d}-of-{len(files):05d}.parquet" for n in range(len(files))]
+    assert len(files) >= 2
+    assert max(pq.ParquetFile(path).num_row_groups for path in files) >= 2
+    assert stored(tmp_path / "many", "questions") <= 1.05 * (distinct + stored(tmp_path / "many", "questions_text"))
+    one, many = open_repository(tmp_path / "one"), open_repository(tmp_path / "many")
+    pd.testing.assert_frame_equal(one.questions("test"), many.questions("test"))
+    assert [(c.case_id, c.images) for c in one.cases("test")] == [(c.case_id, c.images) for c in many.cases("test")]
+    assert one.manifest == many.manifest
+
+
+def test_cases_that_share_an_image_are_brought_together_where_they_would_fall_apart(tmp_path, monkeypatch):
+    """HALT's scenarios share images; with small row groups the source's order would store them twice."""
+    build("halt-medvqa", out=tmp_path / "plain")
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 30_000)
+    build("halt-medvqa", out=tmp_path / "small")
+    plain, small = open_repository(tmp_path / "plain"), open_repository(tmp_path / "small")
+    assert list(plain.questions("test")["question_id"])[:3] == ["fake-0", "fake-1", "fake-2"]
+    assert set(plain.questions("test")["question_id"]) == set(small.questions("test")["question_id"])
+    assert plain.manifest["splits"] == small.manifest["splits"]
+    distinct = sum(image["bytes"] for image in small.manifest["images"].values())
+    text = stored(tmp_path / "small", "questions_text")
+    groups = pq.ParquetFile(tmp_path / "small/questions/test-00000-of-00001.parquet").num_row_groups
+    assert groups >= 4
+    assert stored(tmp_path / "small", "questions") <= 1.05 * distinct + groups * 16_000 + text
+    ids = [image for case in small.cases("test") for image in case.images]
+    runs = 1 + sum(a != b for a, b in pairwise(ids))
+    assert runs == len(set(ids))
+
+
+def test_a_name_of_ones_own_is_never_official(tmp_path):
+    build("halt-medvqa", name="my-bench.v2", out=tmp_path / "d")
+    assert open_repository(tmp_path / "d").name == "my-bench.v2"
+    assert "my-bench.v2" in (tmp_path / "d" / "README.md").read_text()
+
+
+def test_the_default_place_is_data_and_the_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert build("halt-medvqa", name="mine").folder == Path("data/mine")
+    assert open_repository("data/mine").format == "halt-medvqa"
