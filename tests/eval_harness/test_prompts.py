@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request, Shot
 from eval_harness.prompts import DEFAULT_PROMPT, PROMPTS, prompt_for
 
 
@@ -38,16 +39,85 @@ def test_halt_prompts_are_the_authors(sources):
         t.format(question="Which side?", option=" ".join(f"{k}. {v}" for k, v in options.items()))
         for t in theirs.values()
     }
-    ours = {p.render(" Which side? ", list(options.values())) for p in PROMPTS.values() if p.format == "halt-medvqa"}
+    ours = {
+        p.render(" Which side? ", list(options.values()))
+        for p in PROMPTS.values()
+        if p.format == "halt-medvqa" and "mc" in p.methods
+    }
     assert ours == expected
     assert len(ours) == 18
 
 
+FILE_FORMS = {
+    ("mc-0", "mc", "gpt"),
+    ("mc-quoted", "mc", "default"),
+    ("mc-medvint", "mc", "medvint"),
+    ("mc-blip2", "mc", "blip2"),
+    ("mc-blip2", "greedy", "blip2"),
+    ("gd-default", "greedy", "default"),
+    ("gd-quoted", "greedy", "molmo"),
+    ("ff-default", "gpt4", "default"),
+    ("ps-plain", "gpt4", "blip2"),
+}
+
+
 @pytest.mark.sources
-def test_mediconfusion_prompts_are_the_authors(sources):
-    theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"]
-    render = {
-        name: PROMPTS["mediconfusion", name].render("Which side?", ["left", "right"]) for name in ("mc-0", "mc-quoted")
-    }
-    assert render["mc-0"] == theirs["gpt"].format("Which side?", "left", "right")
-    assert render["mc-quoted"] == theirs["default"].format("Which side?", "left", "right")
+@pytest.mark.parametrize(("name", "method", "model"), sorted(FILE_FORMS))
+def test_mediconfusion_prompts_are_the_authors(sources, name, method, model):
+    theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"][method][model]
+    ours = PROMPTS["mediconfusion", name].render("Which side?", ["left", "right"])
+    assert ours == theirs.format("Which side?", "left", "right")
+
+
+@pytest.mark.sources
+def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
+    from eval_harness.models.chat_form import conversation, plain_text
+
+    theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
+        "med_flamingo"
+    ]
+    prompt = PROMPTS["mediconfusion", "mc-flamingo"]
+    shots = tuple(
+        Shot(prompt.render(f"Question {i}", ["x", "y"]), prompt.answer_of_shot(["x", "y"], [i % 2]), b"")
+        for i in range(3)
+    )
+    request = Request(
+        "1",
+        0,
+        prompt.render("Which side?", ["left", "right"]),
+        b"",
+        ("left", "right"),
+        "single",
+        system=prompt.intro,
+        shots=shots,
+    )
+    text = plain_text(conversation(request, {b"": None}), "{prompt}", "<image>", "<|endofchunk|>")
+    expected = theirs.replace("|endofchunk|>", "<|endofchunk|>").replace(
+        "<<", "<"
+    )  # one bracket is missing in the file
+    for i in range(3):
+        answer = "AB"[i % 2] + ": " + "xy"[i % 2]
+        expected = expected.replace(f"Question: **Q{i + 1}**", f"Question: Question {i}\nA: x\nB: y\nAnswer: {answer}")
+    assert text == expected.format("Which side?", "left", "right")
+
+
+def test_the_eleven_prompts_of_the_ablation_differ_and_keep_question_and_options():
+    texts = [PROMPTS["mediconfusion", f"mc-{i}"].render("Which side?", ["sinister", "dexter"]) for i in range(11)]
+    assert len(set(texts)) == 11
+    for text in texts:
+        assert text.index("Which side?") < text.index("sinister") < text.index("dexter")
+        assert text.endswith(": ")
+        assert "  " not in text
+    assert "\n" not in texts[7]
+    assert len({PROMPTS["mediconfusion", f"mc-{i}"].text_hash for i in range(11)}) == 11
+
+
+@pytest.mark.parametrize(
+    ("format", "kind"), [("mediconfusion", "single"), ("probmed", "yes_no"), ("gmai-mmbench", "multiple")]
+)
+def test_every_method_has_a_default_and_refuses_the_others(format, kind):
+    for method in ("mc", "gd", "ps", "ps_official", "ff"):
+        prompt = prompt_for(format, None, kind, method)
+        assert prompt.shows_options == (method in ("mc", "gd") and format != "probmed")
+    with pytest.raises(BadInput, match="not for --method ps"):
+        prompt_for("mediconfusion", "mc-0", "single", "ps")
