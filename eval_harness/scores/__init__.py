@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import FACETS, LETTERS
-from eval_harness.results import Breakdown, Scores
+from eval_harness.results import Breakdown, Score, Scores
 from eval_harness.scores import gmai_mmbench, halt_medvqa, mediconfusion, probmed
 from eval_harness.scores.grading import Graded, grade, make_units
 from eval_harness.scores.metrics import HEADLINE, METRICS, MetricInfo
+from eval_harness.scores.probmed_errors import conditional_errors
 from eval_harness.scores.summary import breakdown, explode, summarise
 
 __all__ = ["HEADLINE", "METRICS", "MetricInfo", "Scored", "breakdown", "explode", "score", "summarise", "units"]
@@ -41,22 +42,30 @@ def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
     `category` is a list per unit (`explode` makes one row per label).
     Questions whose answer is hidden are left out. Raises BadInput for unknown ids, doubled answers, missing columns.
     """
-    graded = grade(format, questions, answers)
-    frames = [_UNITS[format](graded), _everywhere(format, graded)]
-    return pd.concat(frames, ignore_index=True)
+    return _all_units(format, grade(format, questions, answers))
 
 
 def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
     """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
 
+    ProbMed's breakdown has a further facet, `aspect`: the errors of Table 6 (`probmed_errors.py`), where `refused` is a share of errors.
+
     A metric that nothing speaks for (no such question, or its answers are hidden) has the value None. Raises BadInput as `units`.
     """
-    table = units(format, questions, answers)
+    graded = grade(format, questions, answers)
+    table = _all_units(format, graded)
+    parts = breakdown(table, FACETS[format])
+    if format == "probmed":
+        parts["aspect"] = conditional_errors(graded)
     return Scored(
         scores=summarise(table) | _undefined(format, table),
-        breakdown=breakdown(table, FACETS[format]),
+        breakdown=parts,
         statuses=_statuses(questions, answers),
     )
+
+
+def _all_units(format: str, graded: Graded) -> pd.DataFrame:
+    return pd.concat([_UNITS[format](graded), _everywhere(format, graded)], ignore_index=True)
 
 
 def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
@@ -82,8 +91,6 @@ def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
 
 def _undefined(format: str, table: pd.DataFrame) -> Scores:
     """The headline metric, where no question with a known answer is left to compute it from."""
-    from eval_harness.results import Score
-
     headline = HEADLINE[format]
     if (table["metric"] == headline).any():
         return {}

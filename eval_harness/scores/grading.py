@@ -26,13 +26,14 @@ Ints = NDArray[np.int64]
 class Graded:
     """Q questions with a known key x S samples.
 
-    `questions` has Q rows (index 0..Q-1). `right`, `answered`, `refused`, `irrelevant` are (Q, S); `picks` (Q, S) counts the options
-    chosen, `right_picks` those of them that are true, `first` is the first option chosen or -1. `k` options and `true` keys per
-    question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,) number the cases and the connected
-    components of cases that share an image.
+    `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`, `answered`, `refused`, `irrelevant` are (Q, S);
+    `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option chosen or -1. `k`
+    options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,) number the
+    cases and the connected components of cases that share an image.
     """
 
     questions: pd.DataFrame
+    columns: dict[str, NDArray[np.object_]]
     right: Bools
     answered: Bools
     refused: Bools
@@ -65,61 +66,53 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     keys = questions["answer"].tolist()
     known = np.fromiter((_size(key) > 0 for key in keys), dtype=bool, count=len(keys))
     rows, column, samples = _places(questions["question_id"], answers)
-    choices: list[list[tuple[int, ...]]] = [[()] * samples for _ in range(len(questions))]
-    statuses = np.full((len(questions), samples), "failed", dtype=object)
+    shape = (len(questions), samples)
+    right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    first, statuses = np.full(shape, -1, np.int64), np.full(shape, "failed", dtype=object)
     statuses[rows, column] = answers["status"].to_numpy(dtype=object)
-    for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
-        if _size(choice):
-            choices[row][sample] = tuple(int(option) for option in choice)
-    return _compare(questions, keys, known, choices, statuses)
-
-
-def _compare(
-    questions: pd.DataFrame,
-    keys: list[Sequence[int]],
-    known: Bools,
-    choices: list[list[tuple[int, ...]]],
-    statuses: NDArray[np.object_],
-) -> Graded:
     # The authors' ProbMed reader takes a response with both words as right for either key; ours never reads both.
     lenient = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
-    kept = np.flatnonzero(known).tolist()
-    samples = statuses.shape[1]
-    shape = (len(kept), samples)
-    right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    first = np.full(shape, -1, np.int64)
-    true = np.zeros(len(kept), np.int64)
-    for place, row in enumerate(kept):
-        key = {int(option) for option in keys[row]}
-        true[place] = len(key)
-        for sample, choice in enumerate(choices[row]):
-            if choice:
-                chosen = set(choice)
-                hits = len(chosen & key)
-                picks[place, sample], right_picks[place, sample] = len(chosen), hits
-                first[place, sample] = choice[0]
-                right[place, sample] = chosen == key or (lenient[row] and key <= chosen)
-    frame = questions[known].reset_index(drop=True)
-    status = statuses[known]
+    for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
+        size = _size(choice)
+        if not size:
+            continue
+        first[row, sample] = choice[0]
+        if size == 1 and len(keys[row] if known[row] else ()) == 1:
+            hit = choice[0] == keys[row][0]
+            right[row, sample], picks[row, sample], right_picks[row, sample] = hit, 1, hit
+        elif known[row]:
+            chosen, key = {int(option) for option in choice}, {int(option) for option in keys[row]}
+            picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
+            right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
+    frame, status = questions[known].reset_index(drop=True), statuses[known]
     k = np.fromiter((_size(options) for options in frame["options"]), np.int64, count=len(frame))
     multiple = (frame["question_type"] == "multiple").to_numpy(dtype=bool)
-    guess = np.where(multiple, 1.0 / np.maximum(2.0**k - 1, 1), 1.0 / np.maximum(k, 1))
     return Graded(
         questions=frame,
-        right=right,
-        answered=picks > 0,
+        columns={
+            name: frame[name].to_numpy(dtype=object)
+            for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS[format]))
+            if name in frame.columns
+        },
+        right=right[known],
+        answered=picks[known] > 0,
         refused=status == "refused",
         irrelevant=status == "irrelevant",
-        picks=picks,
-        right_picks=right_picks,
-        first=first,
+        picks=picks[known],
+        right_picks=right_picks[known],
+        first=first[known],
         k=k,
-        true=true,
-        guess=guess,
+        true=np.fromiter((_size(key) for key in frame["answer"]), np.int64, count=len(frame)),
+        guess=np.where(multiple, 1.0 / np.maximum(2.0**k - 1, 1), 1.0 / np.maximum(k, 1)),
         multiple=multiple,
         case=pd.factorize(frame["case_id"])[0].astype(np.int64),
         cluster=clusters(frame),
     )
+
+
+def _source(facet: str) -> str:
+    """The column of the questions that a facet is read from."""
+    return "categories" if facet == "category" else facet
 
 
 def clusters(questions: pd.DataFrame) -> Ints:
@@ -178,26 +171,30 @@ def make_units(
     numerator: Floats,
     denominator: Floats | float = 1.0,
     chance: Floats | float = np.nan,
-    unit: Sequence[str] | pd.Series | None = None,
+    unit: NDArray[np.object_] | None = None,
     count: Ints | int = 1,
     facets: Mapping[str, Sequence[object]] | None = None,
 ) -> pd.DataFrame:
     """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken."""
-    source = graded.questions.iloc[rows]
-    columns: dict[str, object] = {
-        "metric": metric,
-        "unit": (source["question_id"] if unit is None else pd.Series(unit)).to_numpy(dtype=object),
-        "case_id": source["case_id"].to_numpy(dtype=object),
+    taken: dict[str, object] = {
+        "metric": np.full(len(rows), metric, dtype=object),
+        "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
+        "case_id": graded.columns["case_id"][rows],
+    }
+    for facet in FACETS[format]:
+        if facets is not None and facet in facets:
+            column = np.empty(len(rows), dtype=object)
+            column[:] = facets[facet]
+            taken[facet] = column
+        else:
+            source = graded.columns.get(_source(facet))
+            taken[facet] = np.full(len(rows), None, dtype=object) if source is None else source[rows]
+    numbers: dict[str, object] = {
         "cluster": graded.cluster[rows],
         "numerator": np.asarray(numerator, dtype=float),
         "denominator": np.broadcast_to(np.asarray(denominator, dtype=float), len(rows)).copy(),
         "chance": np.broadcast_to(np.asarray(chance, dtype=float), len(rows)).copy(),
         "count": np.broadcast_to(np.asarray(count, dtype=np.int64), len(rows)).copy(),
     }
-    for facet in FACETS[format]:
-        if facets is not None and facet in facets:
-            columns[facet] = pd.Series(list(facets[facet]), dtype=object).to_numpy()
-        else:
-            name = "categories" if facet == "category" else facet
-            columns[facet] = source[name].to_numpy(dtype=object) if name in source.columns else None
-    return pd.DataFrame(columns)
+    # Object columns: nothing is gained from turning these few repeated strings into another type and back.
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in taken.items()} | numbers)

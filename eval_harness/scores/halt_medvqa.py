@@ -19,7 +19,7 @@ def units(graded: Graded) -> pd.DataFrame:
     """One row per question. `average` is the mean over scenarios (each weighs the same); `<scenario>_irrelevant` is a count.
 
     Irrelevant here is what the paper calls so: a response came and names no option (ours tells a refusal apart; it counts too).
-    Counts have the denominator 1/100, so that 100 x sum(numerator) / sum(denominator) of a single row is its count.
+    A count is sum(numerator); its denominators are 1 and only say how many questions it is of.
     """
     if "scenario" not in graded.questions.columns:
         raise BadInput("questions: the column scenario is missing, which the format halt-medvqa needs.")

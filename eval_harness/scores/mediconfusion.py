@@ -46,7 +46,7 @@ def units(graded: Graded) -> pd.DataFrame:
         [label for row in order[start : start + length].tolist() for label in labels[row]]
         for start, length in zip(starts.tolist(), size.tolist(), strict=True)
     ]
-    pair_ids = graded.questions["case_id"].iloc[first]
+    pair_ids = graded.columns["case_id"][first]
     agree = np.array([_agree(graded.k[order[s : s + n]]) for s, n in zip(starts, size, strict=True)], dtype=float)
 
     def pairs(metric: str, numerator: Floats, denominator: Floats | float, chance: Floats) -> pd.DataFrame:

@@ -33,9 +33,9 @@ def units(graded: Graded) -> pd.DataFrame:
     for column in ("aspect", "adversarial", "image_type"):
         if column not in graded.questions.columns:
             raise BadInput(f"questions: the column {column} is missing, which the format probmed needs.")
-    images_of_type = (
-        graded.questions.groupby("image_type", dropna=False)["case_id"].transform("nunique").to_numpy(float)
-    )
+    kind = pd.factorize(graded.questions["image_type"])[0]
+    one_per_image = np.unique(graded.case, return_index=True)[1]
+    images_of_type = np.bincount(kind[one_per_image] + 1, minlength=kind.max(initial=-1) + 2)[kind + 1].astype(float)
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
     frames: list[pd.DataFrame] = []
     everything: dict[str, list[pd.DataFrame]] = {"overall": [], "overall_without_adversarial": []}
@@ -46,7 +46,7 @@ def units(graded: Graded) -> pd.DataFrame:
             kinds.append((f"{aspect}_without_adversarial", _without_adversarial(graded, rows, adversarial)))
         for metric, chosen in kinds:
             first, hit, guess = _hits(graded, chosen)
-            weight = _official_weight(graded, first, images_of_type) if aspect in WEIGHTED else np.ones(len(first))
+            weight = _official_weight(kind, first, images_of_type) if aspect in WEIGHTED else np.ones(len(first))
             whole = "overall" if metric == aspect else "overall_without_adversarial"
             variants = [(metric, weight, whole)]
             if aspect in WEIGHTED:
@@ -64,12 +64,13 @@ def units(graded: Graded) -> pd.DataFrame:
 
 def _rows(graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats) -> pd.DataFrame:
     return make_units(
-        FORMAT, graded, metric, first, hit * weight, weight, guess * weight, graded.questions["case_id"].iloc[first]
+        FORMAT, graded, metric, first, hit * weight, weight, guess * weight, graded.columns["case_id"][first]
     )
 
 
 def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
-    return frame.assign(metric=metric, unit=frame["unit"].astype(str) + "/" + aspect)
+    names = pd.Series([f"{unit}/{aspect}" for unit in frame["unit"].to_numpy()], index=frame.index, dtype=object)
+    return frame.assign(metric=pd.Series(metric, index=frame.index, dtype=object), unit=names)
 
 
 def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) -> Ints:
@@ -89,11 +90,7 @@ def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats]:
     return order[starts], hit, np.multiply.reduceat(graded.guess[order], starts)
 
 
-def _official_weight(graded: Graded, first: Ints, images_of_type: Floats) -> Floats:
-    """Images of the type / images of the type with such questions: the authors' weight, spread over the latter."""
-    with_questions = (
-        graded.questions["image_type"]
-        .iloc[first]
-        .map(graded.questions["image_type"].iloc[first].value_counts(dropna=False))
-    )
-    return images_of_type[first] / with_questions.to_numpy(float)
+def _official_weight(kind: Ints, first: Ints, images_of_type: Floats) -> Floats:
+    """Images of the type / images of the type with such questions: the authors' weight, spread over the latter. `kind` (Q,): the type."""
+    with_questions = np.bincount(kind[first] + 1, minlength=kind.max(initial=-1) + 2)
+    return images_of_type[first] / with_questions[kind[first] + 1]

@@ -18,17 +18,7 @@ def summarise(units: pd.DataFrame) -> dict[str, Score]:
 
     Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval.
     """
-    scores: dict[str, Score] = {}
-    codes, names = pd.factorize(units["metric"])
-    columns = {
-        name: units[name].to_numpy() for name in ("numerator", "denominator", "chance", "count", "cluster", "case_id")
-    }
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    for position, name in enumerate(names):
-        rows = order[bounds[position] : bounds[position + 1]]
-        scores[str(name)] = _score(str(name), {column: values[rows] for column, values in columns.items()})
-    return scores
+    return _grouped(units, np.zeros(len(units), np.int64)).get(0, {})
 
 
 def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[str, dict[str, Score]]]:
@@ -39,7 +29,27 @@ def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[st
             continue
         by_label = explode(units, facet)
         if len(by_label):
-            result[facet] = {str(label): summarise(part) for label, part in by_label.groupby(facet, sort=True)}
+            codes, labels = pd.factorize(by_label[facet], sort=True)
+            grouped = _grouped(by_label, codes.astype(np.int64))
+            result[facet] = {str(label): grouped[place] for place, label in enumerate(labels)}
+    return result
+
+
+def _grouped(units: pd.DataFrame, group: np.ndarray) -> dict[int, dict[str, Score]]:
+    """Scores per group number (U,) and metric."""
+    metric, names = pd.factorize(units["metric"])
+    columns = {name: units[name].to_numpy() for name in ("numerator", "denominator", "chance", "count", "cluster")}
+    columns["case"] = pd.factorize(units["case_id"])[0]
+    key = group * len(names) + metric
+    order = np.argsort(key, kind="stable")
+    bounds = np.flatnonzero(np.diff(key[order], prepend=-1, append=-2)) if len(order) else np.zeros(0, np.int64)
+    columns = {name: values[order] for name, values in columns.items()}
+    result: dict[int, dict[str, Score]] = {}
+    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        place, which = divmod(int(key[order[start]]), len(names))
+        name = str(names[which])
+        part = {column: values[start:stop] for column, values in columns.items()}
+        result.setdefault(place, {})[name] = _score(name, part)
     return result
 
 
@@ -59,7 +69,7 @@ def _score(name: str, columns: dict[str, np.ndarray]) -> Score:
     info = METRICS.get(name)
     top, base = columns["numerator"].astype(float), columns["denominator"].astype(float)
     counted = base > 0
-    cases = int(pd.Series(columns["case_id"][counted]).nunique())
+    cases = len(np.unique(columns["case"][counted]))
     n = int(columns["count"][counted].sum())
     if info is not None and info.unit == "count":
         return Score(value=_round(float(top.sum())), n=n, n_cases=cases)

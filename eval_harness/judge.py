@@ -1,0 +1,270 @@
+"""The LLM fall-back: a judge model reads what our rules leave unread (GMAI-MMBench), or says which option free text is closer to
+(MediConfusion, method `ff`). Any OpenAI-compatible server; answers are cached on disk; its share is reported.
+
+Not here: our own reader (`answers.py`), which always comes first; asking the model under test (`models/openai_chat.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS
+from eval_harness.answers import Reading
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+
+GAP = 3
+"""MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""
+WORKERS = 8
+
+_SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
+_FEEDBACK = (
+    "We would like to request your feedback on the performance of an AI assistant in response to the user question displayed above. "
+    "The user asks the question on observing an image. We have provided two possible answers, [Answer A] and [Answer B] to the question. "
+    "Your job is to evaluate how close the AI assistant's answer is to each of the answers. You don't have to decide whether the answers "
+    "are correct or not. Each answer should receive an overall score on a scale of 1 to 10, where a higher score indicates the AI "
+    "assistant's answer is closer to the specific answer. After providing the scores, concisely provide your explanation for the given "
+    "scores. Remember, you don't need to comment on the correctness of the answers. Please provide your answer in the following format:\n"
+    "A: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
+)
+"""MediConfusion's free-form judge, system message and prompt: appendix A.4, line breaks as the authors' prompt file (`conversion`)."""
+FREE_FORM_TEMPERATURE = 0.7
+
+_EXTRACT = (
+    "A model was asked a multiple-choice question about a medical image. Say which option its response chooses. Judge only what the "
+    "response says; do not answer the question yourself.\n\nQuestion: {question}\n{options}\n\nResponse:\n{response}\n\n"
+    "Reply with the letter of the option chosen and nothing else{several}. Reply with Z if the response chooses no option, "
+    "more than one without deciding, or refuses."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the judge did, for the result's `method.judge`: rows it was asked about, their share of all, how many it decided or failed."""
+
+    model: str
+    prompt: str
+    rows: int
+    asked: int
+    decided: int
+    failed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "prompt": self.prompt,
+            "asked": self.asked,
+            "share": round(100 * self.asked / self.rows, 4) if self.rows else 0.0,
+            "decided": self.decided,
+            "failed": self.failed,
+        }
+
+
+class Judge:
+    """A judge model behind an OpenAI-compatible server, its replies cached under `cache` (one small JSON file per question asked)."""
+
+    def __init__(self, model: str, cache: Path, base_url: str | None = None, retries: int = 5) -> None:
+        self.model = model.removeprefix("openai:")
+        self.cache = cache
+        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        self.retries = retries
+        self._client: OpenAI | None = None
+
+    def ask(self, system: str | None, prompt: str, temperature: float, turn: int = 0) -> str | None:
+        """The judge's reply; None where the server gave none after all retries. `turn` tells repeated askings of the same prompt apart.
+
+        Raises BadInput when the server cannot be reached or refuses the key or the model.
+        """
+        key = json.dumps([self.model, self.base_url, system, prompt, temperature, turn], ensure_ascii=False)
+        path = self.cache / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
+        try:
+            return str(json.loads(path.read_text(encoding="utf-8"))["reply"])
+        except (OSError, ValueError, KeyError):
+            pass
+        reply = self._send(system, prompt, temperature)
+        if reply is not None:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f".{path.name}.{os.getpid()}.{id(prompt)}.partial")
+            partial.write_text(json.dumps({"model": self.model, "reply": reply}, ensure_ascii=False), encoding="utf-8")
+            partial.replace(path)
+        return reply
+
+    def _send(self, system: str | None, prompt: str, temperature: float) -> str | None:
+        import openai
+
+        messages: list[Any] = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": prompt})
+        try:
+            completion = self._open().chat.completions.create(
+                model=self.model, messages=messages, temperature=temperature
+            )
+        except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
+            raise BadInput(
+                f"--judge {self.model}: the server refuses it ({error.message}). Check the key and the name."
+            ) from None
+        except openai.APITimeoutError:
+            return None
+        except openai.APIConnectionError:
+            where = self.base_url or "the default server"
+            raise BadInput(
+                f"--judge {self.model}: {where} cannot be reached. Check --base-url and the network."
+            ) from None
+        except openai.APIError:
+            return None
+        return completion.choices[0].message.content if completion.choices else None
+
+    def _open(self) -> OpenAI:
+        if self._client is None:
+            from openai import OpenAI
+
+            key = os.environ.get("OPENAI_API_KEY") or ("none" if self.base_url else None)
+            if key is None:
+                raise BadInput(
+                    f"--judge {self.model}: OPENAI_API_KEY is not set. Set it, or name a server with --base-url."
+                )
+            self._client = OpenAI(api_key=key, base_url=self.base_url, max_retries=self.retries, timeout=60)
+        return self._client
+
+
+def read_with_judge(
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    format: str,
+    method: str,
+    judge: Judge,
+    gap: float = GAP,
+    extraction: str = "ours",
+) -> tuple[pd.DataFrame, Report]:
+    """Let the judge read answers that `read_answers` has been through; the rows with `choice, status, rule` updated, and the report.
+
+    Free form (`method` `ff`): every response that is there is scored against the two options (for `official`, the authors' strict
+    reading of the judge's reply). Otherwise only responses that no rule could read are shown to it. A response for which the judge
+    gave no reply stays as it was. The judge never sees the key.
+    Raises BadInput when the server cannot be reached, or free form is asked for questions without exactly two options.
+    """
+    asked = questions.set_index(questions["question_id"].astype(str))
+    free_form = method == "ff"
+    wanted = answers["status"].isin(["answered", "irrelevant"] if free_form else ["irrelevant"]).to_numpy()
+    wanted &= answers["response"].fillna("").astype(str).str.strip().ne("").to_numpy()
+    rows = [place for place, want in enumerate(wanted) if want]
+
+    def one(place: int) -> Reading | None:
+        row = answers.iloc[place]
+        question = asked.loc[str(row["question_id"])]
+        options = [str(option) for option in question["options"]]
+        if free_form:
+            turn = int(row["sample"]) if "sample" in answers.columns else 0
+            return closer_option(judge, str(question["question"]), options, str(row["response"]), gap, extraction, turn)
+        return extract_option(
+            judge, str(question["question"]), options, str(row["response"]), str(question["question_type"])
+        )
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        readings = list(pool.map(one, rows))
+    done = answers.copy()
+    choice, status, rule = (done[name].tolist() for name in ("choice", "status", "rule"))
+    for place, reading in zip(rows, readings, strict=True):
+        if reading is not None:
+            choice[place], status[place], rule[place] = list(reading.choice), reading.status, reading.rule
+    done["choice"] = pd.Series(choice, index=done.index, dtype=object)
+    done["status"], done["rule"] = status, rule
+    decided = sum(reading is not None and bool(reading.choice) for reading in readings)
+    failed = sum(reading is None for reading in readings)
+    name = "mediconfusion-ff" if free_form else "extract-option"
+    return done, Report(judge.model, name, len(answers), len(rows), decided, failed)
+
+
+def extract_option(
+    judge: Judge, question: str, options: Sequence[str], response: str, question_type: str
+) -> Reading | None:
+    """Which option(s) the judge takes a response to choose; None where it gave no reply."""
+    lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
+    several = ", or the letters separated by commas where it chooses several" if question_type == "multiple" else ""
+    prompt = _fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several)
+    reply = judge.ask(None, prompt, 0.0)
+    if reply is None:
+        return None
+    letters = re.fullmatch(r"[\s\"'(\[*.]*([A-Z](?:\s*(?:,|and)\s*[A-Z])*)[\s\"')\].*]*", reply)
+    places = sorted({LETTERS.index(letter) for letter in re.findall(r"\b[A-Z]\b", letters[1])}) if letters else []
+    if not places or places[-1] >= len(options) or (len(places) > 1 and question_type != "multiple"):
+        return Reading((), "irrelevant", "judge: no option")
+    return Reading(tuple(places), "answered", "judge: option")
+
+
+def closer_option(
+    judge: Judge,
+    question: str,
+    options: Sequence[str],
+    response: str,
+    gap: float = GAP,
+    extraction: str = "ours",
+    turn: int = 0,
+) -> Reading | None:
+    """The option that the judge finds a free response closer to by at least `gap` points of 10 (MediConfusion, appendix A.4)."""
+    if len(options) != 2:
+        raise BadInput(f"method ff: the judge compares two options, and this question has {len(options)}.")
+    prompt = (
+        f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
+        f"[AI Assistant]\n{response}\n\n[End of AI Assistant]\n\n[System]\n{_FEEDBACK}\n\n"
+    )
+    reply = judge.ask(_SYSTEM, prompt, FREE_FORM_TEMPERATURE, turn)
+    if reply is None:
+        return None
+    read: Callable[[str], tuple[float, float] | None] = _official_scores if extraction == "official" else _scores
+    scores = read(reply)
+    if scores is None:
+        return Reading((), "irrelevant", "judge: no scores")
+    if abs(scores[0] - scores[1]) < gap:
+        return Reading((), "irrelevant", "judge: gap too small")
+    return Reading((0 if scores[0] > scores[1] else 1,), "answered", "judge: closer option")
+
+
+_SCORE = re.compile(r"^\W*(?:answer\s*)?([AB])\W{0,4}[:=]\W*(?:score\W*)?(\d+(?:\.\d+)?)", re.IGNORECASE | re.MULTILINE)
+
+
+def _scores(reply: str) -> tuple[float, float] | None:
+    """Both scores, wherever they stand in the reply; None unless each is given once and lies in 0..10."""
+    found = [(match[1].upper(), float(match[2])) for match in _SCORE.finditer(reply)]
+    scores = dict(found)
+    if len(found) != 2 or set(scores) != {"A", "B"} or max(scores.values()) > 10:
+        return None
+    return scores["A"], scores["B"]
+
+
+def _official_scores(reply: str) -> tuple[float, float] | None:
+    """As the authors read it: whole numbers in the first two lines, "A: 7" and "B: 3"; anything else stops their program."""
+    lines = reply.replace("\n\n", "\n").split("\n")
+    try:
+        return float(int(lines[0].replace("A: ", ""))), float(int(lines[1].replace("B: ", "")))
+    except (ValueError, IndexError):
+        return None
+
+
+def best_of(judge: Judge, question: str, options: Sequence[str], responses: Sequence[str]) -> int | None:
+    """Self-ranking (paper H.2.2): which of its N responses the judge (there the model itself) finds best; None where it names none."""
+    listed = "\n\n".join(f"[Response {number}]\n{response}" for number, response in enumerate(responses, 1))
+    lines = "\n".join(f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False))
+    prompt = (
+        f"Question about a medical image: {question}\nOptions:\n{lines}\n\nHere are {len(responses)} responses to the question.\n\n"
+        f"{listed}\n\nWhich response is the best answer? Reply with its number and nothing else."
+    )
+    reply = judge.ask(None, prompt, 0.0)
+    number = re.search(r"\d+", reply or "")
+    return int(number[0]) - 1 if number and 1 <= int(number[0]) <= len(responses) else None
+
+
+def _fill(template: str, **fields: str) -> str:
+    """Fill a template in one pass, so that braces in a question or a response stay as they are."""
+    return re.sub(r"\{(\w+)\}", lambda field: fields[field[1]], template)

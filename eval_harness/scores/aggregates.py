@@ -1,0 +1,170 @@
+"""Scores over several runs of one model: best over methods, prompts x samples, majority, best-of-N oracle, self-rank (MediConfusion
+Table 1, appendices C and H). What they give becomes a result of the kind `aggregate`, with the run ids it was computed from.
+
+Not here: the scores of one run (`scores.score`), the judge that self-ranking asks (`judge.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from eval_harness.results import Method, Result, Scores
+from eval_harness.scores.grading import grade
+from eval_harness.scores.metrics import METRICS
+from eval_harness.scores.summary import summarise
+
+THRESHOLDS = (1.0, 2.0, 3.0, 4.0, 5.0)
+"""Frequencies (percent) of Table 8."""
+ORACLE_GAP = 2
+"""The judge's score gap in the best-of-N oracle (appendix H.2.1); 3 elsewhere."""
+
+
+def best_over_methods(
+    results: Mapping[str, Result], metrics: Sequence[str] = ("set_accuracy", "individual_accuracy")
+) -> Scores:
+    """Each metric's best score over runs with different methods (last columns of Table 1), with that run's interval and verdict.
+
+    The best of several is picked after the fact: its interval says nothing of the picking, and leans to the good side.
+    """
+    best: Scores = {}
+    for metric in metrics:
+        known = [result.scores[metric] for result in results.values() if metric in result.scores]
+        known = [score for score in known if score.value is not None]
+        if known:
+            up = METRICS[metric].higher_is_better is not False
+            best[metric] = (max if up else min)(known, key=lambda score: score.value or 0.0)
+    return best
+
+
+def prompts_by_samples(
+    format: str, questions: pd.DataFrame, runs: Mapping[str, pd.DataFrame], metric: str = "set_accuracy"
+) -> pd.DataFrame:
+    """Mean and standard deviation of a metric over samples, per prompt and over all (appendix C, Table 4).
+
+    `runs`: prompt name -> its read answers with several samples. Rows: the prompts, then `all`; columns `mean, std, runs, std_of_means`
+    (the last for `all` only: spread between the prompts' means). std divides by n - 1. Table 4's "all prompts" deviation (0.04 for
+    GPT-4o) is smaller than that of its own prompt means (about 0.9) and cannot be either of these.
+    """
+    rows: dict[str, dict[str, float]] = {}
+    everything: list[float] = []
+    for prompt, answers in runs.items():
+        values = per_sample(format, questions, answers, metric)
+        everything.extend(values)
+        rows[prompt] = {
+            "mean": float(np.mean(values)),
+            "std": _std(values),
+            "runs": len(values),
+            "std_of_means": float("nan"),
+        }
+    means = [row["mean"] for row in rows.values()]
+    rows["all"] = {
+        "mean": float(np.mean(everything)),
+        "std": _std(everything),
+        "runs": len(everything),
+        "std_of_means": _std(means),
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def per_sample(format: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[float]:
+    """The metric of every sample by itself (percent), in the order of the samples; nan where it is undefined."""
+    from eval_harness.scores import units
+
+    values = []
+    for _, part in answers.groupby("sample", sort=True):
+        score = summarise(_only(units(format, questions, part), metric)).get(metric)
+        values.append(float("nan") if score is None or score.value is None else score.value)
+    return values
+
+
+def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
+    """The most frequent choice among the first n samples of every question, as the answers of one sample (appendix H.2.3, Table 10).
+
+    Answers without a choice do not vote. Of equally frequent choices the one that came first is taken; a question without a vote is
+    irrelevant.
+    """
+    rows = []
+    for question, part in answers.sort_values("sample", kind="stable").groupby("question_id", sort=False):
+        votes = Counter(tuple(choice) for choice in part["choice"].tolist()[:n] if len(choice))
+        choice = list(votes.most_common(1)[0][0]) if votes else []
+        rows.append(
+            {"question_id": question, "sample": 0, "choice": choice, "status": "answered" if choice else "irrelevant"}
+        )
+    return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
+
+
+def oracle(format: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
+    """Best of N with an oracle: a question counts as right where more than `threshold` percent of its samples are (H.2.1, Table 8).
+
+    `answers` of the free-form method, judged with the gap ORACLE_GAP. Gives answers of one sample: the key where accepted, else none.
+    """
+    graded = grade(format, questions, answers)
+    accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
+    keys = graded.questions["answer"].tolist()
+    return pd.DataFrame(
+        {
+            "question_id": graded.columns["question_id"],
+            "sample": 0,
+            "choice": pd.Series(
+                [list(key) if ok else [] for key, ok in zip(keys, accepted, strict=True)], dtype=object
+            ),
+            "status": np.where(accepted, "answered", "irrelevant"),
+        }
+    )
+
+
+def self_ranked(answers: pd.DataFrame, picks: Mapping[str, int]) -> pd.DataFrame:
+    """The answers of the sample picked for every question (H.2.2, Table 9); a question without a pick is irrelevant."""
+    rows = []
+    for question, part in answers.groupby("question_id", sort=False):
+        chosen = part[part["sample"] == picks.get(str(question), -1)]
+        choice, status = (
+            (list(chosen["choice"].iloc[0]), chosen["status"].iloc[0]) if len(chosen) else ([], "irrelevant")
+        )
+        rows.append({"question_id": question, "sample": 0, "choice": choice, "status": status})
+    return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
+
+
+def aggregate_result(name: str, runs: Mapping[str, Result], scores: Scores) -> Result:
+    """A result of the kind `aggregate`, called `name` (its method), computed from the measured results `runs` (run id -> result).
+
+    Raises BadInput where the runs are of different models, or did not ask the same questions.
+    """
+    results = list(runs.values())
+    if not results:
+        raise BadInput(f"{name}: an aggregate needs at least one run.")
+    first = results[0]
+    for run_id, result in runs.items():
+        if (result.model.name, result.model.revision) != (first.model.name, first.model.revision):
+            raise BadInput(
+                f"{name}: run {run_id} is of {result.model.name}, not {first.model.name}. Give runs of one model."
+            )
+        if result.benchmark.fingerprint != first.benchmark.fingerprint:
+            raise BadInput(f"{name}: run {run_id} asked other questions. Give runs over the same questions.")
+    reproduced = all(result.provenance == "reproduced" for result in results)
+    return Result(
+        kind="aggregate",
+        provenance="reproduced" if reproduced else "submitted",
+        benchmark=first.benchmark,
+        model=first.model,
+        method=Method(
+            name=name, extraction=first.method.extraction, samples=sum(result.method.samples or 1 for result in results)
+        ),
+        scores=scores,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_ids=sorted(runs),
+    )
+
+
+def _only(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    return table[(table["metric"] == metric).to_numpy()]
+
+
+def _std(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
