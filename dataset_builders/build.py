@@ -20,7 +20,6 @@ from types import ModuleType
 from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
 from dataset_builders.images import ImageFolders
-from dataset_builders.phantoms import write_sources
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
 from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, Case, Content, fingerprint_of
 from dataset_builders.source_files import is_phantom, source_folder
@@ -71,6 +70,8 @@ def build(
     with ExitStack() as stack:
         if source is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="medprobe-phantoms-")))
+            from dataset_builders.phantoms import write_sources
+
             write_sources(format, folder)
         else:
             folder = source_folder(Path(source))

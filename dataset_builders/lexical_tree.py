@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUBJECTS = ("task", "department", "granularity")
 SUBJECT_OF_ID = {"clinical-tasks": "task", "departments": "department", "granularities": "granularity"}

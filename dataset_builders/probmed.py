@@ -98,13 +98,18 @@ class _Shelf:
         self.folders = folders
         self.alone = unambiguous({_place(row) for row in rows if isinstance(row, dict)})
         self.made: dict[str, CaseImage | None] = {}
+        self.last: tuple[object, object, CaseImage | None] = (None, None, None)
 
     def image(self, entry: Entry, image_id: str) -> CaseImage | None:
+        given, kind, image = self.last
+        if image is not None and entry.value.get("image") == given and entry.value.get("image_type") == kind:
+            return image  # the questions on an image mostly follow each other
         name, place = entry.text("image"), _place(entry.value)
         if not name:
             return None
         if place not in self.made:
             self.made[place] = self._make(entry, image_id, name, place)
+        self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[place]
         return self.made[place]
 
     def _make(self, entry: Entry, image_id: str, name: str, place: str) -> CaseImage | None:
