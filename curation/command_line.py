@@ -240,3 +240,69 @@ def _price(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise BadInput(f"--price {text}: give two numbers with a comma, e.g. 2.5,10.") from None
     return tokens_in, tokens_out
+
+
+@app.command()
+def review(
+    questions: Questions,
+    images: Annotated[Path, typer.Option(help="folder of images that was embedded")],
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7861,
+) -> None:
+    """Serve the page on which radiologists score and mend the questions; every change is saved as it is made."""
+    from curation.review_app import serve
+
+    serve(questions, images, port)
+
+
+@app.command("export")
+def export_benchmark(
+    name: Annotated[str, typer.Argument(help="name of the benchmark: small letters, digits, hyphens")],
+    questions: Annotated[Path, typer.Option(help="questions folder, reviewed")],
+    images: Annotated[Path, typer.Option(help="folder of images that was embedded")],
+    out: Annotated[Path | None, typer.Option(help="folder to write [default: NAME]")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of its stage")] = None,
+    table: Table = None,
+    image_column: ImageColumn = "image",
+    unreviewed: Annotated[
+        bool, typer.Option("--unreviewed", help="also pairs that no one reviewed; the manifest says so")
+    ] = False,
+) -> None:
+    """Write the kept pairs in MediConfusion's layout, which `medprobe build mediconfusion --as NAME --source` reads."""
+    import json
+
+    from curation.export import export
+    from curation.image_index import list_images
+    from curation.image_table import Columns, join_table, read_table
+
+    known = None
+    if table is not None:
+        known = join_table(list_images(images), read_table(table, Columns(image=image_column)), table)
+    folder = out or Path(name)
+    typer.echo(json.dumps(export(name, questions, images, folder, pairs, known, unreviewed), indent=1))
+    typer.echo(
+        f"wrote {folder}; next: medprobe build mediconfusion --as {name} --source {folder} --images {folder / 'images'}"
+    )
+
+
+@app.command()
+def quality(
+    source: Annotated[Path, typer.Argument(help="exported folder, or the official files")],
+    out: Annotated[Path, typer.Option(help="page to write (.html); the numbers go beside it (.json)")] = Path(
+        "quality.html"
+    ),
+    images: Annotated[list[Path] | None, typer.Option(help="folder to find images in (may be given again)")] = None,
+) -> None:
+    """Look a benchmark over before publishing it: blind scores, give-aways, repeats, balance, power."""
+    from curation.quality import check, write_report
+    from dataset_builders.errors import BadInput
+
+    if out.suffix != ".html":
+        raise BadInput(f"--out {out}: the report is a page; give a name that ends in .html.")
+    for folder in images or []:
+        if not folder.is_dir():
+            raise BadInput(f"--images {folder}: there is no such folder.")
+    found = check(source, tuple(images or ()))
+    write_report(found, source.resolve().name, out)
+    for line in found.warnings() or ["Nothing stands out."]:
+        typer.echo(line)
+    typer.echo(f"wrote {out}")

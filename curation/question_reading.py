@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 
 COPIED_IN_QUESTION, COPIED_IN_OPTION = 10, 15
-"""So many words of a caption in a row mean that it was copied. An option may quote a finding: of the 352 options that the
-paper's prompt gave (dataset.json, AI_option_*), none repeats 15 words of a caption, and no question 10."""
+"""So many words of a caption in a row mean that it was copied. An option may quote a finding: of the 352 options that
+the paper's prompt gave (dataset.json, AI_option_*), none repeats 15 words of a caption, and no question 10."""
 LENGTH_RATIO, LENGTH_GAP = 3.0, 40
 """An option that is so many times and so many characters longer than the other stands out whatever the image shows."""
 

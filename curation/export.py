@@ -1,0 +1,207 @@
+"""Writes reviewed pairs in the official MediConfusion layout, which `medprobe build mediconfusion --as NAME --source
+FOLDER` reads.
+
+The folder holds dataset.json, statistics.json (images per category), images/<number><suffix>, image_dict.json (for
+images that come from a PMC article), and beside the official files: manifest.json (what it is and how it was made),
+rejected.json (pairs not kept, with all scores), funnel.json (how many fell at each stage).
+
+Not here: deciding what is kept (`review_log.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from curation.agreement import agreement
+from curation.question_writing import FUNNEL, records
+from curation.review_log import LOG, Pair, ReviewLog
+from dataset_builders.errors import BadInput
+
+UNLABELLED = "Other"
+"""Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
+
+
+def export(
+    name: str,
+    questions: Path,
+    images: Path,
+    out: Path,
+    search: Path | None = None,
+    known: pd.DataFrame | None = None,
+    unreviewed: bool = False,
+) -> dict[str, Any]:
+    """Write the kept pairs of a questions folder to `out` (which must not exist); returns the funnel.
+
+    images: the folder that was embedded. search: the pairs' folder, for its counts. known: table of the images
+    (license, source). unreviewed: export pairs that no one reviewed, too, and say so in the manifest (as the paper's
+    MediConfusion-unfiltered, appendix E).
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        raise BadInput(f"export {name}: give a name of small letters, digits and hyphens.")
+    if out.exists():
+        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    log = ReviewLog(questions)
+    wanted = {"kept", "unreviewed"} if unreviewed else {"kept"}
+    kept = {pair_id: pair for pair_id, pair in log.pairs.items() if pair.decision in wanted}
+    if not kept:
+        counts = Counter(pair.decision for pair in log.pairs.values())
+        raise BadInput(
+            f"{questions}: no pair is kept ({dict(counts)}). Review some with `medprobe curate review {questions}`."
+        )
+    numbers = {
+        image: number
+        for number, image in enumerate(
+            sorted({pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}), 1
+        )
+    }
+    missing = [image for image in numbers if not (images / image).is_file()]
+    if missing:
+        raise BadInput(
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(numbers)} images are not there. "
+            "Give the folder that was embedded."
+        )
+    funnel = _funnel(log, questions, search, len(kept))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        _write(work, name, log, kept, numbers, images, known, funnel, unreviewed)
+        work.chmod(0o755)
+        work.rename(out)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    return funnel
+
+
+def _write(
+    work: Path,
+    name: str,
+    log: ReviewLog,
+    kept: dict[str, Pair],
+    numbers: dict[str, int],
+    images: Path,
+    known: pd.DataFrame | None,
+    funnel: dict[str, Any],
+    unreviewed: bool,
+) -> None:
+    (work / "images").mkdir()
+    shas = {}
+    for image, number in numbers.items():
+        target = work / "images" / f"{number}{Path(image).suffix.lower()}"
+        shutil.copyfile(images / image, target)
+        shas[target.name] = hashlib.sha256(target.read_bytes()).hexdigest()
+    dataset = {pair_id: _entry(pair, numbers) for pair_id, pair in kept.items()}
+    labels: Counter[str] = Counter()
+    for entry in dataset.values():
+        for number in (1, 2):
+            for category in entry[f"category_{number}"]:
+                labels[category] += 1
+    about = {} if known is None else {row["image"]: row for row in records(known)}
+    manifest = {
+        "name": name,
+        "format": "mediconfusion",
+        "made_by": "medprobe curate export",
+        "reviewed": not unreviewed,
+        "pairs": len(dataset),
+        "images": shas,
+        "image_of": {str(number): {"name": image, **_origin(about.get(image))} for image, number in numbers.items()},
+        "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
+        "agreement": asdict(agreement(log.scores())),
+    }
+    _json(work / "dataset.json", dataset)
+    _json(work / "statistics.json", dict(labels.most_common()))
+    places = {image: place for image in numbers if (place := _pmc(image, numbers[image], about.get(image)))}
+    if places:
+        _json(work / "image_dict.json", places)
+    _json(
+        work / "rejected.json", {pair_id: _rejected(pair) for pair_id, pair in log.pairs.items() if pair_id not in kept}
+    )
+    _json(work / "funnel.json", funnel)
+    _json(work / "manifest.json", manifest)
+    if (log.folder / LOG).is_file():
+        shutil.copyfile(log.folder / LOG, work / LOG)
+
+
+def _entry(pair: Pair, numbers: dict[str, int]) -> dict[str, Any]:
+    """A pair as dataset.json has it."""
+    draft = pair.draft
+    entry: dict[str, Any] = {}
+    for number in (1, 2):
+        image = draft[f"image_{number}"]
+        entry |= {
+            f"im_{number}": image,
+            f"im_{number}_local": numbers[image],
+            f"cap_{number}": draft[f"caption_{number}"],
+            f"category_{number}": (pair.categories_1, pair.categories_2)[number - 1] or [UNLABELLED],
+            f"im_{number}_correct": draft[f"correct_{number}"],
+        }
+    return entry | {
+        "BiomedCLIP_sim": draft["sim_med"],
+        "DINO_sim": draft["sim_gen"],
+        "question": pair.question,
+        "option_A": pair.option_A,
+        "option_B": pair.option_B,
+        "AI_question": draft["question"],
+        "AI_option_A": draft["option_A"],
+        "AI_option_B": draft["option_B"],
+    }
+
+
+def _rejected(pair: Pair) -> dict[str, Any]:
+    draft = pair.draft
+    return {
+        "decision": pair.decision,
+        "im_1": draft["image_1"],
+        "im_2": draft["image_2"],
+        "question": pair.question,
+        "option_A": pair.option_A,
+        "option_B": pair.option_B,
+        "reviews": {reviewer: asdict(review) for reviewer, review in pair.reviews.items()},
+    }
+
+
+def _origin(row: dict[str, Any] | None) -> dict[str, str]:
+    return {} if row is None else {"license": row["license"] or "unknown", "source": row["source"]}
+
+
+def _pmc(image: str, number: int, row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where an image lives in PMC, as image_dict.json has it; None for an image that comes from elsewhere."""
+    source = "" if row is None else row["source"]
+    if not re.search(r"PMC\d+", source):
+        return None
+    return {"local": number, "dlink": source, "file_name": Path(image).name}
+
+
+def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:
+    """Counts of every stage whose folder is at hand."""
+    funnel: dict[str, Any] = {}
+    if search is not None:
+        if not (search / "report.json").is_file():
+            raise BadInput(f"--pairs {search}: holds no report.json. Give the folder of `medprobe curate pairs`.")
+        report = json.loads((search / "report.json").read_text())
+        funnel["search"] = {"images": report["images"], **report["counts"]}
+    if (questions / FUNNEL).is_file():
+        funnel["questions"] = json.loads((questions / FUNNEL).read_text())
+    decisions = Counter(pair.decision for pair in log.pairs.values())
+    edited = sum(
+        (pair.question, pair.option_A, pair.option_B)
+        != tuple(pair.draft[name] for name in ("question", "option_A", "option_B"))
+        for pair in log.pairs.values()
+    )
+    funnel["review"] = {"drafts": len(log.pairs), **dict(sorted(decisions.items())), "edited": edited}
+    funnel["exported"] = exported
+    return funnel
+
+
+def _json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,245 @@
+"""What to look at before publishing a benchmark in the MediConfusion format: what a blind model gets, give-aways in the
+options, repeated images and questions, balance, and how small a difference between two models it can tell. Reads an
+exported (or the official) folder; writes one HTML page.
+
+Not here: the plots (`quality_page.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import binomtest, norm
+
+from curation.question_reading import LENGTH_GAP, LENGTH_RATIO
+from dataset_builders.images import ImageFolders
+from dataset_builders.mediconfusion import read
+from dataset_builders.schema import Case
+
+OFTEN = 5
+"""An image in more pairs than this is listed: what a model thinks of it weighs as much."""
+ALIKE = 0.8
+"""Share of words that two questions share (Jaccard, with options) from which they are called near-duplicates."""
+NEAR_BITS = 6
+DISCORDANT = (0.15, 0.3)
+"""Share of pairs on which exactly one of two models is right: usual values, for the smallest difference that can be
+told."""
+
+
+@dataclass(frozen=True)
+class Blind:
+    """What an answerer that never sees the image gets, in percent."""
+
+    rule: str
+    set_accuracy: float
+    individual_accuracy: float
+
+
+@dataclass(frozen=True)
+class Quality:
+    """The report's numbers; see `check` for each."""
+
+    pairs: int
+    images: int
+    components: int
+    largest_component: int
+    blind: list[Blind]
+    image_1_is_a: int
+    position_p: float
+    uneven_options: list[str]
+    repeated_questions: list[list[str]]
+    alike_questions: list[tuple[str, str, float]]
+    same_images: list[list[str]]
+    alike_images: list[tuple[str, str, int]]
+    images_seen: int
+    often: dict[str, int]
+    categories: dict[str, int]
+    smallest_difference: dict[str, float]
+    sim_med: list[float]
+    sim_gen: list[float]
+
+    def warnings(self) -> list[str]:
+        """What deserves a look, in words."""
+        found = []
+        if self.position_p < 0.05:
+            found.append(
+                f"Option A is right for the first image in {self.image_1_is_a} of {self.pairs} pairs (p = {self.position_p:.3f})."
+            )
+        if self.uneven_options:
+            found.append(f"In {len(self.uneven_options)} pairs one option is much longer than the other.")
+        if self.repeated_questions:
+            found.append(
+                f"{sum(map(len, self.repeated_questions))} pairs share question and options with another pair."
+            )
+        if self.same_images or self.alike_images:
+            found.append(
+                f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
+            )
+        if self.often:
+            found.append(
+                f"{len(self.often)} images are used in more than {OFTEN} pairs (at most {max(self.often.values())})."
+            )
+        rare = [name for name, count in self.categories.items() if count < 20]
+        if rare:
+            found.append(f"Categories with fewer than 20 images say little by themselves: {', '.join(rare)}.")
+        return found
+
+
+def check(source: Path, images: tuple[Path, ...] = ()) -> Quality:
+    """Read a folder in the MediConfusion layout and measure it. images: where its images are, beside source/images;
+    without any, the checks on pixels are left out and `images_seen` is 0. Raises BadInput for a folder that `medprobe
+    build mediconfusion` would refuse, too.
+    """
+    folders = [folder for folder in (*images, source / "images") if folder.is_dir() or folder in images]
+    cases = read(source, ImageFolders(folders) if folders else None).cases["test"]
+    use = Counter(image.image_id for case in cases for image in case.images)
+    sizes = _components(cases)
+    image_1_is_a = sum(case.questions[0].answer == (0,) for case in cases)
+    same, alike, seen = _images_alike(cases)
+    labels = Counter(category for case in cases for question in case.questions for category in question.categories)
+    return Quality(
+        pairs=len(cases),
+        images=len(use),
+        components=len(sizes),
+        largest_component=sizes[0],
+        blind=[_blind(cases, rule) for rule in ("always A", "always B", "the longer option", "the shorter option")],
+        image_1_is_a=image_1_is_a,
+        position_p=float(binomtest(image_1_is_a, len(cases)).pvalue),
+        uneven_options=[case.case_id for case in cases if _uneven(case.questions[0].options)],
+        repeated_questions=_repeated(cases),
+        alike_questions=_questions_alike(cases),
+        same_images=same,
+        alike_images=alike,
+        images_seen=seen,
+        often={image: count for image, count in use.most_common() if count > OFTEN},
+        categories=dict(labels.most_common()),
+        smallest_difference={f"{share:.0%}": smallest_difference(len(cases), share) for share in DISCORDANT},
+        sim_med=[float(case.questions[0].extra["sim_med"]) for case in cases],
+        sim_gen=[float(case.questions[0].extra["sim_gen"]) for case in cases],
+    )
+
+
+def _components(cases: list[Case]) -> list[int]:
+    """Sizes, in pairs and largest first, of the groups of pairs that share images, directly or through other pairs."""
+    place = {
+        image: at for at, image in enumerate({image.image_id for case in cases for image in case.images}, len(cases))
+    }
+    edges = [(at, place[image.image_id]) for at, case in enumerate(cases) for image in case.images]
+    rows, columns = np.array(edges).T
+    total = len(cases) + len(place)
+    labels = connected_components(coo_array((np.ones(len(edges)), (rows, columns)), (total, total)), directed=False)[1]
+    return sorted(Counter(labels[: len(cases)].tolist()).values(), reverse=True)
+
+
+def _blind(cases: list[Case], rule: str) -> Blind:
+    """The score of a rule that looks at the options only. Both images of a pair share them, so it says the same
+    twice."""
+    right = []
+    for case in cases:
+        lengths = [len(option) for option in case.questions[0].options]
+        longer = int(lengths[1] > lengths[0])
+        says = {"always A": 0, "always B": 1, "the longer option": longer, "the shorter option": 1 - longer}[rule]
+        right.append([question.answer == (says,) for question in case.questions])
+    return Blind(rule, 100 * float(np.mean([all(pair) for pair in right])), 100 * float(np.mean(right)))
+
+
+def _uneven(options: tuple[str, ...]) -> bool:
+    short, long = sorted(map(len, options))
+    return long > LENGTH_RATIO * short and long - short > LENGTH_GAP
+
+
+def _words(case: Case) -> frozenset[str]:
+    question = case.questions[0]
+    return frozenset(" ".join((question.question, *question.options)).casefold().split())
+
+
+def _repeated(cases: list[Case]) -> list[list[str]]:
+    """Groups of pairs whose question and options read the same (options in any order)."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for case in cases:
+        question = case.questions[0]
+        key = (
+            " ".join(question.question.casefold().split()),
+            *sorted(option.casefold() for option in question.options),
+        )
+        groups.setdefault(key, []).append(case.case_id)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _questions_alike(cases: list[Case]) -> list[tuple[str, str, float]]:
+    """Pairs of pairs whose question and options share most words but do not read the same."""
+    words = [_words(case) for case in cases]
+    sizes = np.array([len(each) for each in words])
+    found = []
+    for first in range(len(cases)):
+        # Sets whose sizes differ too much cannot be alike, whatever they hold.
+        near = np.flatnonzero(np.minimum(sizes, sizes[first]) >= ALIKE * np.maximum(sizes, sizes[first]))
+        for second in near[near > first]:
+            share = len(words[first] & words[second]) / len(words[first] | words[second])
+            if ALIKE <= share < 1:
+                found.append((cases[first].case_id, cases[second].case_id, round(share, 3)))
+    return found
+
+
+def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, str, int]], int]:
+    """Groups of images with the same bytes, pairs of others whose perceptual hashes are near (with the differing bits),
+    and how many were seen."""
+    import hashlib
+
+    import imagehash
+
+    from curation.image_index import open_rgb
+
+    by_sha: dict[str, list[str]] = {}
+    hashes: dict[str, int] = {}
+    for image in {image.image_id: image for case in cases for image in case.images}.values():
+        if image.read is not None:
+            data = image.read()
+            group = by_sha.setdefault(hashlib.sha256(data).hexdigest(), [])
+            group.append(image.image_id)
+            if len(group) == 1:
+                hashes[image.image_id] = int(str(imagehash.phash(open_rgb(data))), 16)
+    names = list(hashes)
+    bits = np.array([hashes[name] for name in names], np.uint64)
+    alike = []
+    for at, name in enumerate(names):
+        differing = np.bitwise_count(bits[at + 1 :] ^ bits[at])
+        alike += [
+            (name, names[at + 1 + place], int(differing[place])) for place in np.flatnonzero(differing <= NEAR_BITS)
+        ]
+    return [group for group in by_sha.values() if len(group) > 1], alike, sum(map(len, by_sha.values()))
+
+
+def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """The smallest difference in set accuracy (points) between two models that a paired test on so many pairs finds
+    with this power.
+
+    discordant: share of pairs that exactly one of the two gets right. Connor's formula for McNemar's test, n = (z_a
+    sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d; pairs are taken as independent, so shared images make the true
+    value larger.
+    """
+    z_a, z_b = norm.ppf(1 - alpha / 2), norm.ppf(power)
+    # z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p), squared: a quadratic in d.
+    a, b, c = pairs + z_b**2, -2 * z_a * math.sqrt(discordant * pairs), (z_a**2 - z_b**2) * discordant
+    return 100 * min(1.0, float((-b + math.sqrt(b * b - 4 * a * c)) / (2 * a)))
+
+
+def write_report(quality: Quality, name: str, out: Path) -> None:
+    """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
+    from curation.image_index import replace
+    from curation.quality_page import page
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replace(out, lambda path: path.write_text(page(quality, name), encoding="utf-8"))
+    numbers = asdict(quality) | {"warnings": quality.warnings()}
+    replace(
+        out.with_suffix(".json"), lambda path: path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    )

@@ -1,0 +1,196 @@
+"""What reviewers said, append-only: one line per change (who, when, which pair, what, before, after), never rewritten.
+
+Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
+every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
+out).
+
+Not here: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from curation.categories import read_given
+from curation.question_writing import read_drafts, read_journal, records
+from dataset_builders.errors import BadInput
+
+LOG = "reviews.jsonl"
+SCORES = ("score_1", "score_2")
+CHECKS = ("correctness", "relevance", "language")
+TEXTS = ("question", "option_A", "option_B")
+LISTS = ("categories_1", "categories_2")
+OWN = (*SCORES, *CHECKS, "note")
+"""Fields that each reviewer has for himself; the others are shared."""
+KEEP_FROM = 5
+
+
+@dataclass
+class Review:
+    """One reviewer's say on one pair."""
+
+    score_1: int | None = None
+    score_2: int | None = None
+    correctness: bool = False
+    relevance: bool = False
+    language: bool = False
+    note: str = ""
+
+    @property
+    def complete(self) -> bool:
+        return self.score_1 is not None and self.score_2 is not None
+
+    @property
+    def keeps(self) -> bool:
+        return self.complete and min(self.score_1 or 0, self.score_2 or 0) >= KEEP_FROM
+
+
+@dataclass
+class Pair:
+    """A pair as it stands now: the draft with the reviewers' changes."""
+
+    draft: dict[str, Any]
+    question: str
+    option_A: str
+    option_B: str
+    categories_1: list[str]
+    categories_2: list[str]
+    reviews: dict[str, Review] = field(default_factory=dict)
+
+    @property
+    def decision(self) -> str:
+        """kept, rejected, or unreviewed (no reviewer gave both scores)."""
+        complete = [review for review in self.reviews.values() if review.complete]
+        if not complete:
+            return "unreviewed"
+        return "kept" if all(review.keeps for review in complete) else "rejected"
+
+
+class ReviewLog:
+    """The pairs of a questions folder with all reviews so far. Safe for several threads; one process serves a folder at
+    a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.drafts = read_drafts(folder)
+        given = read_given(folder)
+        self.pairs: dict[str, Pair] = {
+            row["pair_id"]: Pair(
+                row,
+                row["question"],
+                row["option_A"],
+                row["option_B"],
+                list(given.get(row["image_1"], [])),
+                list(given.get(row["image_2"], [])),
+            )
+            for row in records(self.drafts)
+        }
+        self._lock = threading.Lock()
+        for entry in read_journal(folder / LOG):
+            if entry["pair_id"] in self.pairs:
+                self._apply(entry)
+
+    def change(self, reviewer: str, pair_id: str, name: str, value: Any) -> str | None:
+        """Record one change; returns its time (UTC, ISO 8601) once it is on the disk, or None where nothing changed.
+
+        Raises BadInput for a value that the field cannot have; nothing is recorded then.
+        """
+        if not reviewer.strip():
+            raise BadInput("Give your name first: every change is recorded with who made it.")
+        if pair_id not in self.pairs:
+            raise BadInput(f"there is no pair {pair_id} in {self.folder}.")
+        with self._lock:
+            value = _checked(self.pairs[pair_id], name, value)
+            before = self.value(reviewer, pair_id, name)
+            if value == before:
+                return None
+            entry = {
+                "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "reviewer": reviewer.strip(),
+                "pair_id": pair_id,
+                "field": name,
+                "before": before,
+                "value": value,
+            }
+            with (self.folder / LOG).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self._apply(entry)
+        return str(entry["when"])
+
+    def value(self, reviewer: str, pair_id: str, name: str) -> Any:
+        """What a field holds now, for this reviewer."""
+        pair = self.pairs[pair_id]
+        return getattr(pair.reviews.get(reviewer.strip(), Review()) if name in OWN else pair, name)
+
+    def _apply(self, entry: dict[str, Any]) -> None:
+        pair = self.pairs[entry["pair_id"]]
+        if entry["field"] in OWN:
+            setattr(pair.reviews.setdefault(entry["reviewer"], Review()), entry["field"], entry["value"])
+        else:
+            setattr(pair, entry["field"], entry["value"])
+
+    def progress(self, reviewer: str) -> tuple[int, int]:
+        """(pairs this reviewer gave both scores, all pairs)"""
+        done = sum(pair.reviews.get(reviewer.strip(), Review()).complete for pair in self.pairs.values())
+        return done, len(self.pairs)
+
+    def next_open(self, reviewer: str, after: int = -1) -> int:
+        """Place of the next pair that this reviewer has not scored, from `after` on and around; 0 where all are
+        done."""
+        ids = list(self.pairs)
+        for step in range(1, len(ids) + 1):
+            place = (after + step) % len(ids)
+            if not self.pairs[ids[place]].reviews.get(reviewer.strip(), Review()).complete:
+                return place
+        return 0
+
+    def scores(self) -> pd.DataFrame:
+        """One row per reviewer and problem that has a score: reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id,
+        score, keeps."""
+        rows = [
+            {
+                "reviewer": reviewer,
+                "problem": f"{pair_id}-{number}",
+                "pair_id": pair_id,
+                "score": score,
+                "keeps": review.keeps,
+            }
+            for pair_id, pair in self.pairs.items()
+            for reviewer, review in pair.reviews.items()
+            for number, score in ((1, review.score_1), (2, review.score_2))
+            if score is not None
+        ]
+        return pd.DataFrame(rows, columns=["reviewer", "problem", "pair_id", "score", "keeps"])
+
+
+def _checked(pair: Pair, name: str, value: Any) -> Any:
+    """The value as it is stored; BadInput where the field cannot hold it."""
+    if name in SCORES:
+        if value is not None and (isinstance(value, bool) or int(value) != value or not 1 <= value <= 10):
+            raise BadInput(f"{name} {value}: give a whole number from 1 to 10.")
+        return None if value is None else int(value)
+    if name in CHECKS:
+        return bool(value)
+    if name == "note":
+        return str(value or "").strip()
+    if name in LISTS:
+        return list(dict.fromkeys(item.strip() for item in value or [] if item.strip()))
+    if name not in TEXTS:
+        raise BadInput(f"{name}: is no field of a review.")
+    text = " ".join(str(value or "").split())
+    if not text:
+        raise BadInput(f"{name}: cannot be empty.")
+    other = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)
+    if other is not None and text.casefold() == other.casefold():
+        raise BadInput(f"{name}: reads the same as the other option.")
+    return text

@@ -1,0 +1,243 @@
+"""Reviews kept append-only, agreement, export in the official layout, the loop through the builder, quality."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from curation.agreement import agreement, gwet_ac1
+from curation.export import export
+from curation.quality import check, smallest_difference, write_report
+from curation.question_writing import DRAFTS
+from curation.review_log import LOG, ReviewLog
+from dataset_builders.errors import BadInput
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A questions folder of six drafts over eight images, and the images."""
+    questions, images = tmp_path / "questions", tmp_path / "images"
+    questions.mkdir()
+    (images / "deep").mkdir(parents=True)
+    names = [f"{k}.png" for k in range(7)] + ["deep/7.jpg"]
+    rng = np.random.default_rng(0)
+    for name in names:
+        Image.fromarray(rng.integers(0, 256, (24, 24), dtype=np.uint8)).save(images / name)
+    rows = []
+    for k in range(6):
+        first, second = names[k], names[k + 1 if k < 5 else 7]
+        rows.append(
+            {
+                "i": k, "j": k + 1, "sim_med": 0.91 + k / 100, "sim_gen": 0.5, "image_1": first, "image_2": second,
+                "pair_id": f"{k}-{k + 1}",
+                "caption_1": f"caption of {first}", "caption_2": f"caption of {second}", "question": f"Which side is number {k}?",
+                "option_A": "left", "option_B": "right", "correct_1": "AB"[k % 2], "correct_2": "BA"[k % 2],
+            }
+        )  # fmt: skip
+    pd.DataFrame(rows).to_parquet(questions / DRAFTS)
+    (questions / "categories.json").write_text(
+        json.dumps({"images": {"0.png": ["Cerebral", "Vascular"], "1.png": ["Spinal"]}})
+    )
+    return questions, images
+
+
+def score(log, reviewer, pair, first, second):
+    log.change(reviewer, pair, "score_1", first)
+    log.change(reviewer, pair, "score_2", second)
+
+
+def test_every_change_is_on_the_disk_and_none_is_rewritten(made):
+    questions, _ = made
+    log = ReviewLog(questions)
+    score(log, "Ada", "0-1", 7, 8)
+    before = (questions / LOG).read_bytes()
+    assert log.change("Ada", "0-1", "score_1", 7) is None  # nothing changed, nothing written
+    assert log.change(" Ada ", "0-1", "score_1", 3)
+    log.change("Bo", "0-1", "question", "  Which   side? ")
+    log.change("Bo", "0-1", "categories_2", ["Spinal", "Cardiac", "Spinal"])
+    log.change("Bo", "0-1", "relevance", True)
+    assert (questions / LOG).read_bytes().startswith(before)
+    again = ReviewLog(questions)
+    pair = again.pairs["0-1"]
+    assert (pair.reviews["Ada"].score_1, pair.reviews["Ada"].score_2) == (3, 8)
+    assert pair.question == "Which side?"
+    assert pair.categories_1 == ["Cerebral", "Vascular"]
+    assert pair.categories_2 == ["Spinal", "Cardiac"]
+    assert pair.reviews["Bo"].relevance and not pair.reviews["Ada"].relevance
+    entries = [json.loads(line) for line in (questions / LOG).read_text().splitlines()]
+    assert [(e["reviewer"], e["field"], e["before"], e["value"]) for e in entries[:3]] == [
+        ("Ada", "score_1", None, 7),
+        ("Ada", "score_2", None, 8),
+        ("Ada", "score_1", 7, 3),
+    ]
+    assert all(entry["when"].endswith("+00:00") for entry in entries)
+
+
+def test_a_torn_last_line_is_dropped(made):
+    questions, _ = made
+    score(ReviewLog(questions), "Ada", "0-1", 7, 8)
+    with (questions / LOG).open("a") as file:
+        file.write('{"when": "2026-')
+    log = ReviewLog(questions)
+    log.change("Ada", "0-1", "score_1", 9)
+    assert ReviewLog(questions).pairs["0-1"].reviews["Ada"].score_1 == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("score_1", 0, "1 to 10"),
+        ("score_1", 11, "1 to 10"),
+        ("score_1", 5.5, "1 to 10"),
+        ("question", "  ", "cannot be empty"),
+        ("option_A", "RIGHT", "same as the other"),
+        ("sim_med", 1.0, "no field"),
+    ],
+)
+def test_values_a_field_cannot_have_are_refused(made, name, value, says):
+    questions, _ = made
+    log = ReviewLog(questions)
+    with pytest.raises(BadInput, match=says):
+        log.change("Ada", "0-1", name, value)
+    assert not (questions / LOG).exists()
+    with pytest.raises(BadInput, match="your name"):
+        log.change(" ", "0-1", "score_1", 5)
+
+
+@pytest.mark.parametrize(
+    ("scores", "decision"),
+    [
+        ({}, "unreviewed"),
+        ({"Ada": (9, None)}, "unreviewed"),
+        ({"Ada": (5, 5)}, "kept"),
+        ({"Ada": (4, 10)}, "rejected"),
+        ({"Ada": (10, 4)}, "rejected"),
+        ({"Ada": (9, 9), "Bo": (4, 9)}, "rejected"),
+        ({"Ada": (9, 9), "Bo": (1, None)}, "kept"),
+    ],
+)
+def test_a_pair_is_kept_if_both_scores_of_everyone_are_five_or_more(made, scores, decision):
+    log = ReviewLog(made[0])
+    for reviewer, pair in scores.items():
+        for name, value in zip(("score_1", "score_2"), pair, strict=True):
+            if value is not None:
+                log.change(reviewer, "0-1", name, value)
+    assert log.pairs["0-1"].decision == decision
+
+
+def test_agreement_on_cases_done_by_hand(made):
+    log = ReviewLog(made[0])
+    assert agreement(log.scores()).alpha is None
+    for k in range(6):
+        score(log, "Ada", f"{k}-{k + 1}", 1 + k, 10 - k)
+        score(log, "Bo", f"{k}-{k + 1}", 1 + k, 10 - k)
+    same = agreement(log.scores())
+    assert (same.reviewers, same.problems_shared) == (2, 12)
+    assert same.alpha == pytest.approx(1)
+    assert same.kappas == {"Ada / Bo": pytest.approx(1)}
+    assert same.ac1 == pytest.approx(1)
+    # Gwet: 9 of 10 items agree on True, one differs; p = .95, pe = .095, AC1 = (.9 - .095) / .905.
+    assert gwet_ac1(np.array([[True, True]] * 9 + [[True, False]], object)) == pytest.approx((0.9 - 0.095) / 0.905)
+    assert gwet_ac1(np.array([[True, None]], object)) is None
+
+
+def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
+    from dataset_builders.build import build
+    from dataset_builders.repository import open_repository
+
+    questions, images = made
+    log = ReviewLog(questions)
+    with pytest.raises(BadInput, match="no pair is kept"):
+        export("mine", questions, images, tmp_path / "mine")
+    score(log, "Ada", "0-1", 8, 9)
+    score(log, "Ada", "1-2", 5, 5)
+    score(log, "Ada", "2-3", 9, 4)
+    score(log, "Ada", "5-6", 6, 6)
+    log.change("Ada", "1-2", "option_A", "to the left")
+    funnel = export("mine", questions, images, tmp_path / "mine")
+    assert funnel["review"] == {"drafts": 6, "kept": 3, "rejected": 1, "unreviewed": 2, "edited": 1}
+    assert funnel["exported"] == 3
+    rejected = json.loads((tmp_path / "mine" / "rejected.json").read_text())
+    assert rejected["2-3"]["reviews"]["Ada"]["score_2"] == 4
+    assert {entry["decision"] for entry in rejected.values()} == {"rejected", "unreviewed"}
+    assert json.loads((tmp_path / "mine" / "statistics.json").read_text()) == {
+        "Other": 3,
+        "Spinal": 2,
+        "Cerebral": 1,
+        "Vascular": 1,
+    }
+    build(
+        "mediconfusion",
+        name="mine",
+        source=tmp_path / "mine",
+        images=(tmp_path / "mine" / "images",),
+        out=tmp_path / "data",
+    )
+    repository = open_repository(tmp_path / "data")
+    assert (repository.name, repository.origin) == ("mine", "custom")
+    rows = repository.questions("test").set_index("question_id")
+    assert set(rows.index) == {f"{pair}-{k}" for pair in ("0-1", "1-2", "5-6") for k in (1, 2)}
+    assert list(rows.loc["1-2-1", "options"]) == ["to the left", "right"]
+    assert list(rows.loc["1-2-1", "answer"]) == [1]
+    assert list(rows.loc["1-2-2", "answer"]) == [0]
+    assert list(rows.loc["1-2-1", "ai_options"]) == ["left", "right"]
+    stored = {case.case_id: case for case in repository.cases("test")}
+    assert set(stored["5-6"].images.values()) == {(images / name).read_bytes() for name in ("5.png", "deep/7.jpg")}
+    with pytest.raises(BadInput, match="exists already"):
+        export("mine", questions, images, tmp_path / "mine")
+
+
+def test_an_export_without_its_images_leaves_nothing_behind(made, tmp_path):
+    questions, images = made
+    score(ReviewLog(questions), "Ada", "0-1", 8, 9)
+    (images / "0.png").unlink()
+    with pytest.raises(BadInput, match=r"0\.png"):
+        export("mine", questions, images, tmp_path / "out" / "mine")
+    assert not (tmp_path / "out").exists()
+
+
+def test_quality_finds_what_was_put_there(made, tmp_path):
+    questions, images = made
+    (images / "3.png").write_bytes((images / "0.png").read_bytes())
+    log = ReviewLog(questions)
+    log.change("Ada", "1-2", "question", "Which side is number 0?")
+    log.change("Ada", "4-5", "option_B", "right, " + "and more of the same words again " * 3)
+    export("mine", questions, images, tmp_path / "mine", unreviewed=True)
+    found = check(tmp_path / "mine")
+    assert (found.pairs, found.images, found.components, found.largest_component) == (6, 7, 1, 6)
+    assert [(blind.set_accuracy, blind.individual_accuracy) for blind in found.blind] == [(0, 50)] * 4
+    assert found.image_1_is_a == 3
+    assert found.repeated_questions == [["0-1", "1-2"]]
+    assert found.uneven_options == ["4-5"]
+    assert len(found.same_images) == 1
+    assert found.images_seen == 7
+    write_report(found, "mine <script>", tmp_path / "q.html")
+    page = (tmp_path / "q.html").read_text()
+    assert "mine &lt;script&gt;" in page
+    assert json.loads((tmp_path / "q.json").read_text())["warnings"] == found.warnings()
+
+
+@pytest.mark.sources
+def test_quality_of_the_real_mediconfusion(sources, tmp_path):
+    found = check(sources / "mediconfusion")
+    assert (found.pairs, found.images, found.components, found.largest_component) == (176, 228, 60, 25)
+    assert max(found.often.values()) == 14
+    assert found.categories == json.loads((sources / "mediconfusion" / "statistics.json").read_text())
+    assert min(found.sim_med) == pytest.approx(0.9, abs=1e-3)
+    write_report(found, "MediConfusion", tmp_path / "q.html")
+    assert "Cerebral" in (tmp_path / "q.html").read_text()
+
+
+def test_the_smallest_difference_has_the_power_it_promises():
+    """By simulation: two models that differ by the stated points are told apart in about 80% of draws."""
+    rng = np.random.default_rng(0)
+    n, discordant = 176, 0.3
+    d = smallest_difference(n, discordant) / 100
+    draws = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], 20_000)
+    better, worse = draws[:, 0], draws[:, 1]
+    told = np.abs(better - worse) / np.sqrt(np.maximum(1, better + worse)) > 1.959964
+    assert told.mean() == pytest.approx(0.8, abs=0.03)
+    assert 8 <= smallest_difference(176, 0.15) <= 12
+    assert 3 <= smallest_difference(1000, 0.3) <= 5
