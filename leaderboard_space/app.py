@@ -17,17 +17,13 @@ import gradio as gr
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import FORMATS
+from leaderboard_space.published_results import board_results
 from leaderboard_space.sections import Board
 from leaderboard_space.service import Service
-from leaderboard_space.views import about
+from leaderboard_space.views import about, cases, compare
+from leaderboard_space.views.choices import NAMES
 
 ASSETS = Path(__file__).parent / "assets"
-NAMES = {
-    "mediconfusion": "MediConfusion",
-    "probmed": "ProbMed",
-    "gmai-mmbench": "GMAI-MMBench",
-    "halt-medvqa": "HALT-MedVQA",
-}
 FONTS = ["system-ui", "sans-serif"]
 
 
@@ -37,7 +33,7 @@ def build_app(store: str | Path | None) -> gr.Blocks:
 
     Raises BadInput when `store` is not a results store. New results in it appear without a restart.
     """
-    board = Board(store, _published())
+    board = Board(store, board_results())
     board.watch()
     service = Service(board)
     style = (ASSETS / "board.css").read_text(encoding="utf-8")
@@ -55,6 +51,9 @@ def build_app(store: str | Path | None) -> gr.Blocks:
             for number, format in enumerate(FORMATS):
                 with gr.Tab(NAMES[format], id=format, elem_id=f"tab-{format}"):
                     _benchmark(format, service, script, first=number == 0)
+            for name, views in (("Compare", compare), ("Cases", cases)):
+                with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
+                    _page(name.lower(), views.page, board)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
     return app
@@ -122,21 +121,27 @@ def _benchmark(format: str, service: Service, script: str, first: bool) -> None:
     )
 
 
+def _page(name: str, draw: Callable[[Board, Any], str], board: Board) -> None:
+    """A page that is a form and what follows from it; the server draws it whole for every choice."""
+
+    def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
+        return _answer(lambda asked: draw(board, asked), request)
+
+    gr.HTML(
+        f'<div class="mp-page" data-page="{name}"><h2 class="finding">Reading the results.</h2></div>',
+        elem_id=f"mp-{name}",
+        apply_default_css=False,
+        js_on_load=(ASSETS / "page.js").read_text(encoding="utf-8"),
+        server_functions=[whole_page],
+    )
+
+
 def _answer(function: Callable[[Any], Any], request: Any) -> dict[str, Any]:
     """The answer to a request, or one line about what is wrong with it; nothing a browser sends takes the board down."""
     try:
         return {"ok": function(request if isinstance(request, dict) else {})}
     except BadInput as error:
         return {"error": str(error)}
-
-
-def _published() -> list[Any]:
-    """The papers' numbers, where the tables are there."""
-    try:
-        from leaderboard_space.published_results import board_results
-    except ModuleNotFoundError:
-        return []
-    return list(board_results())
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard_space.html import in_words, number, plural
+from leaderboard_space.html import in_words, number
 from leaderboard_space.standings import Row, Standings, info_of
 
 GUESS = {"mediconfusion": "a coin flip"}
@@ -64,12 +64,15 @@ def _lead(models: Sequence[Row]) -> str:
 
 def _in_front(metric: str, models: Sequence[Row]) -> str:
     info = info_of(metric)
+    label = info.label if info.label.startswith(("FAKE", "NONE", "SWAP")) else info.label.lower()
+    label += " score" if label in ("overall", "average") else ""
     best = models[0]
     extreme = "lowest" if info.higher_is_better is False else "highest"
     name, value = best.entry.result.model.name, number(best.score.value)
     if len(models) == 1:
-        return f"{name}: {info.label.lower()} {value}."
+        return f"{name}: {label} {value}."
     tied = sum(1 for row in models if row.first == 1) - 1
     if tied <= 0:
-        return f"{name} is surely ahead: {info.label.lower()} {value}."
-    return f"{name} has the {extreme} {info.label.lower()} ({value}); {plural(tied, 'other')} cannot be told apart from it."
+        return f"{name} is surely ahead: {label} {value}."
+    others = f"{in_words(tied)} {'other' if tied == 1 else 'others'}"
+    return f"{name} has the {extreme} {label} ({value}); {others} cannot be told apart from it."

@@ -45,7 +45,8 @@ def number(value: float | None, digits: int = 1) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
+    shown = f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
+    return shown.replace("-", "\N{MINUS SIGN}", 1) if shown.startswith("-") else shown
 
 
 def interval(low: float | None, high: float | None) -> str:

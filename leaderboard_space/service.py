@@ -110,7 +110,14 @@ class Service:
         asked = self._asked(request)
         facets = breakdown.facets_of(asked.section, asked.outcomes)
         wanted = str(request.get("facet") or "")
-        facet = wanted if wanted in facets else facets[0]
+        facet = (
+            wanted
+            if wanted in facets
+            else next(
+                (name for name in facets if breakdown.known(asked.section, asked.outcomes, name, asked.metric)),
+                facets[-1],
+            )
+        )
 
         def draw() -> str:
             cells = breakdown.cells_of(

@@ -14,6 +14,7 @@ from eval_harness.results import Score
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import published_interval
 from leaderboard_space.outcomes import Outcomes
+from leaderboard_space.published_results import ONLY_PRINTED
 from leaderboard_space.ranking import Floats, MetricUnits, p_values, places, scores_of, unpaired_p_values
 from leaderboard_space.sections import Entry, Section
 from leaderboard_space.tree import Path, Tree
@@ -58,7 +59,7 @@ class Standings:
 
 def info_of(metric: str) -> MetricInfo:
     """What a metric means; a metric this board does not know is shown by its name."""
-    return METRICS.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+    return METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:

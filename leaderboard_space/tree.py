@@ -17,7 +17,7 @@ from leaderboard_space.ranking import Bools, Ints
 
 CHAINS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mediconfusion": (("category",),),
-    "probmed": (("organ", "modality"),),
+    "probmed": (("image_type",), ("organ", "modality")),
     "gmai-mmbench": (
         ("department", "modality", "keyword"),
         ("task", "modality", "keyword"),

@@ -295,9 +295,9 @@ root.addEventListener("change", (event) => {
 
 // ---- beginning, and news from the store
 readAddress();
-const named = new URLSearchParams(location.search).get("b");
-if (named && !window.medprobeOpened) {  // a link names its benchmark: open that tab, once
+if (!window.medprobeOpened) {  // a link names its tab: open it, once, when the page is new
   window.medprobeOpened = true;
+  const named = new URLSearchParams(location.search).get("b") || "";
   const tab = document.querySelector('#mp-tabs [role="tab"][data-tab-id="' + CSS.escape(named) + '"]');
   if (tab && tab.getAttribute("aria-selected") !== "true") setTimeout(() => tab.click(), 0);
 }

@@ -33,6 +33,15 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     return [*sorted(found, key=lambda facet: facet != FIRST.get(section.format)), METRICS_FACET]
 
 
+def known(section: Section, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
+    """Whether any cell of this facet has the metric."""
+    if outcomes is not None and metric in outcomes.metrics:
+        return True
+    return any(
+        metric in scores for entry in section.entries for scores in entry.result.breakdown.get(facet, {}).values()
+    )
+
+
 def cells_of(
     section: Section,
     outcomes: Outcomes | None,
@@ -85,7 +94,7 @@ def view(
         else f"{info.label} by {FACET_LABEL.get(facet, facet).lower()}"
     )
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
-    columns = _columns(cells)
+    columns = _columns(cells, facet)
     if not columns:
         return head + '<p class="sub">Nothing is known at this grain for this selection.</p>'
     dropped = max(len(columns) - MOST_COLUMNS, 0)
@@ -139,9 +148,11 @@ def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
     return {label: rows for label, rows in found.items() if label != UNLABELLED}
 
 
-def _columns(cells: Cells) -> list[str]:
+def _columns(cells: Cells, facet: str) -> list[str]:
     """Columns in which anything is known, those with most cases first; metrics keep their order."""
     held = [name for name, scores in cells.items() if any(score.value is not None for score in scores.values())]
+    if facet == METRICS_FACET:
+        return held
     size = {name: max(score.n_cases for score in cells[name].values()) for name in held}
     return sorted(held, key=lambda name: -size[name])
 

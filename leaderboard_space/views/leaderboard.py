@@ -261,7 +261,7 @@ def _tags(found: Standings) -> dict[str, str]:
 def source_mark(result: Result) -> str:
     """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`."""
     if result.kind == "published":
-        tables = re.findall(r"Table ([A-Za-z0-9.]+)", result.source.table or "") if result.source else []
+        tables = re.findall(r"[0-9]+", result.source.table or "") if result.source else []
         named = ", ".join(f"T{table}" for table in tables[:2]) + (" …" if len(tables) > 2 else "")
         return f"published · {named}" if named else "published"
     if result.kind == "aggregate":

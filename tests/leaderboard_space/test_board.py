@@ -19,6 +19,7 @@ from leaderboard_space.html import interval, number, text
 from leaderboard_space.sections import Board, Entry, group
 from leaderboard_space.service import Service
 from leaderboard_space.standings import standings
+from leaderboard_space.views import cases, compare
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'
 
@@ -218,3 +219,36 @@ def test_numbers_are_shown_with_sane_digits() -> None:
     assert interval(None, 3.0) == "–" and interval(23.4, 36.6) == "23–37"
     assert len(text("x" * 10_000)) == 120 and "\u202e" not in text("a\u202eb")
     assert group([Entry("x", published(3.0))])[0].kind == "complete"
+
+
+def test_compare_finds_the_difference_and_the_questions_that_flip(store: Path) -> None:
+    board = Board(store)
+    key = f"halt-medvqa/{board.snapshot.sections['halt-medvqa'][0].key}"
+    runs = {entry.result.model.name: entry.key for entry in board.snapshot.sections["halt-medvqa"][0].entries}
+    page = compare.page(
+        board, {"set": key, "first": runs["Test Small"], "second": runs["baseline: oracle"], "metric": "average"}
+    )
+    assert "baseline: oracle is surely better than Test Small" in page
+    assert "Questions that flip" in page and "Test question" in page and "same settings" in page
+    assert "Choose two different" in compare.page(board, {"set": key, "first": runs["Test Small"], "second": runs["Test Small"]})
+    same = compare.page(
+        board, {"set": key, "first": runs["Test Open 72B"], "second": runs["Test Proprietary"], "metric": "average"}
+    )
+    assert "cannot be told apart" in same
+
+
+def test_cases_show_options_key_and_who_chose_what(store: Path) -> None:
+    board = Board(store)
+    key = f"mediconfusion/{board.snapshot.sections['mediconfusion'][0].key}"
+    page = cases.page(board, {"set": key, "find": "pair 7:"})
+    assert "4 cases match" in page and page.count("<em>key</em>") == 8 and "baseline: oracle" in page
+    everything = cases.page(board, {"set": key, "page": "2", "order": "wrong"})
+    assert "40 cases." in everything and "Page 2 of 5" in everything
+    assert "0 cases match" in cases.page(board, {"set": key, "find": "<script>"})
+    for request in ({"set": "x", "page": "-4", "order": []}, {"page": "9999"}, {"find": "x" * 10_000}):
+        assert "<h2" in cases.page(board, request)
+
+
+def test_pages_without_any_answers_say_so() -> None:
+    board = Board(None, [published(29.5)])
+    assert "nothing to compare" in compare.page(board, {}) and "No questions" in cases.page(board, {})

@@ -1,0 +1,64 @@
+"""What the pages Compare and Cases have in common: choosing a set of questions and results of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from leaderboard_space.html import count, options
+from leaderboard_space.sections import Board, Entry, Section
+from leaderboard_space.views.leaderboard import source_mark
+
+NAMES = {
+    "mediconfusion": "MediConfusion",
+    "probmed": "ProbMed",
+    "gmai-mmbench": "GMAI-MMBench",
+    "halt-medvqa": "HALT-MedVQA",
+}
+Request = Mapping[str, Any]
+
+
+def measured_sections(board: Board) -> list[tuple[str, Section]]:
+    """Sections of which answers are known, with the text that names them in a list; those with most results first."""
+    found = [(f"{section.format}/{section.key}", section) for section in _all(board) if _measured(section)]
+    return sorted(found, key=lambda item: (item[1].kind != "complete", -len(_measured(item[1]))))
+
+
+def chosen_section(board: Board, request: Request) -> tuple[str, Section] | None:
+    """The section that a request names, else the first with answers; None where no answers are known at all."""
+    found = measured_sections(board)
+    wanted = str(request.get("set") or "")
+    return next((item for item in found if item[0] == wanted), found[0] if found else None)
+
+
+def section_select(board: Board, key: str) -> str:
+    """The choice of a set of questions."""
+    pairs = [
+        (name, f"{NAMES[section.format]}: {section.title()}, {section.split}, {count(section.questions)} questions")
+        for name, section in measured_sections(board)
+    ]
+    return f'<label>Questions <select data-name="set">{options(pairs, key)}</select></label>'
+
+
+def labels(entries: list[Entry]) -> dict[str, str]:
+    """A name for every result that no other of them has: the model, then what tells its results apart."""
+    named: dict[str, str] = {}
+    for entry in entries:
+        result = entry.result
+        same = [other.result for other in entries if other.result.model.name == result.model.name]
+        parts = [result.model.name]
+        if len(same) > 1:
+            parts += [part for part in (result.method.name, result.method.prompt, source_mark(result)) if part]
+            if len({(r.method.name, r.method.prompt, source_mark(r)) for r in same}) < len(same):
+                parts.append(entry.key.rsplit("/", 1)[-1])
+        named[entry.key] = " · ".join(parts)
+    return named
+
+
+def _all(board: Board) -> Iterator[Section]:
+    for sections in board.snapshot.sections.values():
+        yield from sections
+
+
+def _measured(section: Section) -> list[Entry]:
+    return [entry for entry in section.entries if entry.result.kind == "measured" and entry.answers is not None]
