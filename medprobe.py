@@ -83,8 +83,8 @@ def evaluate(
     model: Annotated[
         str,
         typer.Option(
-            help="transformers id or folder | recorded:FILE | baseline:chance | baseline:always-A | "
-            "baseline:text-only:MODEL | baseline:oracle"
+            help="transformers id or folder | openai:NAME | recorded:FILE | my_model.py:MyModel | baseline:chance | "
+            "baseline:always-A | baseline:text-only:MODEL | baseline:oracle"
         ),
     ],
     data: Annotated[
@@ -95,15 +95,35 @@ def evaluate(
         list[str] | None,
         typer.Option(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)'),
     ] = None,
-    method: Annotated[str, typer.Option(help="how an answer is got: mc")] = "mc",
+    method: Annotated[str, typer.Option(help="how an answer is got: mc, gd, ps, ps_official, ff")] = "mc",
     prompt: Annotated[str | None, typer.Option(help="name of a prompt of the benchmark's paper")] = None,
+    shots: Annotated[int, typer.Option(help="worked examples with images before each question")] = 0,
     samples: Annotated[int | None, typer.Option(help="answers per question [default: 1]")] = None,
+    permute: Annotated[
+        bool, typer.Option("--permute", help="ask once per option order: is the answer the option or the letter?")
+    ] = False,
     extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/<run id>]")] = None,
     batch_size: Annotated[str, typer.Option(help="a number, or auto")] = "auto",
     limit: Annotated[int | None, typer.Option(help="only the first N questions, completed to whole cases")] = None,
     name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
     no_resume: Annotated[bool, typer.Option("--no-resume", help="start over instead of going on")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the first prompt and its image; ask nothing")
+    ] = False,
+    base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
+    in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for one answer of a server")] = 120.0,
+    max_image_side: Annotated[int | None, typer.Option(help="shrink images whose longer side has more pixels")] = None,
+    plain_template: Annotated[
+        str | None, typer.Option(help="prompt form for a processor without a chat template: plain, question-answer ...")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 [default: by device]")] = None,
+    attention: Annotated[str | None, typer.Option(help="sdpa, flash_attention_2 ... [default: by model]")] = None,
+    device_map: Annotated[str | None, typer.Option(help="spread a model over devices: auto")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+    ] = False,
 ) -> None:
     """Run a model over a benchmark; what is answered already is not asked again."""
     from eval_harness.models.interface import Settings
@@ -119,16 +139,37 @@ def evaluate(
         branches=tuple(branch or ()),
         method=method,
         prompt=prompt,
+        shots=shots,
         samples=samples,
+        permute=permute,
         extraction=extraction,
         out=out,
         limit=limit,
         name=name,
         resume=not no_resume,
-        settings=Settings(batch_size=_batch_size(batch_size)),
+        settings=Settings(
+            batch_size=_batch_size(batch_size),
+            base_url=base_url,
+            in_flight=in_flight,
+            timeout=timeout,
+            max_image_side=max_image_side,
+            plain_template=plain_template,
+            dtype=dtype,
+            attention=attention,
+            device_map=device_map,
+            trust_remote_code=trust_remote_code,
+        ),
         argv=sys.argv[1:],
     )
+    if dry_run:
+        from eval_harness.dry_run import describe_first_request
+
+        typer.echo(describe_first_request(asked))
+        return
     result, folder = run_evaluation(asked)
+    if result is None:
+        typer.echo("this process has finished its share; the last one to finish writes the result")
+        return
     typer.echo(summary(result))
     typer.echo(f"wrote {folder / 'result.json'}")
 

@@ -76,6 +76,7 @@ def _evaluation(format: str, model: str, folder: Path, say: Callable[[str], None
             argv=("eval", format, "--model", model, "--data", str(data), "--out", str(out)),
         )
     )
+    assert result is not None  # the demo is one process
     say(f"evaluated {result.model.name} on {format}")
     submit_run(out, folder)
 

@@ -6,10 +6,13 @@ Not here: asking the model (`runner.py`), reading and scoring answers (`scoring.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import json
 import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,6 +47,8 @@ class RunRequest(BaseModel):
     generation: dict[str, Any]
     branches: tuple[str, ...] = ()
     limit: int | None = None
+    shots: int = 0
+    permute: bool = False
 
 
 class Run(BaseModel):
@@ -76,11 +81,15 @@ def write_atomically(path: Path, data: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
-def write_run(folder: Path, run: Run, questions: pd.DataFrame) -> None:
-    """Begin a run folder: the questions first, `run.json` last, so that a folder with a `run.json` is complete."""
-    buffer = io.BytesIO()
-    questions.to_parquet(buffer, index=False)
-    write_atomically(folder / "questions.parquet", buffer.getvalue())
+def write_run(folder: Path, run: Run, questions: pd.DataFrame | None) -> None:
+    """Begin a run folder: the questions first, `run.json` last, so that a folder with a `run.json` is complete.
+
+    `questions` None leaves the ones that are there.
+    """
+    if questions is not None:
+        buffer = io.BytesIO()
+        questions.to_parquet(buffer, index=False)
+        write_atomically(folder / "questions.parquet", buffer.getvalue())
     write_atomically(folder / "run.json", (run.model_dump_json(indent=1) + "\n").encode())
 
 
@@ -166,6 +175,8 @@ def record_of(response: Response) -> dict[str, Any]:
         record["scores"] = list(response.scores)
     if response.error is not None:
         record["error"] = response.error
+    if response.usage is not None:
+        record["usage"] = list(response.usage)
     return record
 
 
@@ -178,10 +189,10 @@ def key_of(record: dict[str, Any]) -> Key:
 class Journal:
     """Append-only answers of a run: one JSON object per line, flushed as it is written, held under a lock."""
 
-    def __init__(self, path: Path) -> None:
-        """Open for appending, drop a torn last line, load what is there.
+    def __init__(self, path: Path, also: Iterable[Path] = ()) -> None:
+        """Open for appending, drop a torn last line, load what is there. `also`: journals of the same run that are only read.
 
-        Raises BadInput when another process holds the journal, or it is damaged.
+        Raises BadInput when another process holds the journal, or one is damaged.
         """
         self._file = path.open("a+b")
         try:
@@ -193,11 +204,12 @@ class Journal:
             ) from None
         try:
             records, whole = read_journal(path)
+            elsewhere = [record for other in also for record in read_journal(other)[0]]
         except BadInput:
             self._file.close()
             raise
         self._file.truncate(whole)
-        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in records}
+        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in elsewhere + records}
 
     def is_answered(self, key: Key) -> bool:
         """Whether this question needs no more asking; one that failed does."""
@@ -235,7 +247,24 @@ def make_run_folder(folder: Path) -> None:
         raise BadInput(f"--out {folder}: is a file. Give a folder.") from None
     except OSError as error:
         raise BadInput(f"--out {folder}: cannot be written ({error.strerror}). Give another folder.") from None
-    if "run.json" not in others and not others <= {"questions.parquet", "answers.jsonl"}:
+    ours = {
+        name for name in others if name in ("questions.parquet", "answers.jsonl") or name.startswith("answers.rank")
+    }
+    if "run.json" not in others and others != ours:
         raise BadInput(
             f"--out {folder}: holds other files ({', '.join(sorted(others)[:3])}). Give an empty or new folder."
         )
+
+
+@contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """A full disk or a read-only folder ends in one clear line; the journal keeps every whole line it has."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO):
+            raise
+        raise BadInput(
+            f"{folder}: cannot be written ({error.strerror}). Answers written so far are whole; make room, or give a folder you may "
+            "write to, and run the same command again."
+        ) from None

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eval_harness.answers import read_answers
+from eval_harness.requests import original, rotation, shown
 from eval_harness.results import Result
 from eval_harness.runs import Run, key_of, read_journal, read_questions, read_run, write_atomically
 from eval_harness.scores import score
@@ -49,7 +50,9 @@ def score_run(folder: Path, extraction: str = "ours") -> Result:
 def rescore(folder: Path, extraction: str = "ours") -> tuple[Result, pd.DataFrame]:
     """The result and the read answers of a run folder, computed from its journal; writes nothing."""
     run, questions = read_run(folder), read_questions(folder)
-    return make_result(run, questions, answer_frame(read_journal(folder / "answers.jsonl")[0]), extraction)
+    records = read_journal(folder / "answers.jsonl")[0]
+    run.environment |= _usage(records)
+    return make_result(run, questions, answer_frame(records), extraction)
 
 
 def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
@@ -85,7 +88,10 @@ def make_result(
     complete = journal.set_index(["question_id", "sample"]).reindex(asked).reset_index()
     complete["response"] = complete["response"].fillna("").astype(str)
     complete["status"] = complete["status"].fillna("failed")
-    answers = read_answers(complete, questions, run.benchmark.format, extraction)
+    if run.request.permute:
+        answers = _read_permuted(complete, questions, run.benchmark.format, extraction)
+    else:
+        answers = read_answers(complete, questions, run.benchmark.format, extraction)
     answers = answers.sort_values(
         by=["question_id", "sample"], key=lambda column: column.map(order) if column.name == "question_id" else column
     ).reset_index(drop=True)
@@ -100,11 +106,56 @@ def make_result(
         breakdown=scored.breakdown,
         statuses=scored.statuses,
         deviations=run.deviations,
-        environment=run.environment,
+        environment=run.environment | (_by_option_or_letter(answers, questions) if run.request.permute else {}),
         command=run.command,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return result, answers
+
+
+def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str) -> pd.DataFrame:
+    """Answers of a `--permute` run: each sample is read with its options in the order shown, its choice told in the question's own."""
+    parts = []
+    counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+    for sample, given in complete.groupby("sample", sort=True):
+        turn = int(str(sample))
+        options = [shown(options, rotation(turn, len(options))) for options in questions["options"]]
+        turned = questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
+        read = read_answers(given, turned, format, extraction)
+        read["choice"] = [
+            [original(int(position), rotation(turn, counts[question]), counts[question]) for position in choice]
+            for question, choice in zip(read["question_id"], read["choice"], strict=True)
+        ]
+        parts.append(read)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
+    """Is the answer the option or the letter? Shares (percent) of the questions answered in every option order: `same_option` chose the
+    same option throughout, `same_letter` the same letter."""
+    counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+    option, letter, asked = 0, 0, 0
+    for question, given in answers.groupby("question_id"):
+        k = counts[question]
+        rows = given[given["sample"] < k]
+        if len(rows) < k or k < 2 or not all(len(choice) == 1 for choice in rows["choice"]):
+            continue
+        asked += 1
+        picks = [int(choice[0]) for choice in rows["choice"]]
+        letters = [(pick - rotation(int(sample), k)) % k for pick, sample in zip(picks, rows["sample"], strict=True)]
+        option += len(set(picks)) == 1
+        letter += len(set(letters)) == 1
+    share = {"same_option": option, "same_letter": letter}
+    return {
+        "permuted": {name: 100 * count / asked if asked else None for name, count in share.items()}
+        | {"questions": asked}
+    }
+
+
+def _usage(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tokens counted by a server, summed over every answer of the journal."""
+    counted = [record["usage"] for record in records if record.get("usage")]
+    return {"tokens_in": sum(u[0] for u in counted), "tokens_out": sum(u[1] for u in counted)} if counted else {}
 
 
 def write_result(folder: Path, result: Result, answers: pd.DataFrame) -> None:
