@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import gradio as gr
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import FORMATS
+from leaderboard_space.api import tools
 from leaderboard_space.published_results import board_results
 from leaderboard_space.sections import Board
 from leaderboard_space.service import Service
@@ -56,7 +58,22 @@ def build_app(store: str | Path | None) -> gr.Blocks:
                     _page(name.lower(), views.page, board)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
+        for tool in tools(board, service):
+            gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
     return app
+
+
+def _spoken(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, with what is wrong with a call said to the caller instead of an internal error."""
+
+    @wraps(tool)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return tool(*given, **named)
+        except BadInput as error:
+            raise gr.Error(str(error), print_exception=False) from None
+
+    return call
 
 
 def serve(store: str | Path | None, port: int = 7860, host: str = "127.0.0.1") -> None:

@@ -67,7 +67,7 @@ class Service:
             }
         if request.get("stamp") is not None and request["stamp"] == self.board.snapshot.stamp:
             return {"unchanged": True}
-        asked = self._asked(request)
+        asked = self.asked(request)
         found = self.standings(asked)
         html = self._remember(
             ("panel", *asked.key),
@@ -100,14 +100,14 @@ class Service:
         """The branches of a section, for the browser to draw."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return []
-        asked = self._asked(request)
+        asked = self.asked(request)
         return self._remember(("tree", *asked.key[:2]), asked.tree.as_json)
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
         """The breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        asked = self._asked(request)
+        asked = self.asked(request)
         facets = breakdown.facets_of(asked.section, asked.outcomes)
         wanted = str(request.get("facet") or "")
         facet = (
@@ -131,7 +131,7 @@ class Service:
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
-        asked = self._asked(request)
+        asked = self.asked(request)
         wanted = str(request.get("key"))
         entry = next((entry for entry in asked.section.entries if entry.key == wanted), None)
         if entry is None:
@@ -140,7 +140,7 @@ class Service:
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The leaderboard of a selection as a file: `name`, `text`, `type`."""
-        asked = self._asked(request)
+        asked = self.asked(request)
         table = leaderboard_table(asked.section, self.standings(asked), asked.branches)
         form = "json" if request.get("as") == "json" else "csv"
         body = as_json(table) if form == "json" else as_csv(table)
@@ -152,7 +152,7 @@ class Service:
 
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
-        asked = self._asked(request)
+        asked = self.asked(request)
         return citation(asked.section, self.standings(asked))
 
     def refresh(self) -> str:
@@ -166,7 +166,8 @@ class Service:
             lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown),
         )
 
-    def _asked(self, request: Mapping[str, Any]) -> Asked:
+    def asked(self, request: Mapping[str, Any]) -> Asked:
+        """A request, checked against what is there; what it does not say is chosen. Raises BadInput for a benchmark without results."""
         snapshot = self.board.snapshot
         section = snapshot.section(str(request.get("format")), request.get("section"))
         if section is None:

@@ -13,6 +13,7 @@ from stores import MADE_AT, add_run, answers, make_store, questions
 from dataset_builders import schema
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
+from leaderboard_space.api import tools
 from leaderboard_space.export import as_csv
 from leaderboard_space.findings import headline
 from leaderboard_space.html import interval, number, text
@@ -230,7 +231,9 @@ def test_compare_finds_the_difference_and_the_questions_that_flip(store: Path) -
     )
     assert "baseline: oracle is surely better than Test Small" in page
     assert "Questions that flip" in page and "Test question" in page and "same settings" in page
-    assert "Choose two different" in compare.page(board, {"set": key, "first": runs["Test Small"], "second": runs["Test Small"]})
+    assert "Choose two different" in compare.page(
+        board, {"set": key, "first": runs["Test Small"], "second": runs["Test Small"]}
+    )
     same = compare.page(
         board, {"set": key, "first": runs["Test Open 72B"], "second": runs["Test Proprietary"], "metric": "average"}
     )
@@ -252,3 +255,21 @@ def test_cases_show_options_key_and_who_chose_what(store: Path) -> None:
 def test_pages_without_any_answers_say_so() -> None:
     board = Board(None, [published(29.5)])
     assert "nothing to compare" in compare.page(board, {}) and "No questions" in cases.page(board, {})
+
+
+def test_programs_get_the_same_numbers(store: Path) -> None:
+    board = Board(store)
+    service = Service(board)
+    question_sets, leaderboard, branches_of = tools(board, service)
+    assert {entry["benchmark"] for entry in question_sets()} == set(schema.FORMATS)
+    assert "organ: chest > CT" in branches_of("probmed", contains="ct")
+    rows = leaderboard("probmed", ["chest > ct", "organ: brain"], "position")
+    asked = {"format": "probmed", "metric": "position", "branches": [["organ", "chest", "CT"], ["organ", "brain"]]}
+    assert rows == json.loads(service.export({**asked, "as": "json"})["text"])
+    for wrong in (
+        {"benchmark": "x"},
+        {"benchmark": "probmed", "branches": ["ches"]},
+        {"benchmark": "probmed", "metric": "x"},
+    ):
+        with pytest.raises(BadInput):
+            leaderboard(**wrong)
