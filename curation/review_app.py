@@ -1,0 +1,192 @@
+"""A page on which radiologists review drafts: both images, the question, two scores, checks, edits. Every change is on
+the disk before the page says so.
+
+Not here: what is stored (`review_log.py`), markup and keys (`review_page.py`). Serves on this machine only; several
+reviewers give their names.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from fastapi import FastAPI, HTTPException, Response
+from PIL import Image
+
+from curation.agreement import agreement
+from curation.image_index import open_rgb
+from curation.prompts import PAPER_CATEGORIES
+from curation.review_log import CHECKS, LISTS, TEXTS, ReviewLog
+from curation.review_page import KEYS, SCRIPT, STYLE, captions, pictures, saved
+from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageError
+
+SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
+"""Formats that browsers show; others, and 16-bit greys, are sent as PNG."""
+SCALE = list(range(1, 11))
+
+
+def build_app(questions: Path, images: Path) -> FastAPI:
+    """The page and its pictures as one application. Raises BadInput for folders that are no questions or hold none of
+    the images."""
+    log = ReviewLog(questions)
+    if not log.pairs:
+        raise BadInput(f"{questions}: holds no drafts to review. Have some written with `medprobe curate write`.")
+    missing = [
+        pair.draft[side]
+        for pair in log.pairs.values()
+        for side in ("image_1", "image_2")
+        if not (images / pair.draft[side]).is_file()
+    ]
+    if missing:
+        raise BadInput(
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more images are not there. Give the folder that was embedded."
+        )
+    app = FastAPI()
+
+    @app.get("/picture/{pair_id}/{number}")
+    def picture(pair_id: str, number: int) -> Response:
+        if pair_id not in log.pairs or number not in (1, 2):
+            raise HTTPException(404)
+        try:
+            kind, data = _for_browser((images / log.pairs[pair_id].draft[f"image_{number}"]).read_bytes())
+        except (ImageError, OSError) as error:
+            raise HTTPException(404, str(error)) from None
+        return Response(data, media_type=kind)
+
+    return gr.mount_gradio_app(app, _page(log), path="/", css=STYLE, head=SCRIPT, ssr_mode=False, footer_links=[])
+
+
+def _for_browser(data: bytes) -> tuple[str, bytes]:
+    """(media type, bytes) of an image at full resolution."""
+    with Image.open(io.BytesIO(data)) as image:
+        kind = SHOWN_AS_THEY_ARE.get(image.format or "")
+        if kind and image.mode in ("L", "RGB", "RGBA", "P", "1"):
+            return kind, data
+    buffer = io.BytesIO()
+    open_rgb(data).save(buffer, "PNG")
+    return "image/png", buffer.getvalue()
+
+
+def _page(log: ReviewLog) -> gr.Blocks:
+    ids = list(log.pairs)
+    known = sorted(
+        {*PAPER_CATEGORIES, *(name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2))}
+    )
+    with gr.Blocks(title="Review") as page:
+        with gr.Row():
+            reviewer = gr.Textbox(label="Your name", elem_id="reviewer", scale=2)
+            # What a change belongs to travels with it from the browser: a late one can never land on the next pair.
+            pair_id = gr.Dropdown(ids, value=ids[0], label="Pair", elem_id="pair_id", scale=2, filterable=False)
+            previous = gr.Button("previous", elem_id="previous")
+            following = gr.Button("next", elem_id="next")
+            opened = gr.Button("next not scored", elem_id="next_open")
+        status = gr.HTML(saved("Give your name to begin."), elem_id="status")
+        shown = gr.HTML(pictures(ids[0], log.pairs[ids[0]]), elem_id="shown")
+        with gr.Row():
+            score_1 = gr.Radio(SCALE, label="Score of the left problem", elem_id="score_1")
+            score_2 = gr.Radio(SCALE, label="Score of the right problem", elem_id="score_2")
+        texts = {name: gr.Textbox(label=name.replace("_", " "), elem_id=name, lines=1) for name in TEXTS}
+        with gr.Row():
+            checks = {name: gr.Checkbox(label=f"{name} is fine", elem_id=name) for name in CHECKS}
+        with gr.Row():
+            lists = {
+                name: gr.Dropdown(
+                    known, multiselect=True, allow_custom_value=True, label=f"categories, {side}", elem_id=name
+                )
+                for name, side in zip(LISTS, ("left", "right"), strict=True)
+            }
+        note = gr.Textbox(label="note", elem_id="note")
+        show = gr.Button("captions", elem_id="show_captions")
+        caption = gr.HTML("", elem_id="captions")
+        gr.Markdown(KEYS)
+        agree = gr.Button("agreement between reviewers", elem_id="agree")
+        agreed = gr.Markdown("", elem_id="agreed")
+
+        fields: dict[str, Any] = {"score_1": score_1, "score_2": score_2, **texts, **checks, **lists, "note": note}
+        everything = [pair_id, status, shown, caption, *fields.values()]
+
+        def go(name: str, which: str) -> list[Any]:
+            pair = log.pairs[which]
+            values = [log.value(name, which, field) for field in fields]
+            return [which, _progress(log, name), pictures(which, pair), "", *values]
+
+        def step(by: int) -> Callable[[str, str], list[Any]]:
+            return lambda name, which: go(name, ids[(ids.index(which) + by) % len(ids)])
+
+        asked = [reviewer, pair_id]
+        previous.click(step(-1), asked, everything)
+        following.click(step(1), asked, everything)
+        opened.click(lambda name, which: go(name, ids[log.next_open(name, ids.index(which))]), asked, everything)
+        pair_id.input(go, asked, everything)
+        reviewer.submit(go, asked, everything)
+        reviewer.blur(go, asked, everything)
+        page.load(go, asked, everything)
+        show.click(lambda which, now: "" if now else captions(log.pairs[which]), [pair_id, caption], caption)
+        agree.click(lambda: _agreement_text(log), None, agreed)
+
+        def change(field: str) -> Callable[[str, str, Any], tuple[str, str]]:
+            def save(name: str, which: str, value: Any) -> tuple[str, str]:
+                try:
+                    when = log.change(name, which, field, value)
+                except (BadInput, OSError) as error:
+                    return saved(f"NOT saved: {error}", trouble=True), pictures(which, log.pairs[which])
+                line = f"saved {which} {field.replace('_', ' ')} at {when[11:19]} UTC" if when else "nothing changed"
+                return saved(f"{line}; {_counts(log, name)}"), pictures(which, log.pairs[which])
+
+            return save
+
+        for field, component in fields.items():
+            event = component.blur if field in (*TEXTS, "note") else component.input
+            # Only an option's text shows in the pictures' lines; drawing them anew for others would lose the reader's zoom.
+            outputs = [status, shown] if field in ("option_A", "option_B") else [status]
+            action = change(field)
+            event(
+                action if len(outputs) == 2 else _first(action),
+                [reviewer, pair_id, component],
+                outputs,
+                concurrency_id="save",
+                concurrency_limit=1,
+            )
+    return page
+
+
+def _first(action: Callable[[str, str, Any], tuple[str, str]]) -> Callable[[str, str, Any], str]:
+    return lambda name, which, value: action(name, which, value)[0]
+
+
+def _counts(log: ReviewLog, reviewer: str) -> str:
+    done, total = log.progress(reviewer)
+    return f"{reviewer.strip()} scored {done} of {total} pairs"
+
+
+def _progress(log: ReviewLog, reviewer: str) -> str:
+    return saved(_counts(log, reviewer) if reviewer.strip() else "Give your name to begin.")
+
+
+def _agreement_text(log: ReviewLog) -> str:
+    found = agreement(log.scores())
+    if found.problems_shared == 0:
+        return "No problem has scores of two reviewers yet."
+    lines = [f"{found.reviewers} reviewers, {found.problems_shared} problems scored by more than one."]
+    if found.alpha is not None:
+        lines.append(f"Krippendorff's alpha (ordinal): {found.alpha:.3f}")
+    if found.ac1 is not None:
+        lines.append(f"Gwet's AC1, keep or reject: {found.ac1:.3f}")
+    lines += [f"Weighted kappa (quadratic), {who}: {kappa:.3f}" for who, kappa in found.kappas.items()]
+    return "\n\n".join(lines)
+
+
+def serve(questions: Path, images: Path, port: int = 7861) -> None:
+    """Serve the page on 127.0.0.1 until it is stopped."""
+    import uvicorn
+
+    app = build_app(questions, images)
+    print(
+        f"reviewing {questions} on http://127.0.0.1:{port} (stop with Ctrl-C; everything shown as saved is saved)",
+        flush=True,
+    )
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")

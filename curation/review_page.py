@@ -1,0 +1,116 @@
+"""What the review page looks like and how it answers to the keyboard: markup, style, script. Not here: what a change
+does (`review_app.py`)."""
+
+from __future__ import annotations
+
+from html import escape
+
+from curation.review_log import Pair
+
+STYLE = """
+.picture { overflow: hidden; height: 56vh; background: #000; cursor: grab; position: relative; touch-action: none }
+.picture img { position: absolute; left: 0; top: 0; transform-origin: 0 0; max-width: none; user-select: none }
+.pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 10px }
+.pictures label { display: inline-block; margin-right: 1rem }
+.saved { font-variant-numeric: tabular-nums } .not-saved { color: #b91c1c; font-weight: 600 }
+"""
+
+KEYS = (
+    "Keys: `1`-`9`, `0` = score 1-10 of the left problem, with `Shift` of the right one; `n` next, `p` previous, `o` next not scored; "
+    "`c` captions; `r` reset the view. Wheel = zoom, drag = move, double click = reset."
+)
+
+SCRIPT = """
+<script>
+(() => {
+  const press = (id) => document.querySelector('#' + id + ' button, button#' + id)?.click();
+  const typing = (node) => node && (node.isContentEditable || /^(TEXTAREA|SELECT)$/.test(node.tagName) ||
+    (node.tagName === 'INPUT' && !/^(radio|checkbox|range|button)$/.test(node.type)));
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    const digit = event.code.match(/^(?:Digit|Numpad)([0-9])$/);
+    if (digit) {
+      const score = digit[1] === '0' ? 10 : Number(digit[1]);
+      const group = event.shiftKey ? '#score_2' : '#score_1';
+      document.querySelectorAll(group + ' input[type=radio]')[score - 1]?.click();
+      event.preventDefault();
+      return;
+    }
+    const button = {n: 'next', p: 'previous', o: 'next_open', c: 'show_captions'}[event.key];
+    if (button) { press(button); event.preventDefault(); }
+    if (event.key === 'r') document.querySelectorAll('.picture').forEach((box) => fit(box));
+  });
+  const place = (box) => {
+    const img = box.querySelector('img'), view = box.view;
+    img.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.zoom})`;
+  };
+  const fit = (box) => {
+    const img = box.querySelector('img');
+    if (!img.naturalWidth) return;
+    const zoom = Math.min(box.clientWidth / img.naturalWidth, box.clientHeight / img.naturalHeight);
+    box.view = {zoom, x: (box.clientWidth - zoom * img.naturalWidth) / 2, y: (box.clientHeight - zoom * img.naturalHeight) / 2};
+    place(box);
+  };
+  const boxOf = (event) => event.target.closest?.('.picture');
+  document.addEventListener('load', (event) => { const box = boxOf(event); if (box) fit(box); }, true);
+  document.addEventListener('wheel', (event) => {
+    const box = boxOf(event);
+    if (!box?.view) return;
+    event.preventDefault();
+    const edge = box.getBoundingClientRect(), x = event.clientX - edge.left, y = event.clientY - edge.top;
+    const zoom = Math.min(40, Math.max(0.02, box.view.zoom * Math.exp(-event.deltaY / 400)));
+    const by = zoom / box.view.zoom;
+    box.view = {zoom, x: x - by * (x - box.view.x), y: y - by * (y - box.view.y)};
+    place(box);
+  }, {passive: false});
+  let held = null;
+  document.addEventListener('pointerdown', (event) => {
+    held = boxOf(event);
+    if (held?.view) { event.preventDefault(); held.from = [event.clientX - held.view.x, event.clientY - held.view.y]; }
+  });
+  document.addEventListener('pointermove', (event) => {
+    if (!held?.view) return;
+    held.view.x = event.clientX - held.from[0];
+    held.view.y = event.clientY - held.from[1];
+    place(held);
+  });
+  document.addEventListener('pointerup', () => { held = null; });
+  document.addEventListener('dblclick', (event) => { const box = boxOf(event); if (box) fit(box); });
+  document.addEventListener('input', (event) => {
+    const side = event.target.closest?.('.side');
+    if (!side) return;
+    const [light, contrast] = [...side.querySelectorAll('input[type=range]')].map((slider) => slider.value);
+    side.querySelector('img').style.filter = `brightness(${light}%) contrast(${contrast}%)`;
+  });
+})();
+</script>
+"""
+
+
+def pictures(pair_id: str, pair: Pair) -> str:
+    """Both images at full resolution (the browser scales them), each with sliders and the answer that is meant to be
+    right."""
+    sides = []
+    for number in (1, 2):
+        source = f"picture/{escape(pair_id, quote=True)}/{number}"
+        letter = pair.draft[f"correct_{number}"]
+        answer = pair.option_A if letter == "A" else pair.option_B
+        sides.append(
+            f'<div class="side"><div class="picture"><img alt="image {number}" draggable="false" src="{source}"></div>'
+            f'<label>brightness <input type="range" min="20" max="300" value="100"></label>'
+            f'<label>contrast <input type="range" min="20" max="400" value="100"></label>'
+            f"<div>Right here: <b>{letter}: {escape(answer)}</b></div></div>"
+        )
+    return f'<div class="pictures">{"".join(sides)}</div>'
+
+
+def captions(pair: Pair) -> str:
+    """Both captions, for those who ask."""
+    return (
+        f"<p><b>Left:</b> {escape(pair.draft['caption_1'])}</p><p><b>Right:</b> {escape(pair.draft['caption_2'])}</p>"
+    )
+
+
+def saved(text: str, trouble: bool = False) -> str:
+    """The line that says what is on the disk."""
+    return f'<div class="{"not-saved" if trouble else "saved"}" id="saved_line">{escape(text)}</div>'

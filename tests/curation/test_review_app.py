@@ -1,0 +1,192 @@
+"""The review page in headless Chromium: score by keyboard, edit, a killed server loses nothing that was shown as
+saved."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from curation.question_writing import DRAFTS
+from curation.review_log import LOG, ReviewLog
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVE = (
+    "import sys; from pathlib import Path; from curation.review_app import serve; "
+    "serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))"
+)
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
+HOSTILE = '<img src=x onerror="window.hacked=1">${window.hacked=1}'
+
+
+@pytest.fixture
+def chromium():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
+    program = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+    if program is None:
+        pytest.skip("needs Chromium: `apt-get install chromium`")
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def folders(tmp_path):
+    questions, images = tmp_path / "questions", tmp_path / "images"
+    questions.mkdir()
+    images.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("a.png", "b.png", "c.png"):
+        Image.fromarray(rng.integers(0, 256, (300, 500), dtype=np.uint8)).save(images / name)
+    Image.fromarray(rng.integers(0, 60000, (90, 70), dtype=np.uint16)).save(images / "d.tif")
+    rows = [
+        {
+            "pair_id": f"{k}-{k + 1}", "i": k, "j": k + 1, "sim_med": 0.95, "sim_gen": 0.4, "image_1": first, "image_2": second,
+            "caption_1": f"caption one of {k} {HOSTILE}", "caption_2": f"caption two of {k}", "question": f"Which side, {k}?",
+            "option_A": "left", "option_B": "right", "correct_1": "A", "correct_2": "B",
+        }
+        for k, (first, second) in enumerate([("a.png", "b.png"), ("b.png", "c.png"), ("c.png", "d.tif")])
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_parquet(questions / DRAFTS)
+    return questions, images
+
+
+def start(folders):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, *map(str, folders), str(port)], cwd=ROOT, env={**os.environ}
+    )
+    for _ in range(300):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return process, f"http://127.0.0.1:{port}/"
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            time.sleep(0.2)
+    raise AssertionError("the server did not start")
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+
+
+def open_page(chromium, address, name):
+    page = chromium.new_page()
+    page.set_default_timeout(20_000)
+    page.goto(address)
+    page.fill("#reviewer input, #reviewer textarea", name)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"#status :text('{name} scored')")
+    page.locator("#reviewer input, #reviewer textarea").blur()
+    return page
+
+
+def said(page, text):
+    page.wait_for_selector(f"#status :text('{text}')")
+
+
+def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
+    questions, _ = folders
+    process, address = start(folders)
+    try:
+        page = open_page(chromium, address, "Ada")
+        page.wait_for_function(
+            "[...document.querySelectorAll('.picture img')].map((i) => i.naturalWidth).join() === '500,500'"
+        )
+        assert "caption one" not in page.inner_text("body")
+        page.keyboard.press("8")
+        said(page, "saved 0-1 score 1")
+        page.keyboard.press("Shift+Digit0")
+        said(page, "saved 0-1 score 2")
+        said(page, "Ada scored 1 of 3")
+        page.fill("#question textarea, #question input", "Which side is opaque?")
+        page.locator("#question textarea, #question input").blur()
+        said(page, "saved 0-1 question")
+        page.click("#relevance input")
+        said(page, "saved 0-1 relevance")
+        page.keyboard.press("c")
+        page.wait_for_selector("#captions :text('caption one of 0')")
+        assert HOSTILE in page.inner_text("#captions")
+        assert page.evaluate("window.hacked") is None
+        page.keyboard.press("o")
+        page.wait_for_function(
+            "document.querySelector('#question textarea, #question input').value === 'Which side, 1?'"
+        )
+        assert not page.locator("#score_1 input:checked").count()
+        page.keyboard.press("3")
+        said(page, "saved 1-2 score 1")
+    finally:
+        kill(process)
+    log = ReviewLog(questions)
+    review = log.pairs["0-1"].reviews["Ada"]
+    assert (review.score_1, review.score_2, review.relevance) == (8, 10, True)
+    assert log.pairs["0-1"].question == "Which side is opaque?"
+    assert log.pairs["1-2"].reviews["Ada"].score_1 == 3
+    process, address = start(folders)
+    try:
+        page = open_page(chromium, address, "Ada")
+        said(page, "Ada scored 1 of 3")
+        assert page.input_value("#question textarea, #question input") == "Which side is opaque?"
+        assert page.locator("#score_2 input:checked").get_attribute("value") == "10"
+        other = open_page(chromium, address, "Bo")
+        said(other, "Bo scored 0 of 3")
+        assert not other.locator("#score_1 input:checked").count()
+        other.keyboard.press("7")
+        said(other, "saved 0-1 score 1")
+        other.click("#agree")
+        other.wait_for_selector("#agreed :text('1 problems scored by more than one')")
+    finally:
+        kill(process)
+    entries = [json.loads(line) for line in (questions / LOG).read_text().splitlines()]
+    assert [entry["reviewer"] for entry in entries] == ["Ada"] * 5 + ["Bo"]
+
+
+def test_zoom_contrast_and_what_cannot_be_saved(chromium, folders):
+    questions, _ = folders
+    process, address = start(folders)
+    try:
+        page = open_page(chromium, address, "Ada")
+        image = page.locator(".picture img").first
+        page.wait_for_function("document.querySelector('.picture img').style.transform !== ''")
+        before = image.evaluate("(node) => node.getBoundingClientRect().width")
+        page.locator(".picture").first.hover()
+        page.mouse.wheel(0, -400)
+        page.wait_for_function(f"document.querySelector('.picture img').getBoundingClientRect().width > 2 * {before}")
+        page.locator(".side input[type=range]").nth(1).evaluate(
+            "(node) => { node.value = 250; node.dispatchEvent(new Event('input', {bubbles: true})); }"
+        )
+        assert "contrast(250%)" in image.evaluate("(node) => node.style.filter")
+        page.fill("#option_A textarea, #option_A input", "right")
+        page.locator("#option_A textarea, #option_A input").blur()
+        said(page, "NOT saved: option_A: reads the same")
+        assert not (questions / LOG).exists()
+        page.keyboard.press("p")  # round to the last pair, whose second image is a 16-bit TIFF
+        page.wait_for_function(
+            "[...document.querySelectorAll('.picture img')].map((i) => i.naturalWidth).join() === '500,70'"
+        )
+    finally:
+        kill(process)
