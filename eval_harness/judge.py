@@ -141,7 +141,6 @@ class Judge:
 def read_with_judge(
     answers: pd.DataFrame,
     questions: pd.DataFrame,
-    format: str,
     method: str,
     judge: Judge,
     gap: float = GAP,
@@ -156,9 +155,12 @@ def read_with_judge(
     """
     asked = questions.set_index(questions["question_id"].astype(str))
     free_form = method == "ff"
-    wanted = answers["status"].isin(["answered", "irrelevant"] if free_form else ["irrelevant"]).to_numpy()
-    wanted &= answers["response"].fillna("").astype(str).str.strip().ne("").to_numpy()
-    rows = [place for place, want in enumerate(wanted) if want]
+    shown = {"answered", "irrelevant", "refused"} if free_form else {"irrelevant"}
+    rows = [
+        place
+        for place, (status, response) in enumerate(zip(answers["status"], answers["response"], strict=True))
+        if status in shown and isinstance(response, str) and response.strip()
+    ]
 
     def one(place: int) -> Reading | None:
         row = answers.iloc[place]

@@ -30,7 +30,7 @@ def ratio_spread(residual: Floats, base: Floats, index: NDArray[np.int64]) -> Sp
     """
     total = float(base.sum())
     weight, squares = np.bincount(index, base), np.bincount(index, base * base)
-    h = weight / total
+    h = np.minimum(weight / total, 1 - 1e-9)  # a cluster that is all but everything
     size = float((weight * weight).sum() / squares.sum())
     sums = np.bincount(index, residual)
     variance = float((sums * sums / (1 - h)).sum()) / total**2

@@ -1,0 +1,159 @@
+"""Scores over several runs, calibration, and the authors' ProbMed arithmetic."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.official_readers import probmed_hit
+from eval_harness.results import Benchmark, Method, Model, Result, Score
+from eval_harness.scores import aggregates, score
+from eval_harness.scores.calibration import calibration, confidence_of
+from eval_harness.scores.probmed_errors import adversarial_pairs
+from eval_harness.scores.probmed_official import official_figures
+
+
+def questions() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "question_id": ["1-1", "1-2", "2-1", "2-2"],
+            "case_id": ["1", "1", "2", "2"],
+            "image_id": list("abcd"),
+            "options": [["x", "y"]] * 4,
+            "answer": [[0], [1], [0], [1]],
+            "question_type": "single",
+            "categories": [[]] * 4,
+        }
+    )
+
+
+def samples(*choices: str) -> pd.DataFrame:
+    """One string per sample, one letter per question; "-" is no choice."""
+    rows = [
+        {
+            "question_id": question,
+            "sample": sample,
+            "choice": ["AB".index(letter)] if letter != "-" else [],
+            "status": "answered" if letter != "-" else "irrelevant",
+        }
+        for sample, letters in enumerate(choices)
+        for question, letter in zip(questions()["question_id"], letters, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def result(model: str, value: float | None, fingerprint: str = "f") -> Result:
+    return Result(
+        kind="measured",
+        provenance="reproduced",
+        benchmark=Benchmark(
+            name="mediconfusion", format="mediconfusion", split="test", questions=4, fingerprint=fingerprint
+        ),
+        model=Model(name=model),
+        method=Method(name="mc"),
+        scores={
+            "set_accuracy": Score(value=value, n=2, n_cases=2),
+            "individual_accuracy": Score(value=50, n=4, n_cases=2),
+        },
+        created_at="2026-01-01T00:00:00+00:00",
+    )
+
+
+def test_best_over_methods_takes_the_best_of_each_metric() -> None:
+    best = aggregates.best_over_methods({"a": result("m", 10), "b": result("m", 30), "c": result("m", None)})
+    assert best["set_accuracy"].value == 30 and best["individual_accuracy"].value == 50
+
+
+def test_an_aggregate_lists_its_runs_and_refuses_strangers() -> None:
+    runs = {"b": result("m", 30), "a": result("m", 10)}
+    made = aggregates.aggregate_result("best", runs, aggregates.best_over_methods(runs))
+    assert made.kind == "aggregate" and made.run_ids == ["a", "b"] and made.method.name == "best"
+    with pytest.raises(BadInput, match="one model"):
+        aggregates.aggregate_result("best", runs | {"c": result("other", 5)}, {})
+    with pytest.raises(BadInput, match="same questions"):
+        aggregates.aggregate_result("best", runs | {"c": result("m", 5, "g")}, {})
+
+
+def test_majority_counts_only_choices_and_the_first_samples() -> None:
+    answers = samples("ABA-", "ABB-", "BBB-", "BAB-")
+    assert aggregates.majority(answers)["choice"].tolist() == [[0], [1], [1], []]
+    assert aggregates.majority(answers, 1)["choice"].tolist() == [[0], [1], [0], []]
+    scored = score("mediconfusion", questions(), aggregates.majority(answers))
+    assert scored.scores["set_accuracy"].value == 50 and scored.scores["invalid"].value == 25
+
+
+@pytest.mark.parametrize(("threshold", "individual"), [(0, 75), (25, 50), (50, 25), (100, 0)])
+def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individual: float) -> None:
+    # right in 3, 2, 1, 0 of 4 samples
+    answers = samples("AAAA", "ABBA", "ABBA", "B--A")
+    accepted = aggregates.oracle("mediconfusion", questions(), answers, threshold)
+    assert score("mediconfusion", questions(), accepted).scores["individual_accuracy"].value == individual
+
+
+def test_self_ranking_takes_the_picked_sample() -> None:
+    answers = samples("AAAA", "BBBB")
+    picked = aggregates.self_ranked(answers, {"1-1": 0, "1-2": 1, "2-1": 1})
+    assert picked["choice"].tolist() == [[0], [1], [1], []]
+
+
+def test_prompts_by_samples_gives_means_and_deviations() -> None:
+    runs = {"p0": samples("ABAB", "AAAB"), "p1": samples("AABB", "ABBB")}
+    table = aggregates.prompts_by_samples("mediconfusion", questions(), runs)
+    assert table.loc["p0", "mean"] == 75 and table.loc["p1", "mean"] == 25 and table.loc["all", "mean"] == 50
+    assert table.loc["p0", "std"] == pytest.approx(np.std([100, 50], ddof=1))
+    assert table.loc["all", "std_of_means"] == pytest.approx(np.std([75, 25], ddof=1)) and table.loc["all", "runs"] == 4
+
+
+def test_calibration_by_hand() -> None:
+    answers = samples("ABBA")
+    answers["scores"] = [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.6, 0.4]]
+    found = calibration("mediconfusion", questions(), answers)
+    assert found is not None and found.n == 4
+    # bins: .6 twice (wrong), .8 right, .9 right
+    assert found.ece == pytest.approx((2 * 60 + 20 + 10) / 4)
+    assert found.risk_coverage["coverage"].tolist() == [25, 50, 100]
+    assert found.risk_coverage["risk"].tolist() == [0, 0, 50]
+    assert found.aurc == pytest.approx(25)
+    assert calibration("mediconfusion", questions(), samples("ABBA")) is None
+
+
+def test_confidence_of_log_scores_is_their_softmax() -> None:
+    assert confidence_of(np.log([0.7, 0.2, 0.1])) == pytest.approx(0.7)
+    assert confidence_of([0.7, 0.2, 0.1]) == pytest.approx(0.7)
+    assert confidence_of([-1000.0, -1001.0]) == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_adversarial_pairs_cost_what_they_cost() -> None:
+    hits = pd.DataFrame({"truth": [True, True, True, False], "adversarial": [True, False, False, True]})
+    scores = adversarial_pairs(hits)
+    assert scores["accuracy_without_adversarial"].value == 75 and scores["accuracy_with_adversarial"].value == 25
+
+
+@pytest.mark.sources
+@pytest.mark.parametrize("number", range(2))
+def test_the_authors_arithmetic_gives_the_authors_figures(official_scores: Path, number: int) -> None:
+    record = json.loads((official_scores / "probmed_official_scores.json").read_text())[number]
+    rows = [row | {"hit": probmed_hit(row["response"], row["gt_ans"])} for row in record["rows"]]
+    figures = official_figures(rows)
+    expected = record["expected"]
+    for image_type, per_aspect in expected["per_image_type"].items():
+        for aspect, numbers in per_aspect.items():
+            assert figures["per_image_type"][image_type][aspect] == pytest.approx(numbers, abs=5e-5)
+    for aspect, numbers in expected["per_question_type"].items():
+        assert figures["per_question_type"][aspect] == pytest.approx(numbers, abs=5e-5)
+    for name in ("acc", "acc w.o. adv pair"):
+        assert figures["overall"][name] == pytest.approx(expected["overall"][name], abs=5e-5)
+
+
+def test_the_authors_filter_lets_the_last_image_escape() -> None:
+    rows = [
+        {"id": image, "image_type": "x", "qa_type": kind, "hit": True}
+        for image in "ab"
+        for kind in ("modality_gt", "body_part_gt", "body_part_hallu")
+    ]
+    figures = official_figures(rows)["per_image_type"]["x"]
+    assert figures["modality"]["num"] == 1 and figures["body_part"]["num"] == 2

@@ -1,0 +1,207 @@
+"""The judge against a server on this machine that plays it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.answers import read_answers
+from eval_harness.judge import Judge, best_of, closer_option, extract_option, read_with_judge
+
+OPTIONS = ["wide bronchi", "a cavity"]
+
+
+class Server:
+    """Replies with `replies` in turn (the last one for ever), and keeps what it was asked. An integer is an HTTP error."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict] = []
+        self.replies: list[str | int] = ["A"]
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                reply = server.replies.pop(0) if len(server.replies) > 1 else server.replies[0]
+                body = json.dumps(
+                    {"error": {"message": "no"}}
+                    if isinstance(reply, int)
+                    else {
+                        "id": "x",
+                        "object": "chat.completion",
+                        "created": 0,
+                        "model": "judge",
+                        "choices": [
+                            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply}}
+                        ],
+                    }
+                ).encode()
+                self.send_response(reply if isinstance(reply, int) else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    yield made
+    made.http.shutdown()
+    made.http.server_close()
+
+
+@pytest.fixture
+def judge(server: Server, tmp_path: Path) -> Judge:
+    return Judge("openai:judge", tmp_path / "cache", server.url, retries=0)
+
+
+def questions() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "question_id": ["q1", "q2", "q3"],
+            "case_id": ["1", "2", "3"],
+            "question": "What is {shown}?",
+            "options": [OPTIONS] * 3,
+            "answer": [[0]] * 3,
+            "question_type": "single",
+        }
+    )
+
+
+def answers(*responses: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "question_id": ["q1", "q2", "q3"],
+            "sample": 0,
+            "response": responses,
+            "status": ["answered", "answered", "failed"],
+        }
+    )
+
+
+def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Judge) -> None:
+    server.replies = ["B"]
+    read = read_answers(answers("A", "the bronchus is the problem here", ""), questions(), "gmai-mmbench")
+    done, report = read_with_judge(read, questions(), "mc", judge)
+    assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == ["answered", "answered", "failed"]
+    assert report.as_dict() == {
+        "model": "judge",
+        "prompt": "extract-option",
+        "asked": 1,
+        "share": 33.3333,
+        "decided": 1,
+        "failed": 0,
+    }
+    sent = server.asked[0]
+    assert sent["temperature"] == 0 and "What is {shown}?" in sent["messages"][-1]["content"]
+    assert read["choice"].tolist() == [[0], [], []]
+
+
+def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert extract_option(judge, "q", OPTIONS, "hm", "single")
+    again = Judge("judge", tmp_path / "cache", server.url)
+    assert extract_option(again, "q", OPTIONS, "hm", "single") and len(server.asked) == 1
+    assert not list((tmp_path / "cache").glob("*.partial"))
+    next((tmp_path / "cache").glob("*.json")).write_text("{torn")
+    assert extract_option(again, "q", OPTIONS, "hm", "single") and len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "choice"),
+    [
+        ("B", "single", (1,)),
+        (" (B). ", "single", (1,)),
+        ("Z", "single", ()),
+        ("C", "single", ()),
+        ("A, B", "single", ()),
+        ("A, B", "multiple", (0, 1)),
+        ("I think B", "single", ()),
+        ("", "single", ()),
+    ],
+)
+def test_the_reply_must_be_letters(
+    server: Server, judge: Judge, reply: str, kind: str, choice: tuple[int, ...]
+) -> None:
+    server.replies = [reply]
+    reading = extract_option(judge, "q", OPTIONS, "hm", kind)
+    assert reading is None if reply == "" and reading is None else reading.choice == choice
+
+
+@pytest.mark.parametrize(
+    ("reply", "ours", "official"),
+    [
+        ("A: 9\nB: 2\nYour explanation: close", (0,), (0,)),
+        ("A: 2\nB: 5\nYour explanation: close", (1,), (1,)),
+        ("A: 5\nB: 3\nYour explanation: so", (), ()),
+        ("**A:** 9\n**B:** 2\n", (0,), ()),
+        ("Answer A: 9/10\nAnswer B: 2/10", (0,), ()),
+        ("A: 9\n\nB: 2\n\nYour explanation: A: 9 is high", (0,), (0,)),
+        ("Sorry", (), ()),
+        ("A: 90\nB: 2", (), (0,)),
+    ],
+)
+def test_free_form_takes_the_closer_option(
+    server: Server, judge: Judge, reply: str, ours: tuple[int, ...], official: tuple[int, ...]
+) -> None:
+    server.replies = [reply]
+    for extraction, expected in (("ours", ours), ("official", official)):
+        reading = closer_option(judge, "q", OPTIONS, "the bronchi are wide", extraction=extraction)
+        assert reading is not None and reading.choice == expected, extraction
+    assert server.asked[0]["messages"][0]["role"] == "system" and server.asked[0]["temperature"] == 0.7
+
+
+def test_the_gap_can_be_lowered(server: Server, judge: Judge) -> None:
+    server.replies = ["A: 5\nB: 3"]
+    reading = closer_option(judge, "q", OPTIONS, "wide", gap=2)
+    assert reading is not None and reading.choice == (0,)
+    with pytest.raises(BadInput, match="two options"):
+        closer_option(judge, "q", ["x"], "wide")
+
+
+@pytest.mark.sources
+def test_the_prompt_is_the_papers(server: Server, judge: Judge, sources: Path) -> None:
+    published = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["conversion"]
+    closer_option(judge, "Q?", OPTIONS, "said")
+    system, prompt = (message["content"] for message in server.asked[0]["messages"])
+    assert system == published["init_prompt"]
+    role = published["role"]
+    assert prompt == (
+        f"[Question]\nQ?\n\n[Answer A]\n{OPTIONS[0]}\n\n[Answer B]\n{OPTIONS[1]}\n\n[{role}]\nsaid\n\n[End of {role}]\n\n"
+        f"[System]\n{published['instruct_prompt']}\n\n"
+    )
+
+
+def test_a_server_that_fails_leaves_answers_unread(server: Server, judge: Judge) -> None:
+    server.replies = [500]
+    read = read_answers(answers("A", "hm", ""), questions(), "gmai-mmbench")
+    done, report = read_with_judge(read, questions(), "mc", judge)
+    assert done["choice"].tolist() == read["choice"].tolist() and report.failed == 1 and report.decided == 0
+
+
+def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be reached"):
+        Judge("judge", tmp_path, "http://127.0.0.1:9/v1", retries=0).ask(None, "x", 0)
+    server.replies = [401]
+    with pytest.raises(BadInput, match="refuses"):
+        Judge("judge", tmp_path, server.url, retries=0).ask(None, "x", 0)
+
+
+def test_self_ranking_names_one_of_the_responses(server: Server, judge: Judge) -> None:
+    server.replies = ["2", "7", "none"]
+    assert best_of(judge, "q", OPTIONS, ["x", "y"]) == 1
+    assert best_of(judge, "q", OPTIONS, ["x", "z"]) is None
+    assert best_of(judge, "q", OPTIONS, ["x", "w"]) is None
