@@ -1,0 +1,147 @@
+"""The whole road by the command line: embed, pairs, write, categorize, patterns, review, export, build, quality."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_server import model_server
+
+from curation.command_line import app
+from curation.image_table import MIN_CAPTION, read_table
+from curation.prompts import WRITE, fill, one_line
+from curation.review_log import ReviewLog
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.repository import open_repository
+
+
+def medprobe_curate(*words):
+    """Run a command as the front door does; returns what it printed."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def drawn_radiographs(folder):
+    """A dozen pictures that differ in brightness and a spot, with long captions; the last two show one patient."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:64, :64]
+    rows = []
+    for k in range(14):
+        spot = 150 * np.exp(-((x - rng.integers(10, 54)) ** 2 + (y - rng.integers(10, 54)) ** 2) / 60)
+        picture = np.clip(60 + 5 * k + spot + rng.normal(0, 8, (64, 64)), 0, 255).astype(np.uint8)
+        Image.fromarray(picture).save(folder / f"{k}.png")
+        rows.append(
+            (
+                f"{k}.png",
+                f"Drawn picture {k}. " + "A bright spot on a grey ground with some noise over it. " * 3,
+                f"p{min(k, 12)}",
+            )
+        )
+    with (folder.parent / "table.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("image", "caption", "group"), *rows])
+    return folder, folder.parent / "table.csv", 14
+
+
+def real_radiographs(sources, tmp_path):
+    """The 55 chest radiographs with their notes as captions; the images of one patient (COVID-00003a, b) are one group."""
+    table = pd.read_csv(sources / "figure1_cxr" / "metadata.csv", dtype=str, encoding="latin-1").fillna("")
+    table = pd.DataFrame(
+        {"image": table["patientid"], "caption": table["notes"], "group": table["patientid"].str.replace(r"[a-z]$", "", regex=True)}
+    ).drop_duplicates("image")  # fmt: skip
+    table.to_csv(tmp_path / "table.csv", index=False)
+    return sources / "figure1_cxr" / "images", tmp_path / "table.csv", 55
+
+
+def answer(prompt, before):
+    if "Categories:" in prompt:
+        return "Pulmonary"
+    if prompt.startswith("I am analyzing"):
+        return "Side and size"
+    return "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2"
+
+
+@pytest.mark.parametrize("kind", ["drawn", pytest.param("real", marks=pytest.mark.sources)])
+def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path, request):
+    if kind == "drawn":
+        images, table, count = drawn_radiographs(tmp_path / "images")
+    else:
+        images, table, count = real_radiographs(request.getfixturevalue("sources"), tmp_path)
+    e, p, q, out = (tmp_path / name for name in ("embeddings", "pairs", "questions", "my-benchmark"))
+    medprobe_curate(
+        "embed", images, "--out", e, "--encoder", f"open_clip:local-dir:{models / 'biomedclip'}", "--device", "cpu"
+    )
+    medprobe_curate("embed", images, "--out", e, "--encoder", f"transformers:{models / 'dinov2'}", "--device", "cpu")
+    assert len(pd.read_parquet(e / "images.parquet")) == count
+    with pytest.raises(BadInput, match="no embeddings called clip"):
+        medprobe_curate("pairs", e, "--out", p, "--med", "clip", "--gen", "dinov2")
+    # Random weights see hardly any difference: the thresholds are wide open, what is tested is the road.
+    said = medprobe_curate(
+        "pairs", e, "--out", p, "--med", "biomedclip", "--gen", "dinov2", "--med-at-least", -1, "--gen-at-most", 1,
+        "--top", 20, "--cap-per-image", 6, "--table", table,
+    )  # fmt: skip
+    report = json.loads((p / "report.json").read_text())
+    captions = {row["image"]: row for row in read_table(table).to_dict("records")}
+    long = [row for row in captions.values() if len(row["caption"]) >= MIN_CAPTION]
+    searched = min(len(long), report["images"])
+    assert report["counts"]["found"] == searched * (searched - 1) // 2
+    assert report["counts"]["same_group"] > 0
+    assert f"kept {report['counts']['chosen']}" in said
+    pairs = pd.read_parquet(p / "pairs.parquet")
+    assert 5 < len(pairs) <= 20
+    assert pd.concat([pairs["image_1"], pairs["image_2"]]).value_counts().max() <= 6
+    with model_server(answer) as (url, _):
+        chat = ("--model", "stand-in", "--base-url", url)
+        assert f"written: {len(pairs)}" in medprobe_curate(
+            "write", p, "--table", table, "--out", q, *chat, "--price", "2.5,10"
+        )
+        medprobe_curate("categorize", q, *chat)
+        assert "Side and size" in medprobe_curate("patterns", q, *chat)
+    log = ReviewLog(q)
+    for k, pair in enumerate(log.pairs):
+        log.change("Ada", pair, "score_1", 9)
+        log.change("Ada", pair, "score_2", 2 if k == 0 else 7)
+    medprobe_curate(
+        "export", "my-benchmark", "--questions", q, "--images", images, "--out", out, "--pairs", p, "--table", table
+    )
+    funnel = json.loads((out / "funnel.json").read_text())
+    assert funnel["exported"] == funnel["review"]["kept"] == len(pairs) - 1
+    build("mediconfusion", name="my-benchmark", source=out, images=(out / "images",), out=tmp_path / "data")
+    repository = open_repository(tmp_path / "data")
+    rows = repository.questions("test")
+    assert len(rows) == 2 * (len(pairs) - 1)
+    stored = pairs.assign(case_id=pairs["i"].astype(str) + "-" + pairs["j"].astype(str)).set_index("case_id")
+    assert (rows["sim_med"] == stored.loc[rows["case_id"], "sim_med"].to_numpy()).all()
+    assert all(list(value) == ["Pulmonary"] for value in rows["categories"])
+    medprobe_curate("quality", out, "--out", tmp_path / "quality.html")
+    numbers = json.loads((tmp_path / "quality.json").read_text())
+    assert numbers["pairs"] == len(pairs) - 1
+    assert numbers["images_seen"] == numbers["images"]
+
+
+@pytest.mark.sources
+def test_every_roco_caption_goes_into_a_prompt_whole(sources):
+    """16,353 real captions: read, filtered by length, and put into the prompt on one line each, whatever they hold."""
+    tables = [read_table(sources / "roco" / part / "radiology" / "captions.txt") for part in ("validation", "test")]
+    captions = pd.concat(tables)["caption"].tolist()
+    kept = [caption for caption in captions if len(caption) >= MIN_CAPTION]
+    assert len(captions) > 16_000
+    assert 0.35 < 1 - len(kept) / len(captions) < 0.5
+    lines = len(WRITE.splitlines())
+    for first, second in zip(kept[::2], kept[1::2], strict=False):
+        prompt = fill(WRITE, caption_of_image_1=one_line(first), caption_of_image_2=one_line(second))
+        found = re.findall(r"(?m)^Image[12]: (.*)$", prompt)
+        assert found[:2] == [one_line(first), one_line(second)]
+        assert len(prompt.split("\n")) == lines
