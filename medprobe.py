@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from curation.command_line import app as curate
+
 app = typer.Typer(
     name="medprobe",
     help="Reliability benchmarks for medical vision-language models: build datasets, run models, show the board.",
@@ -19,6 +21,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+app.add_typer(curate, name="curate")
 
 
 @app.command()
@@ -241,15 +246,44 @@ def results(
 
 @app.command()
 def submit(
-    run: Annotated[Path, typer.Argument(help="run folder")],
-    to: Annotated[Path, typer.Option(help="results store (a folder)")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="check only, write nothing")] = False,
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN_DIR|FILE", help="run folder, or answers of another harness (JSONL, JSON, CSV, Parquet)"
+        ),
+    ],
+    to: Annotated[str, typer.Option(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
+    benchmark: Annotated[str | None, typer.Option(help="benchmark that FILE answers")] = None,
+    model: Annotated[str | None, typer.Option(help="display name of the model that gave the answers in FILE")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="dataset folder or Hub repository [default: the run's; data/<benchmark>]")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="split that FILE answers [default: test; gmai-mmbench: validation]")
+    ] = None,
+    extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
-    """Add a run to a results store; its scores are recomputed from its answers."""
-    from eval_harness.submissions import submit_run
+    """Add a result to a store; its scores are recomputed from its answers. On the Hub it is one pull request."""
+    from eval_harness.submissions import prepare
+    from eval_harness.submissions import submit as submit_answers
+    from eval_harness.summary import summary
 
-    target = submit_run(run, to, dry_run=dry_run)
-    typer.echo(f"{'would add' if dry_run else 'added'} {target}")
+    if dry_run:
+        found = prepare(answers, benchmark, model, data, split, extraction)
+        for problem in found.problems:
+            typer.echo(f"problem: {problem}")
+    else:
+        done = submit_answers(answers, to, benchmark, model, data, split, extraction)
+        found = done.submission
+    found.check(answers)
+    typer.echo(summary(found.result))
+    for line in (*found.notes, *(f"for a human to look at: {flag}" for flag in found.flags)):
+        typer.echo(f"note: {line}")
+    if dry_run:
+        typer.echo(f"would add {found.folder} to {to}")
+    else:
+        typer.echo(f"{'added' if done.new else 'is there already:'} {done.place}")
 
 
 @app.command()
