@@ -47,25 +47,42 @@ def clustered_intervals(
     if weight.size == base.size and binary and bool(np.all(base == base[0])):
         return wilson(share, float(base.size))
     n_plain = total * total / (base * base).sum()
-    h = weight / total
     size = (weight * weight).sum() / squares.sum()
-    residual = sums - share[:, None] * weight
-    variance = (residual * residual) @ (1 / (1 - h)) / total**2
+    kinds, kind, m = _kinds(weight, squares, bool(np.all(base == 1)))
+    h = kinds[0] / total
+    member = np.zeros((kind.size, m.size), dtype=sums.dtype)
+    member[np.arange(kind.size), kind] = 1
+    # Sums of small whole numbers are exact in float32 as well.
+    first, second = (sums @ member).astype(float), (np.square(sums) @ member).astype(float)
+    residual = second - 2 * share[:, None] * kinds[0] * first + np.square(share)[:, None] * kinds[0] ** 2 * m
+    variance = np.maximum(residual, 0.0) @ (1 / (1 - h)) / total**2
     alone = (squared - 2 * share * crossed + share**2 * squares.sum()) / total**2
     with np.errstate(invalid="ignore", divide="ignore"):
         rho = np.clip((variance / alone - 1) / (size - 1), 0.0, 1.0) if size > 1 else np.zeros_like(share)
         rho = np.where(alone > 0, rho, 0.0)
-        bias, df = _under_correlation(h, squares, weight, rho)
+        bias, df = _under_correlation(h, m, kinds, rho)
         deff = variance / bias * n_plain / (share * (1 - share))
         deff = np.maximum(deff, (df * deff + 2) / (df + 2))
     deff = np.where((share > 0) & (share < 1), deff, 1 + RHO_AT_THE_EDGE * max(size - 1, 0.0))
     return wilson(share, n_plain / deff, stats.t.ppf(0.5 + LEVEL / 2, df))
 
 
-def _under_correlation(h: Floats, squares: Floats, weight: Floats, rho: Floats) -> tuple[Floats, Floats]:
-    """`clustered.under_correlation` for the correlations `rho` (R,): bias and degrees of freedom (R,), (R,)."""
-    kinds, first, many = np.unique(np.stack([weight, squares]), axis=1, return_index=True, return_counts=True)
-    h, m = h[first], many.astype(float)
+def _kinds(weight: Floats, squares: Floats, ones: bool) -> tuple[Floats, NDArray[np.int64], Floats]:
+    """Clusters of the same weight and squares: (2, K) what these are, (G,) which one each cluster is, (K,) how many there are."""
+    if ones:  # the weight of a cluster is the number of its units
+        number = weight.astype(np.int64)
+        many = np.bincount(number)
+        there = np.flatnonzero(many)
+        return np.stack([there, there]).astype(float), np.searchsorted(there, number), many[there].astype(float)
+    kinds, kind, many = np.unique(np.stack([weight, squares]), axis=1, return_inverse=True, return_counts=True)
+    return kinds, kind.ravel(), many.astype(float)
+
+
+def _under_correlation(h: Floats, m: Floats, kinds: Floats, rho: Floats) -> tuple[Floats, Floats]:
+    """`clustered.under_correlation` for the correlations `rho` (R,): bias and degrees of freedom (R,), (R,).
+
+    `m` (K,) clusters of each kind; `kinds` (2, K): the sums of base and of base^2 in a cluster of that kind; `h` (K,) its share.
+    """
     v = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
     whole = (v * m).sum(axis=1)
     a = 1 / (1 - h)

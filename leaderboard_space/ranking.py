@@ -101,8 +101,11 @@ class MetricUnits:
         return values if self.starts.size == self.cluster.size else np.add.reduceat(values, self.starts, axis=1)
 
 
-def scores_of(units: MetricUnits, judged: bool = True) -> list[Score]:
-    """The score of every run on all of `units`, as `eval_harness.scores.summarise` gives it. `judged` False: no verdicts."""
+def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
+    """The score of every run on all of `units`, as `eval_harness.scores.summarise` gives it.
+
+    `higher_is_better` None: neither end is good, so no verdict.
+    """
     runs = units.top.shape[0]
     counted = units.base > 0
     n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
@@ -115,7 +118,9 @@ def scores_of(units: MetricUnits, judged: bool = True) -> list[Score]:
         share = top / total
         chance = np.broadcast_to(_chance(units, counted), runs) / total
     low, high = _intervals(units, counted, share)
-    verdicts = _verdicts(units, counted, top, chance, low, high) if judged else [None] * runs
+    verdicts: list[Verdict | None] = [None] * runs
+    if higher_is_better is not None:
+        verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
     return [
         Score(
             value=_round(100 * share[run]),
@@ -218,9 +223,11 @@ def _intervals(units: MetricUnits, counted: Bools, share: Floats) -> tuple[Float
 
 
 def _verdicts(
-    units: MetricUnits, counted: Bools, top: Floats, chance: Floats, low: Floats, high: Floats
+    units: MetricUnits, counted: Bools, top: Floats, chance: Floats, low: Floats, high: Floats, up: bool
 ) -> list[Verdict | None]:
-    """`statistics.verdict` for all runs, without the exact law of a guesser's hits where it cannot change the verdict."""
+    """`statistics.verdict` for all runs, without the exact law of a guesser's hits where it cannot change the verdict.
+
+    `up`: higher is better. The verdict judges the responder, not the number."""
     verdicts: list[Verdict | None] = []
     spreads: dict[int, float] = {}
     known_p: dict[tuple[int, float], float] = {}
@@ -239,7 +246,7 @@ def _verdicts(
             spreads[row] = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
         spread = spreads[row]
         z = abs(top[run] - float(mean.sum())) / spread if spread else np.inf
-        side: Verdict = "better" if low[run] > chance[run] else "worse"
+        side: Verdict = "better" if (low[run] > chance[run]) == up else "worse"
         if base.size > EXACT_UP_TO and spread > 12 and not 1.5 <= z <= 3:
             verdicts.append(side if z > 3 else "no different")
             continue

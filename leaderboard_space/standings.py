@@ -100,7 +100,7 @@ def standings(
     units: MetricUnits | None = None
     if outcomes is not None and metric in outcomes.metrics:
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
-        measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better is not None), strict=True))
+        measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
     rows: list[Row] = []
     hidden: list[Entry] = []
     for entry in section.entries:

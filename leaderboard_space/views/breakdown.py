@@ -130,9 +130,8 @@ def _scores(
             if metric in held:
                 known[entry.key] = held[metric]
     if outcomes is not None and metric in outcomes.metrics:
-        judged = info_of(metric).higher_is_better is not None
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
-        known |= dict(zip(outcomes.runs, scores_of(units, judged), strict=True))
+        known |= dict(zip(outcomes.runs, scores_of(units, info_of(metric).higher_is_better), strict=True))
     return known
 
 

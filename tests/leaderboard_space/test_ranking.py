@@ -47,9 +47,7 @@ def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, f
     outcomes = load(store, format)
     entries = {entry.key: entry.result for entry in Board(store).snapshot.sections[format][0].entries}
     for metric, held in outcomes.metrics.items():
-        for key, found in zip(
-            outcomes.runs, scores_of(held, METRICS[metric].higher_is_better is not None), strict=True
-        ):
+        for key, found in zip(outcomes.runs, scores_of(held, METRICS[metric].higher_is_better), strict=True):
             expected = entries[key].scores[metric]
             for name in FIELDS:
                 assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-8), (metric, key, name)
@@ -107,7 +105,8 @@ def test_a_category_counts_image_labels_as_the_paper_does(store: Path) -> None:
     for label in ("Cerebral", "Nuclear Medicine"):
         mask = tree.mask([("category", label)])
         for metric in ("set_accuracy", "individual_accuracy", "confusion"):
-            found = scores_of(outcomes.metrics[metric].part(outcomes.rows(metric, mask)))
+            part = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
+            found = scores_of(part, METRICS[metric].higher_is_better)
             for key, score_ in zip(outcomes.runs, found, strict=True):
                 expected = entries[key].breakdown["category"][label][metric]
                 for field in FIELDS:
