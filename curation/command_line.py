@@ -306,3 +306,18 @@ def quality(
     for line in found.warnings() or ["Nothing stands out."]:
         typer.echo(line)
     typer.echo(f"wrote {out}")
+
+
+@app.command()
+def histograms(
+    pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
+    embeddings: Annotated[Path, typer.Option(help="embeddings folder of that search")],
+    encoder: Annotated[list[str], typer.Option(help="name of an encoder (give it again for each)")],
+    out: Annotated[Path, typer.Option(help="page to write (.html)")] = Path("histograms.html"),
+) -> None:
+    """Draw how similar the found pairs are to each encoder (appendix F, figure 8)."""
+    from curation.similarity_histograms import write_histograms
+
+    for name, median in write_histograms(pairs, embeddings, encoder, out).items():
+        typer.echo(f"{name}: median {median:.3f}")
+    typer.echo(f"wrote {out}")

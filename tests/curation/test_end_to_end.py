@@ -102,6 +102,9 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     pairs = pd.read_parquet(p / "pairs.parquet")
     assert 5 < len(pairs) <= 20
     assert pd.concat([pairs["image_1"], pairs["image_2"]]).value_counts().max() <= 6
+    said = medprobe_curate("histograms", p, "--embeddings", e, "--encoder", "dinov2", "--out", tmp_path / "h.html")
+    assert f"dinov2: median {pairs['sim_gen'].median():.3f}" in said
+    assert (tmp_path / "h.html").read_text().count("<rect") == 24
     with model_server(answer) as (url, _):
         chat = ("--model", "stand-in", "--base-url", url)
         assert f"written: {len(pairs)}" in medprobe_curate(

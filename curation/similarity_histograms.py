@@ -1,0 +1,53 @@
+"""How similar the found pairs look to other encoders: histograms of their cosines, as MediConfusion's figure 8
+(appendix F).
+
+Appendix F averages over the patch tokens: embed with `--pooling mean` to follow it. Not here: the search
+(`confusing_pairs.py`).
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from curation.confusing_pairs import read_embeddings
+from curation.embedding import open_embeddings
+from curation.image_index import replace
+from curation.pair_kernels import similarities
+from curation.quality_page import STYLE, histogram
+from dataset_builders.errors import BadInput
+
+AT_MOST = 1_000_000
+"""Pairs drawn from; a longer list is thinned evenly."""
+
+
+def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Path) -> dict[str, float]:
+    """Write the page `out`; returns each encoder's median cosine over the pairs. Raises BadInput for folders that do
+    not fit together."""
+    file = pairs / "pairs.parquet"
+    if not file.is_file():
+        raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
+    table = pq.read_table(file, columns=["i", "j"])
+    if not len(table):
+        raise BadInput(f"{file}: holds no pairs, so there is nothing to draw. Search with other thresholds.")
+    rows = np.linspace(0, len(table) - 1, min(len(table), AT_MOST)).astype(np.int64)
+    i, j = (table.column(name).to_numpy()[rows] for name in ("i", "j"))
+    drawn, medians = [], {}
+    for name in encoders:
+        vectors = read_embeddings(open_embeddings(embeddings, name), name)
+        last = int(max(i.max(), j.max()))
+        if last >= len(vectors.x):
+            raise BadInput(
+                f"{embeddings}: has {len(vectors.x)} images, but {file} names image {last}. Give the folder it was found in."
+            )
+        cosines = similarities(vectors.x, vectors.scale, -np.inf, np.inf, i, j)
+        medians[name] = float(np.median(cosines))
+        drawn.append(f"<h2>{escape(name)}</h2>{histogram(cosines.tolist())}")
+    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Similarity of the pairs</title><style>{STYLE}</style></head>'
+    title = f"<h1>Similarity of {len(rows)} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
+    body = f"<body>{title}{''.join(drawn)}</body></html>\n"
+    replace(out, lambda path: path.write_text(head + body, encoding="utf-8"))
+    return medians
