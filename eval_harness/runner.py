@@ -161,10 +161,12 @@ def _samples(asked: Asked, backend: Backend, selection: Selection) -> int:
     return asked.samples or 1
 
 
-def _deviations(asked: Asked, backend: Backend) -> list[str]:
+def _deviations(asked: Asked, backend: Backend, selection: Selection) -> list[str]:
     found = list(backend.deviations)
     if asked.shots:
         found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
+    if asked.method in ("gd", "ps", "ps_official") and (selection.questions["question_type"] == "multiple").any():
+        found.append("questions with several right options were answered with the one of highest likelihood")
     if asked.method == "ff":
         found.append("no judge: free-form answers were matched with the options by rules")
     return found
@@ -173,7 +175,7 @@ def _deviations(asked: Asked, backend: Backend) -> list[str]:
 def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int, prompts: list[Prompt]) -> Run:
     benchmark = selection.benchmark()
     wanted = MAX_TOKENS[benchmark.format] if asked.method != "ff" else 512
-    deviations = _deviations(asked, backend)
+    deviations = _deviations(asked, backend, selection)
     if wanted == 1 and not backend.one_token:
         deviations.append("the model cannot be held to one output token")
         wanted = 512

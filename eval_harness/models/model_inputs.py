@@ -127,7 +127,8 @@ class InputMaker:
                     sanitize_control_tokens=True,
                     **options,
                 )
-            except NotImplementedError:  # the tokenizer itself adds special tokens, which rules that out
+            except (NotImplementedError, ValueError):
+                # The tokenizer adds special tokens by itself, or the processor needs character offsets (Idefics3): both rule that out.
                 self._sanitize = False
         conversations = [_defused(messages, self.processor.tokenizer) for messages in conversations]
         return self.processor.apply_chat_template(

@@ -279,7 +279,7 @@ def _mean(first: torch.Tensor, later: torch.Tensor | None, tokens: Sequence[int]
     `official`: the MediConfusion authors' code gathers with an index of one row, so every token's probability is taken from the
     distribution of the first position. Published prefix scores carry that; this reproduces it.
     """
-    if official or later is None:
+    if official or later is None or len(tokens) == 1:
         return float(first[list(tokens)].mean())
     steps = torch.arange(len(tokens) - 1, device=later.device)
     rest = later[steps, torch.tensor(tokens[1:], device=later.device)]

@@ -1,0 +1,93 @@
+"""The same promises for every family of models: batches change nothing, one token is `generate`'s first, options score alike however
+they are batched, and shared prefixes are only used where they are equal."""
+
+import io
+
+import pytest
+from PIL import Image
+
+from eval_harness.models.interface import Request, Settings
+from tests.eval_harness.tiny_families import FAMILIES, make
+
+
+def picture(seed, size=(60, 44)):
+    buffer = io.BytesIO()
+    Image.effect_noise(size, 40 + 30 * seed).convert("RGB").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
+
+
+def request(number, **changes):
+    prompt = "Which side of the chest is this " + "left or right " * (number % 4) + f"{number}?"
+    values = {"sample": 0, "image": PICTURES[number % 3], "options": ("left", "right"), "question_type": "single"}
+    return Request(str(number), prompt=prompt, **(values | {"max_tokens": 5} | changes))
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def folder(request, tmp_path_factory):
+    import torch
+
+    torch.set_num_threads(1)
+    return make(request.param, tmp_path_factory.mktemp("families") / request.param)
+
+
+def model(folder, batch):
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    return TransformersVLM(str(folder), Settings(batch_size=batch))
+
+
+def texts(backend, requests):
+    return {r.question_id: r.text for r in backend.generate(requests)}
+
+
+def test_a_family_keeps_its_promises(folder):
+    import torch
+
+    one, many = model(folder, 1), model(folder, 8)
+    requests = [request(i) for i in range(9)]
+    alone, together = texts(one, requests), texts(many, requests)
+    assert alone == together
+    # One token without `generate` is the token of `generate`, and it depends on the image.
+    prepared = [many._inputs.whole([request(i) for i in (0, 1, 2, 3)]), one._inputs.whole([request(1)])]
+    with torch.inference_mode():
+        for batch in prepared:
+            assert many.network.next_tokens(batch, 0, []).tolist() == many.network.generate(batch, 1, 0, []).tolist()
+        logits = [many.network.context(many._inputs.whole([request(5, image=image)])).logits for image in PICTURES[::2]]
+    assert float((logits[0] - logits[1]).abs().max()) > 1e-3
+    assert texts(many, [request(i, max_tokens=1) for i in range(9)]) == texts(
+        one, [request(i, max_tokens=1) for i in range(9)]
+    )
+
+    for scoring, candidates in (
+        ("next_token", ("A", "B", "C")),
+        ("sequence", ("left", "on the right side", "no")),
+        ("sequence_official", ("left", "on the right side", "no")),
+    ):
+        asked = [request(i, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for i in range(6)]
+        a = {r.question_id: r for r in one.score(asked)}
+        b = {r.question_id: r for r in many.score(asked)}
+        for i, response in a.items():
+            assert response.scores == pytest.approx(b[i].scores, abs=2e-4)
+            assert response.text == "ABC"[response.scores.index(max(response.scores))]
+    family = folder.name
+    assert many._shown_equal == (family in ("llava_onevision", "idefics3", "internvl")), "who shares the image's prefix"
+
+
+def test_a_candidate_scores_as_it_would_be_generated(folder):
+    """What the model itself writes first is its likeliest next token, and scores as such."""
+    import torch
+
+    backend = model(folder, 4)
+    prepared = backend._prepare([request(i) for i in range(4)])
+    with torch.inference_mode():
+        logits = backend.network.context(prepared).logits
+        best = logits.argmax(-1).tolist()
+        found = backend.network.candidate_scores(
+            backend._prepare([request(i) for i in range(4)]), [[[b], [b, b]] for b in best]
+        )
+        expected = logits.log_softmax(-1).max(-1).values.tolist()
+    assert [scores[0] for scores in found] == pytest.approx(expected, abs=1e-4)
+    assert all(scores[1] < 0 for scores in found)
