@@ -1,92 +1,307 @@
-"""Adds a run to a results store (a folder): only answers are taken, the scores are computed here.
+"""`medprobe submit`: from a run folder, or another harness's file of answers, to a submission that is added to a results store.
 
-Not here: a store on the Hub and pull requests, which are not there yet.
+Only answers are taken from the submitter: scores are computed here, and a claimed one that differs refuses the submission.
+Not here: what is checked (`validation.py`), where it goes (`folder_store.py`, `hub_store.py`), checking others' (`verification.py`).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import hashlib
+import json
+import platform
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Result, Score, model_slug, read_result
-from eval_harness.runs import read_questions, read_run, write_atomically
-from eval_harness.scoring import rescore, write_result
+from dataset_builders.problems import SHOWN
+from dataset_builders.repository import open_repository
+from eval_harness.foreign_files import Found, check_file, json_lines, quarantined
+from eval_harness.predictions import read_predictions
+from eval_harness.results import Benchmark, Method, Model, Result, model_slug, read_result
+from eval_harness.runs import Run, RunRequest, read_run
+from eval_harness.scoring import answer_frame, make_result, write_result
+from eval_harness.selection import Selection, fingerprint_of, select_questions
+from eval_harness.validation import (
+    checked_answers,
+    different_scores,
+    implausible,
+    wrong_names,
+    wrong_standing,
+)
 
-TOLERANCE = 5e-5
-"""How far a claimed score may be from the recomputed one: half of the fourth decimal, in percent."""
+MAX_RESULT = 8 << 20
+"""Bytes of a result.json or run.json. The largest honest one (GMAI-MMBench with all its facets) is under one million."""
+ELSEWHERE = "answers were given by another harness; its prompt and generation settings are not known"
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A result recomputed from its answers, ready to be stored. `problems` refuse it; `flags` are for a human to look at."""
+
+    run_id: str
+    result: Result
+    answers: pd.DataFrame
+    questions: pd.DataFrame
+    problems: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> str:
+        """Where it lies in a store."""
+        return f"results/{self.result.benchmark.name}/{model_slug(self.result.model.name)}/{self.run_id}"
+
+    def files(self) -> dict[str, bytes]:
+        """Its files by their paths in a store; the same bytes for the same submission."""
+        with tempfile.TemporaryDirectory() as place:
+            write_result(Path(place), self.result, self.answers)
+            return {
+                f"{self.folder}/{name}": (Path(place) / name).read_bytes()
+                for name in ("answers.parquet", "result.json")
+            }
+
+    def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:
+        """Raise BadInput with all problems in one line, or return if there are none."""
+        if self.problems:
+            shown = "; ".join(self.problems[:SHOWN])
+            more = len(self.problems) - SHOWN
+            count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
+            rest = f"; and {more} more (--dry-run lists them)" if more > 0 else ""
+            raise BadInput(f"{what}: {count}{shown}{rest}. {remedy}")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """Where a submission went: a folder of this machine, or the address of a pull request. `new` is False when it was there already."""
+
+    submission: Submission
+    place: str
+    new: bool
+
+
+def submit(
+    what: Path,
+    to: str | Path,
+    benchmark: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    extraction: str = "ours",
+) -> Submitted:
+    """Check a run folder or a file of answers and add it to a store: a folder, or ORG/NAME on the Hub (an existing folder wins).
+
+    To a folder the files are added, on the Hub one pull request that only adds files is opened. The same submission twice is no error.
+    Raises BadInput with every problem found.
+    """
+    from eval_harness import folder_store, hub_store
+
+    submission = prepare(what, benchmark, model, data, split, extraction)
+    submission.check(what)
+    if is_hub_store(to):
+        place, new = hub_store.propose(str(to), submission)
+    else:
+        folder, new = folder_store.add(Path(to), submission)
+        place = str(folder)
+    return Submitted(submission, place, new)
 
 
 def submit_run(folder: Path, store: Path, dry_run: bool = False) -> Path:
-    """Recompute the scores of a run and add it to a store folder; returns where it lies (or would, with `dry_run`).
-
-    Files are only ever added: `STORE/results/<benchmark>/<model>/<run_id>/{result.json,answers.parquet}` and the questions scored,
-    `STORE/questions/<fingerprint>.parquet`. The same run twice is no error.
-    Raises BadInput when the folder is no run, a claimed score differs, or the place holds other answers.
-    """
-    run = read_run(folder)
-    claimed = read_result(folder / "result.json") if (folder / "result.json").exists() else None
-    extraction = (claimed.method.extraction if claimed else None) or "ours"
-    result, answers = rescore(folder, extraction)
-    if claimed:
-        _check_claim(folder, claimed, result)
-    target = store / "results" / result.benchmark.name / model_slug(result.model.name) / run.run_id
-    if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
-        raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
+    """Add a run to a store folder; returns where it lies (or would, with `dry_run`). Raises BadInput as `submit`."""
     if dry_run:
-        return target
-    try:
-        _add_questions(folder, store, result)
-        partial = target.with_name(f".{run.run_id}.{os.getpid()}.partial")
-        partial.mkdir(parents=True)
-        try:
-            write_result(partial, result, answers)
-            _move_into_place(partial, target, result)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
-    return target
+        submission = prepare(folder)
+        submission.check(folder)
+        return store / submission.folder
+    return Path(submit(folder, store).place)
 
 
-def _add_questions(folder: Path, store: Path, result: Result) -> None:
-    """The board recomputes scores for any subset of questions, so the store keeps each set of questions once."""
-    path = store / "questions" / f"{result.benchmark.fingerprint}.parquet"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        read_questions(folder)
-        write_atomically(path, (folder / "questions.parquet").read_bytes())
+def is_hub_store(store: str | Path) -> bool:
+    """Whether a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
+    return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None
 
 
-def _move_into_place(partial: Path, target: Path, result: Result) -> None:
-    try:
-        partial.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-        there = read_result(target / "result.json")
-        same = (there.scores, there.breakdown, there.statuses) == (result.scores, result.breakdown, result.statuses)
-        if not same:
+def prepare(
+    what: Path,
+    benchmark: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    extraction: str = "ours",
+) -> Submission:
+    """Recompute what a run folder or a file of answers is worth. What is wrong with it is in `problems`, all at once.
+
+    Raises BadInput where there is nothing to recompute from: unreadable files, an unknown dataset, missing options.
+    """
+    if what.is_dir():
+        if benchmark or model or split:
             raise BadInput(
-                f"{target}: holds another result of this run. A store only grows; remove that folder by hand to replace it."
-            ) from None
-
-
-def _check_claim(folder: Path, claimed: Result, computed: Result) -> None:
-    for name in sorted(claimed.scores.keys() | computed.scores.keys()):
-        ours, theirs = computed.scores.get(name), claimed.scores.get(name)
-        if _value(ours) != _value(theirs) and not _close(ours, theirs):
-            raise BadInput(
-                f"{folder / 'result.json'}: claims {name} = {_value(theirs)}, its answers give {_value(ours)}. "
-                "Run `medprobe score` on the run folder to mend the result, or find out what changed it."
+                f"submit {what}: a run folder says its benchmark, model and split itself. Leave these options out."
             )
+        return _from_run(what, data)
+    check_file(what)
+    if not benchmark or not model:
+        raise BadInput(f"submit {what}: is not a run folder. For a file of answers, name its --benchmark and --model.")
+    return _from_file(what, benchmark, model, data, split, extraction)
 
 
-def _value(score: Score | None) -> float | None:
-    return score.value if score else None
+def _from_file(
+    path: Path, benchmark: str, model: str, data: str | None, split: str | None, extraction: str
+) -> Submission:
+    selection = select_questions(benchmark, data, split)
+    read = read_predictions(path, selection.questions)
+    records = list(read.records.values())
+    described = selection.benchmark()
+    digest = hashlib.sha256(
+        json.dumps([described.fingerprint, extraction, records], sort_keys=True).encode()
+    ).hexdigest()
+    generation: dict[str, Any] = {}
+    run = Run(
+        run_id=f"{described.name}-{model_slug(model)}-file-{digest[:8]}",
+        request=RunRequest(
+            benchmark=described.name,
+            data=described.repo or "",
+            split=described.split,
+            fingerprint=selection.fingerprint,
+            model="another harness",
+            method="mc",
+            prompt=None,
+            samples=read.samples,
+            generation=generation,
+        ),
+        benchmark=described,
+        model=Model(name=model),
+        method=Method(name="mc", samples=read.samples, generation=generation, extraction=extraction),
+        deviations=[ELSEWHERE],
+        environment={"python": platform.python_version()},
+        created_at=_written(path),
+    )
+    return recompute(run, selection.questions, answer_frame(records), extraction, read.problems)
 
 
-def _close(a: Score | None, b: Score | None) -> bool:
-    left, right = _value(a), _value(b)
-    return left is not None and right is not None and abs(left - right) <= TOLERANCE
+def _written(path: Path) -> str:
+    """When the file of answers was written: the same file is the same submission whenever it is submitted."""
+    return datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds")
+
+
+def _from_run(folder: Path, data: str | None) -> Submission:
+    if (folder / "run.json").exists():
+        check_file(folder / "run.json", MAX_RESULT)
+    run = read_run(folder)
+    problems: list[str] = []
+    notes: list[str] = []
+    questions, benchmark = _questions_of(folder, run, data, problems, notes)
+    claimed = None
+    if (folder / "result.json").exists():
+        check_file(folder / "result.json", MAX_RESULT)
+        claimed = read_result(folder / "result.json")
+    if benchmark.fingerprint != run.request.fingerprint:
+        problems.append(
+            f"the questions of {benchmark.repo or folder} are not those that were asked (fingerprint {str(benchmark.fingerprint)[:12]}, "
+            f"the run says {run.request.fingerprint[:12]}); name the dataset with --data"
+        )
+        raise BadInput(f"{folder}: {'; '.join(problems)}. Nothing was submitted.")
+    if run.request.model.startswith("baseline:") and run.model.kind != "baseline":
+        problems.append(f"model kind {run.model.kind!r}: {run.request.model} can only land marked as 'baseline'")
+    records, wrong = checked_answers(_journal(folder, problems), questions, run.request.samples, run.request.method)
+    extraction = (claimed.method.extraction if claimed else None) or "ours"
+    updates: dict[str, Any] = {"benchmark": benchmark}
+    if claimed is not None:
+        updates |= {"created_at": claimed.created_at, "environment": claimed.environment}
+        if claimed.method.judge is not None:
+            problems.append("its answers were read by a judge model, which cannot be read again here")
+    submission = recompute(
+        run.model_copy(update=updates), questions, answer_frame(records), extraction, problems + wrong, notes
+    )
+    if claimed is not None:
+        differ = different_scores(claimed.scores, submission.result.scores)
+        submission.problems.extend(f"result.json {line}" for line in differ)
+    return submission
+
+
+def _questions_of(
+    folder: Path, run: Run, data: str | None, problems: list[str], notes: list[str]
+) -> tuple[pd.DataFrame, Benchmark]:
+    """The questions of a run from its dataset; from the run folder itself only where the dataset is not at hand, which is said."""
+    where = data or run.benchmark.repo
+    asked = run.request
+    if where and (data or Path(where).is_dir()):
+        selection = select_questions(asked.benchmark, where, asked.split, asked.branches, asked.limit)
+    elif where and run.benchmark.revision and REPOSITORY.fullmatch(where):
+        repository = open_repository(where, run.benchmark.revision)
+        questions = repository.questions(asked.split)
+        if run.benchmark.selection:
+            mine = set(_own_questions(folder)["question_id"])
+            questions = questions[questions["question_id"].isin(mine)].reset_index(drop=True)
+        selection = Selection(repository, asked.split, questions, run.benchmark.selection)
+    else:
+        questions = _own_questions(folder)
+        found = fingerprint_of(questions)
+        notes.append(f"the dataset {where or '(none named)'} is not at hand: its questions are those of the run folder")
+        if (asked.limit or asked.branches) and not run.benchmark.selection:
+            problems.append(
+                "a run with --limit or --branch can only land marked as such (benchmark.selection is empty)"
+            )
+        return questions, run.benchmark.model_copy(update={"fingerprint": found, "questions": len(questions)})
+    return selection.questions, selection.benchmark()
+
+
+def _own_questions(folder: Path) -> pd.DataFrame:
+    path = folder / "questions.parquet"
+    frame = pd.DataFrame(list(quarantined(path)))
+    needed = {"question_id", "case_id", "question", "options", "question_type", "answer"}
+    if not needed <= set(frame.columns):
+        raise BadInput(f"{path}: lacks the column {min(needed - set(frame.columns))}. Run `medprobe eval` again.")
+    return frame
+
+
+def _journal(folder: Path, problems: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The answers of a run: of a question that was asked again after it failed, the last; a torn last line is left out."""
+    path = folder / "answers.jsonl"
+    if not path.exists() or path.stat().st_size == 0:
+        problems.append("holds no answers (answers.jsonl)")
+        return
+    found = Found()
+    kept: dict[Any, tuple[str, dict[str, Any]]] = {}
+    extra: list[tuple[str, dict[str, Any]]] = []
+    for place, record in json_lines(path, found):
+        key = (str(record.get("question_id")), str(record.get("sample", 0)))
+        if key in kept and kept[key][1].get("status") != "failed":
+            extra.append((place, record))
+        else:
+            kept[key] = (place, record)
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        torn = file.read(1) != b"\n"
+    problems.extend(found.problems[:-1] if torn and found.problems else found.problems)
+    yield from kept.values()
+    yield from extra
+
+
+def recompute(
+    run: Run,
+    questions: pd.DataFrame,
+    journal: pd.DataFrame,
+    extraction: str,
+    problems: list[str] | None = None,
+    notes: list[str] | None = None,
+) -> Submission:
+    """The submission that these answers make. `problems`: what is wrong with them already."""
+    try:
+        result, answers = make_result(run, questions, journal, extraction)
+    except ValidationError as error:
+        raise BadInput(f"{run.run_id}: {error.errors()[0]['msg']}.") from None
+    result = result.model_copy(update={"created_at": run.created_at})
+    wrong = [*wrong_names(result, run.run_id), *wrong_standing(result), *(problems or [])]
+    told = list(notes or [])
+    missing = len(questions) * run.request.samples - len(journal)
+    if missing > 0:
+        told.append(f"{missing:,} of {len(questions) * run.request.samples:,} answers are missing and count as wrong")
+    return Submission(run.run_id, result, answers, questions, wrong, implausible(result, questions, answers), told)

@@ -1,0 +1,89 @@
+"""A results store that is a folder: a submission appears in it whole or not at all, and nothing that is there is changed.
+
+`STORE/results/<benchmark>/<model>/<run_id>/{result.json,answers.parquet}`, and `STORE/questions/<fingerprint>.parquet`, the questions
+scored, from which the board recomputes the scores of any part of them. Not here: what may be added (`submissions.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from eval_harness.results import read_result
+
+if TYPE_CHECKING:
+    from eval_harness.submissions import Submission
+
+
+def add(store: Path, submission: Submission) -> tuple[Path, bool]:
+    """Add a submission; returns where it lies, and whether it is new (the same one twice is no error).
+
+    Raises BadInput when the store cannot be written, is the inside of one, or holds other answers of this run.
+    """
+    target = store / submission.folder
+    if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
+        raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
+    try:
+        _add_questions(store, submission)
+        staging = store / ".incoming" / uuid.uuid4().hex
+        staging.mkdir(parents=True)
+        try:
+            for path, content in submission.files().items():
+                _write(staging / Path(path).name, content)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target, _move(staging, target, submission)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def questions_bytes(questions: pd.DataFrame) -> bytes:
+    """The questions as a store keeps them (Parquet, without images)."""
+    buffer = io.BytesIO()
+    questions.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _add_questions(store: Path, submission: Submission) -> None:
+    path = store / "questions" / f"{submission.result.benchmark.fingerprint}.parquet"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        _write(partial, questions_bytes(submission.questions))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(staging: Path, target: Path, submission: Submission) -> bool:
+    """Rename the staged folder into place; False when the same submission is there already."""
+    try:
+        staging.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    else:
+        return True
+    there, ours = read_result(target / "result.json"), submission.result
+    if (there.scores, there.breakdown, there.statuses) != (ours.scores, ours.breakdown, ours.statuses):
+        raise BadInput(
+            f"{target}: holds another result of this run. A store only grows; remove that folder by hand to replace it."
+        )
+    return False

@@ -1,0 +1,50 @@
+"""Datasets and run folders for the tests of submitting and verifying: phantoms without images, and runs of invented models."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from dataset_builders.build import build
+from dataset_builders.repository import open_repository
+from eval_harness.runner import Asked, evaluate
+
+
+def phantom(format: str, folder: Path) -> Path:
+    build(format, out=folder, text_only=True)
+    return folder
+
+
+def questions_of(data: Path) -> pd.DataFrame:
+    repository = open_repository(data)
+    return repository.questions(repository.splits[0])
+
+
+def said(row, right: bool) -> str:
+    """A response that reads as the key, or as another option."""
+    place = row.answer[0] if right else (row.answer[0] + 1) % len(row.options)
+    return row.options[place] if row.question_type == "yes_no" else "ABCDEFGH"[place]
+
+
+def responses(data: Path, seed: int = 0) -> list[dict]:
+    """Answers of a middling model: every third question wrong, another third for another seed."""
+    rows = questions_of(data).itertuples()
+    return [
+        {"question_id": row.question_id, "response": said(row, (number * 7 + seed) % (3 + seed) != 0)}
+        for number, row in enumerate(rows)
+    ]
+
+
+def write_lines(path: Path, records: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, limit: int | None = None) -> Path:
+    """A run folder of an invented model; `limit` an even number of questions."""
+    answers = write_lines(folder.with_suffix(".answers.jsonl"), responses(data, seed)[:limit])
+    os.utime(answers, (1_700_000_000, 1_700_000_000))
+    benchmark = open_repository(data).name
+    evaluate(Asked(benchmark, f"recorded:{answers}", str(data), name=name, out=folder, limit=limit))
+    return folder
