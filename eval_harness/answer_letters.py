@@ -158,12 +158,10 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
 
 
 _VERDICT = re.compile(
-    rf"(?:^|[\n.;,]|(?<=[✓✔✅✗❌✘×]))\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}([A-Z])(?![^\W_]){CLOSE}[\s:.)\-–—]{{1,4}}(?:(?:is|was"
-    rf"|this is)\s+)?(?:the\s+)?"
-    r"(?:(?P<right>correct|right|true|yes|fits best|best|✓|✔|✅)|(?P<wrong>incorrect|wrong|false|no|not|unlikely|excluded|ruled out|✗"
-    r"|❌|✘|×))(?![\w'-])",
-    re.IGNORECASE | re.MULTILINE,
+    rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
+    r"(?:(?P<right>(?i:correct|right|true|yes|fits best|best|✓|✔|✅))|(?P<wrong>(?i:incorrect|wrong|false|no|not|unlikely|excluded|ruled out|✗|❌|✘|×)))(?![\w'-])"
 )
+_ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}$", re.IGNORECASE)
 
 
 def verdicts(text: str, count: int, multiple: bool) -> Found:
@@ -171,6 +169,8 @@ def verdicts(text: str, count: int, multiple: bool) -> Found:
     right: dict[int, None] = {}
     wrong: set[int] = set()
     for match in _VERDICT.finditer(text):
+        if not _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()]):
+            continue
         place = position(match[1], count)
         if match["right"]:
             right[place] = None

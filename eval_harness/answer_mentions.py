@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from eval_harness.answer_letters import CLOSE, CLOSED, OPEN, Found, position
 from eval_harness.answer_polarity import clause_before, is_denied, sentence_end
@@ -36,7 +37,7 @@ def text_mentions(
 ) -> list[Mention]:
     """All option texts in text[start:stop], those joined by commas, "and", "or", "vs" as one mention."""
     if texts.pattern is None:
-        return []
+        return ()
     mentions: list[Mention] = []
     for match in texts.pattern.finditer(text, start, len(text) if stop is None else stop):
         option = named_option(match[0], texts)
@@ -53,7 +54,7 @@ def text_mentions(
                 mentions[-1] = Mention((*last.options, option), last.start, match.end(), False)
                 continue
         mentions.append(Mention((option,), begin, match.end(), labelled))
-    return mentions
+    return tuple(mentions)
 
 
 _RIGHT = re.compile(r"\W{0,4}(?:this is |is )?(?:the )?(?:correct|right|true|yes\b|✓|✔|✅)", re.IGNORECASE)
@@ -130,7 +131,7 @@ _WEIGHED = re.compile(
     r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish))\b", re.IGNORECASE
 )
 _SEEN_AFTER = re.compile(
-    r"[^.;\n]{0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted|evident|demonstrated|observed"
+    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted|evident|demonstrated|observed"
     r"|depicted|displayed"
     r"|illustrated|highlighted|marked|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
     re.IGNORECASE,
@@ -143,6 +144,10 @@ _LEADS = re.compile(r"\W*(?:(?:a|an|the)\s+)?", re.IGNORECASE)
 _ENDS = re.compile(r"\W*(?:$|[.,;:!\n])")
 _ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis)\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/)\s*$", re.IGNORECASE)
+_CONCLUDES = re.compile(
+    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)|most consistent|final|diagnosis is)\b",
+    re.IGNORECASE,
+)
 SHORT = 8
 """Words up to which a response is an answer rather than prose: whatever option it names, it means."""
 
@@ -150,13 +155,18 @@ SHORT = 8
 def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing."""
     meant: dict[int, None] = {}
+    concluded: dict[int, None] = {}
     short = len(text) < 120 and len(text.split()) <= SHORT
     for mention in text_mentions(text, texts):
         if _is_range(text, mention, texts):
             return ()
         if _is_meant(text, mention, texts, short):
             meant.update(dict.fromkeys(mention.options))
+            if _CONCLUDES.search(clause_before(text, mention.start)):
+                concluded.update(dict.fromkeys(mention.options))
     alive = tuple(meant)
+    if len(alive) > 1 and concluded and not multiple:
+        alive = tuple(concluded)
     if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
         return alive
     return () if alive else None

@@ -6,6 +6,7 @@ Not here: which words name an option (`answer_letters.py`, `answer_mentions.py`)
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _BOUNDARY = re.compile(
     r"[.!?](?=\s)|[;\n]|\b(?:but|however|although|though|whereas|while)\b"
@@ -33,6 +34,7 @@ _DENIED_AFTER = re.compile(
     rf"[\"')\]}}]*(?:(?!\b(?:is|are|was|were|and|but|or)\b)[^.;:\n,]){{0,40}}?\s*\b(?:is|are|was|were|can|could|may|would|does|do|did"
     rf"|has|have|seems?|appears?)\s+"
     rf"(?:\w+\s+){{0,2}}?(?:{_VERDICT})\b"
+    r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
     r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[A-Z]\b\)?\s*(?:$|[.,;)]))"
     r"|false|unlikely|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)",
     re.IGNORECASE,
@@ -49,6 +51,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     return negated_before(text, start) or denied_after(text, end)
 
 
+@lru_cache(maxsize=512)
 def negated_before(text: str, start: int) -> bool:
     before = clause_before(text, start)
     if "than" in before:
@@ -58,6 +61,7 @@ def negated_before(text: str, start: int) -> bool:
     return _NEGATOR.search(before) is not None
 
 
+@lru_cache(maxsize=512)
 def denied_after(text: str, end: int) -> bool:
     return _DENIED_AFTER.match(text, end, end + 120) is not None
 
@@ -68,6 +72,7 @@ def is_supposed(text: str, start: int) -> bool:
     return _SUPPOSED.search(before, max((match.end() for match in _SENTENCE.finditer(before)), default=0)) is not None
 
 
+@lru_cache(maxsize=512)
 def clause_before(text: str, start: int) -> str:
     """The part of the clause that stands before text[start] (at most 160 characters)."""
     before = text[max(0, start - 160) : start]

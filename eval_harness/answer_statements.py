@@ -30,8 +30,9 @@ _OTHERS = re.compile(
     re.IGNORECASE,
 )
 _NO_ANSWER = re.compile(r"\b(?:not|with|choices are|options are|can|cannot|could)\b", re.IGNORECASE)
+_LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
 _CHOOSE = re.compile(
-    r"\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with|going with|say"
+    r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with|going with|say"
     r"|think|believe|answer|opt for"
     r"|vote for)(?:\s+(?:that\s+)?(?:it\s+is|it's|the\s+answer\s+is))?"
     r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|it's|i choose|the))?"
@@ -39,7 +40,9 @@ _CHOOSE = re.compile(
     r"|make that)?"
     r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
     r"|select|pick)(?:ing)?"
-    r"|(?:most|more) (?:likely|probably))[\s,:]+",
+    r"|(?:most|more) (?:likely|probably))[\s,:]+)"
+    r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?"
+    r"[\s:=>*,\"'(\[{<«「-]{0,8}$",
     re.IGNORECASE,
 )
 _IS_CORRECT = re.compile(
@@ -71,12 +74,17 @@ def _statements(text: str, count: int, texts: OptionTexts, multiple: bool) -> It
             found = _target(text, cue.end(), count, texts, multiple)
             if found is not None:
                 yield cue.start(), found
-    for cue in _CHOOSE.finditer(text):
-        if "not" in cue[0].split() or negated_before(text, cue.start()) or is_supposed(text, cue.start()):
+    for lone in _LONE.finditer(text):
+        place = max(0, lone.start() - 60)
+        cue = _CHOOSE.search(text[place : lone.start()])
+        if cue is None or "not" in cue[0].split():
             continue
-        found = letters_at(text, cue.end(), count, strict=True)
+        start, end = place + cue.start(), place + cue.end("cue")
+        if negated_before(text, start) or is_supposed(text, start):
+            continue
+        found = letters_at(text, end, count, strict=True)
         if found is not None and found != (-1,):
-            yield cue.start(), agreeing(text, cue.end(), texts, found)
+            yield start, agreeing(text, end, texts, found)
     passed = 0
     for head in _CAPITAL.finditer(text):
         verdict = _called_correct(text, head, count, texts) if head.start() >= passed else None

@@ -43,6 +43,22 @@ _ERROR = re.compile(
 )
 
 
+_ERROR_HINTS = (
+    "error",
+    "fail",
+    "timed out",
+    "timeout",
+    "time-out",
+    "traceback",
+    "exception",
+    "quota",
+    "rate",
+    "too many",
+    "unavailable",
+)
+_ERROR_HINTS += ("gateway", "refused", "memory", "api", "exceeded", "http", "context length", "status code")
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A response made plain. `unfinished`: it stops inside its reasoning. `final`: it was marked as the final answer (tag, box)."""
@@ -88,7 +104,8 @@ def spell_out(text: str) -> str:
 
 def is_error(text: str) -> bool:
     """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
-    return _ERROR.search(text[:400]) is not None
+    beginning = text[:400].lower()
+    return any(hint in beginning for hint in _ERROR_HINTS) and _ERROR.search(beginning) is not None
 
 
 def _after_trace(text: str) -> tuple[str, bool]:
@@ -180,11 +197,11 @@ def stem(word: str) -> str:
     return cut if len(cut) >= 4 else (word[:-1] if word[-1] in "se" and len(word) > 4 else word)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OptionTexts:
     """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option
     (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
-    negation; `stems` are the stems of each option's words, `telling` those that no other option has."""
+    negation; `longest` is the most characters an option has; `stems` are the stems of each option's words, `telling` those that no other option has."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None
@@ -193,6 +210,7 @@ class OptionTexts:
     negative: frozenset[int]
     stems: tuple[frozenset[str], ...]
     telling: tuple[frozenset[str], ...]
+    longest: int
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -220,11 +238,12 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         for i, option in enumerate(words)
     )
     telling = tuple(stems - frozenset().union(*own[:i], *own[i + 1 :]) for i, stems in enumerate(own))
+    longest = max(map(len, options), default=0)
     if not index:
-        return OptionTexts(words, None, index, common, negative, own, telling)
+        return OptionTexts(words, None, index, common, negative, own, telling, longest)
     pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
     found = re.compile(rf"(?<![^\W_])(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
-    return OptionTexts(words, found, index, common, negative, own, telling)
+    return OptionTexts(words, found, index, common, negative, own, telling, longest)
 
 
 def _pattern(words: Sequence[str]) -> str:
@@ -234,6 +253,7 @@ def _pattern(words: Sequence[str]) -> str:
     return rf"{body}{plural}(?![^\W_]){decimal}"
 
 
+@lru_cache(maxsize=4096)
 def named_option(found: str, options: OptionTexts) -> int | None:
     """The option whose words were found (a plural ending may have been added); None where two read the same."""
     key = " ".join(words_of(found))

@@ -52,6 +52,38 @@ _REFUSAL = re.compile(
 )
 
 
+_REFUSAL_HINTS = (
+    "sorry",
+    "apolog",
+    "unable",
+    "not able",
+    "can not",
+    "could not",
+    "decline",
+    "as an a",
+    "as a ",
+    "as an l",
+    "consult",
+)
+_REFUSAL_HINTS += (
+    "without",
+    "no image",
+    "not qualified",
+    "not licensed",
+    "not a ",
+    "will not",
+    "would not",
+    "do not have",
+    "afraid",
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a response declines to answer. (The plain words are looked for first: they rule most texts out at once.)"""
+    lowered = text.lower()
+    return any(hint in lowered for hint in _REFUSAL_HINTS) and _REFUSAL.search(text) is not None
+
+
 def read_choice(response: str, options: list[str], question_type: str = "single") -> Reading:
     """Read which option(s) a response chooses.
 
@@ -99,7 +131,7 @@ def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
             return Reading(letters, "answered", "letter")
     word, rule = read_yes_no(text)
     if word is None:
-        return Reading((), "refused", "refusal") if _REFUSAL.search(text) else _none(rule)
+        return Reading((), "refused", "refusal") if is_refusal(text) else _none(rule)
     if word not in lowered:
         raise BadInput(f"options {lowered}: a yes/no question needs the options yes and no. Rebuild the dataset.")
     return Reading((lowered.index(word),), "answered", rule)
@@ -112,7 +144,7 @@ def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
     """The ladder of rules for lettered options: the first that finds anything decides."""
     texts = option_texts(options)
     count = len(options)
-    named = texts.index.get(" ".join(words_of(text))) if len(text) < 2000 else None
+    named = texts.index.get(" ".join(words_of(text))) if len(text) <= 2 * texts.longest + 20 else None
     if named is not None:
         return Reading((named,), "answered", "whole response")
     whole = whole_letters(text, count, multiple)
@@ -122,7 +154,7 @@ def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
         found = find(text, count, texts, multiple)
         if found is not None:
             return _decide(found, multiple, rule)
-    if _REFUSAL.search(text):
+    if is_refusal(text):
         return Reading((), "refused", "refusal")
     leads = [words[0] if words else "" for words in texts.words]
     if set(leads) == {"yes", "no"} and count == 2:
