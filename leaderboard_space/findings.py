@@ -28,7 +28,13 @@ def headline(format: str, found: Standings) -> str:
     """One sentence. Baselines never count as models; where nobody knows chance, the sentence says who is in front."""
     models = found.models
     if not models:
-        return "Only baselines were measured on these questions." if found.rows else "No results for this selection."
+        if found.rows:
+            return "Only baselines were measured on these questions."
+        return (
+            "No result can be scored on this selection as a whole."
+            if found.hidden
+            else "No results for this selection."
+        )
     judged = [row for row in models if row.score.verdict is not None]
     if judged and len(judged) * 2 >= len(models):
         return _against_chance(format, found.metric, judged)

@@ -255,6 +255,20 @@ async function showDetail(button) {
   line.after(extra);
   button.setAttribute("aria-expanded", "true");
 }
+const numberIn = (cell) => {
+  const found = cell && cell.textContent.replace(/,/g, "").replace("\u2212", "-").match(/-?[0-9.]+(e[+-]?[0-9]+)?/);
+  return found ? Number(found[0]) : null;
+};
+function sortBy(head) {  // rows by a column of numbers; the first column by name; what has no number comes last
+  const table = head.closest("table"), at = [...head.parentNode.children].indexOf(head), body = table.tBodies[0];
+  const down = head.getAttribute("aria-sort") !== "descending";
+  for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", down ? "descending" : "ascending");
+  const sign = down ? -1 : 1;
+  const rows = [...body.rows].map((row) => [at ? numberIn(row.cells[at]) : row.cells[0].textContent.toLowerCase(), row]);
+  rows.sort(([a], [b]) => a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1));
+  body.append(...rows.map(([, row]) => row));
+}
 function changeSection(section) {
   const list = side.querySelector(".tree");
   if (list && section !== state.section) list.replaceChildren();  // its branches are another set's
@@ -286,6 +300,12 @@ root.addEventListener("click", (event) => {
     : button.classList.contains("more") ? showDetail(button)
     : button.dataset.act ? act(button) : null;
   if (done) done.catch((error) => say(error.message));
+});
+for (const kind of ["click", "keydown"]) root.addEventListener(kind, (event) => {
+  const head = event.target.closest("table.heat thead th");
+  if (!head || (kind === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+  event.preventDefault();
+  sortBy(head);
 });
 root.addEventListener("change", (event) => {
   if (event.target.matches("[data-metric]")) update({ metric: event.target.value });

@@ -108,8 +108,9 @@ def view(
     )
     more = f" The {dropped} smallest columns are in the download." if dropped else ""
     return (
-        f'{head}<div class="scroll"><table class="heat" aria-label="{text(title)}"><thead><tr><th scope="col">Model</th>{top}</tr></thead>'
-        f'<tbody>{body}</tbody></table></div><p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
+        f'{head}<div class="scroll"><table class="heat" aria-label="{text(title)}"><thead><tr>'
+        f'<th scope="col" tabindex="0" data-sorts>Model</th>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
         f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{more}</p>"
     )
 
@@ -161,7 +162,7 @@ def _column_head(name: str, scores: dict[str, Score], facet: str) -> str:
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"
-    return f'<th scope="col"><span>{text(label, 48)}</span><small>n {size}</small></th>'
+    return f'<th scope="col" tabindex="0" data-sorts title="Sort by this column"><span>{text(label, 48)}</span><small>n {size}</small></th>'
 
 
 def _cell(score: Score | None, metric: str) -> str:

@@ -10,7 +10,7 @@ from eval_harness.results import Result, Score
 from leaderboard_space import findings
 from leaderboard_space.html import count, interval, number, options, plural, text
 from leaderboard_space.sections import Entry, Section, Snapshot
-from leaderboard_space.standings import ALL, ONE, Row, Standings, info_of, methods_of, with_interval
+from leaderboard_space.standings import ALL, ONE, Row, Standings, info_of, methods_of, own_score, with_interval
 from leaderboard_space.tree import FACET_LABEL, SEPARATOR, Path
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
@@ -46,7 +46,8 @@ def panel(
             f'<p class="sub">{_caption(section, found, branches)}</p>',
             _notes(snapshot, section, found, branches, ready),
             _table(section, found, scale) if found.rows else "",
-            _legend(found),
+            _legend(found) if found.rows else "",
+            _published_cells(found, branches),
         ]
     )
 
@@ -125,9 +126,10 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
     if found.hidden and branches:
+        them = "it" if len(found.hidden) == 1 else "them"
         lines.append(
-            f"{plural(len(found.hidden), 'result')} left out: only published numbers are known of "
-            f"{'it' if len(found.hidden) == 1 else 'them'}, and no finer answers for this selection."
+            f"{plural(len(found.hidden), 'result')} not ranked here: only published numbers are known of {them}, and no finer "
+            "answers. Cells that are exactly one of the selected branches stand below."
         )
     elif any(not row.recomputed for row in found.rows) and branches:
         lines.append("Published cells are shown as printed; no finer answers are known of them.")
@@ -283,6 +285,27 @@ def _legend(found: Standings) -> str:
     return (
         f'<div class="legend">{marks}<span class="say">Models whose places overlap cannot be told apart by this benchmark.'
         f'</span><span class="acts">{buttons}</span></div><div class="cite" hidden></div>'
+    )
+
+
+def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
+    """The cells that papers print for the single branches of a selection which cannot be scored as one."""
+    rows = ""
+    for entry in found.hidden:
+        cells = [own_score(entry, found.metric, [branch]) for branch in branches]
+        if any(score is not None and score.value is not None for score in cells):
+            numbers = "".join(
+                f'<td title="n {score.n}, {score.n_cases} cases">{number(score.value)}</td>' if score else "<td>–</td>"
+                for score in cells
+            )
+            name = f"{text(entry.result.model.name, 48)} <small>{text(source_mark(entry.result))}</small>"
+            rows += f'<tr><th scope="row">{name}</th>{numbers}</tr>'
+    if not rows:
+        return ""
+    head = "".join(f'<th scope="col"><span>{text(SEPARATOR.join(branch[1:]), 60)}</span></th>' for branch in branches)
+    return (
+        '<h3 class="cells">Published cells of the selected branches</h3><div class="scroll"><table class="heat" '
+        f'aria-label="Published cells"><thead><tr><th scope="col">Model</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
 

@@ -281,6 +281,26 @@ def test_a_new_result_appears_without_a_restart(chromium: Any, address: str, sto
     page.close()
 
 
+def test_the_breakdown_sorts_by_number(chromium: Any, address: str) -> None:
+    page, _ = open_page(chromium, address)
+    page.get_by_role("tab", name="HALT-MedVQA").click()
+    area = phantoms(page, "halt-medvqa")
+    heads = area.locator("table.heat thead th")
+    heads.nth(1).wait_for(timeout=WAIT)
+
+    def column() -> list[float]:
+        cells = area.locator("table.heat tbody tr td:nth-child(2)").all_inner_texts()
+        return [float(cell.split()[0].strip("▲▼")) for cell in cells]
+
+    before = column()
+    heads.nth(1).click()
+    eventually(column, sorted(before, reverse=True))
+    heads.nth(1).press("Enter")
+    eventually(column, sorted(before))
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    page.close()
+
+
 def test_compare_and_cases_follow_their_choices(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, address)
     page.get_by_role("tab", name="Compare").click()
