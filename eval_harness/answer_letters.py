@@ -159,7 +159,8 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
 
 _VERDICT = re.compile(
     rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
-    r"(?:(?P<right>(?i:correct|right|true|yes|fits best|best|✓|✔|✅))|(?P<wrong>(?i:incorrect|wrong|false|no|not|unlikely|excluded|ruled out|✗|❌|✘|×)))(?![\w'-])"
+    r"(?:(?P<right>(?i:correct|right|true|yes|fits best|best|✓|✔|✅))"
+    r"|(?P<wrong>(?i:incorrect|wrong|false|no|not|unlikely|excluded|ruled out|✗|❌|✘|×)))(?![\w'-])"
 )
 _ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}$", re.IGNORECASE)
 

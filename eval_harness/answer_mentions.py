@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from eval_harness.answer_letters import CLOSE, CLOSED, OPEN, Found, position
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_letters import CLOSE, CLOSED, OPEN, Found
 from eval_harness.answer_polarity import clause_before, is_denied, sentence_end
 from eval_harness.answer_text import OptionTexts, named_option, stem
 
@@ -32,9 +33,8 @@ class Mention:
     labelled: bool
 
 
-def text_mentions(
-    text: str, texts: OptionTexts, start: int = 0, stop: int | None = None, count: int = 26
-) -> list[Mention]:
+@lru_cache(maxsize=16)
+def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | None = None) -> tuple[Mention, ...]:
     """All option texts in text[start:stop], those joined by commas, "and", "or", "vs" as one mention."""
     if texts.pattern is None:
         return ()
@@ -45,7 +45,7 @@ def text_mentions(
             continue
         edge = max(start - 1, match.start() - 14, 0)
         label = _LABEL_BEFORE.search(text[edge : match.start()])
-        labelled = label is not None and position(label[1], count) == option
+        labelled = label is not None and LETTERS.find(label[1].upper()) == option
         begin = edge + label.start(1) if label is not None and labelled else match.start()
         if mentions and not labelled:
             last = mentions[-1]
@@ -66,7 +66,7 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
 
     A list of all options with a verdict on each counts by the verdicts.
     """
-    meant, denied = _labelled(text, count, texts)
+    meant, denied = _labelled(text, texts)
     alive = [option for option in meant if option not in denied]
     right = [option for option in alive if meant[option]]
     if right and len(meant) + len(denied) > len(right):
@@ -74,18 +74,18 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
     return tuple(alive) if len(alive) == 1 or (multiple and 0 < len(alive) < count) else None
 
 
-def labelled_verdicts(text: str, count: int, texts: OptionTexts) -> Found:
+def labelled_verdicts(text: str, texts: OptionTexts) -> Found:
     """Of options named by letter and text with a verdict each, those that are called right, where another is called wrong."""
-    meant, denied = _labelled(text, count, texts)
+    meant, denied = _labelled(text, texts)
     right = tuple(option for option in meant if meant[option] and option not in denied)
     return right if right and denied else None
 
 
-def _labelled(text: str, count: int, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]:
+def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]:
     """The labelled options that are meant (with: called right?), and those denied."""
     meant: dict[int, bool] = {}
     denied: set[int] = set()
-    for mention in text_mentions(text, texts, count=count):
+    for mention in text_mentions(text, texts):
         if not mention.labelled:
             continue
         option, verdict = mention.options[0], text[mention.end : sentence_end(text, mention.end)][:200]
@@ -96,11 +96,11 @@ def _labelled(text: str, count: int, texts: OptionTexts) -> tuple[dict[int, bool
     return meant, denied
 
 
-def labelled_options(text: str, start: int, count: int, texts: OptionTexts) -> tuple[int, ...]:
+def labelled_options(text: str, start: int, texts: OptionTexts) -> tuple[int, ...]:
     """The options of a list that begins at text[start], one label and text after the other, up to the first line without one."""
     found: list[int] = []
     end = start
-    for mention in text_mentions(text, texts, start, min(len(text), start + 3000), count):
+    for mention in text_mentions(text, texts, start, min(len(text), start + 3000)):
         gap = text[end : mention.start]
         between = gap.strip(" \t\n-•*.,;")
         if not mention.labelled or "\n" in between or len(between) > (80 if found else 0):
@@ -131,7 +131,8 @@ _WEIGHED = re.compile(
     r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish))\b", re.IGNORECASE
 )
 _SEEN_AFTER = re.compile(
-    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted|evident|demonstrated|observed"
+    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted"
+    r"|evident|demonstrated|observed"
     r"|depicted|displayed"
     r"|illustrated|highlighted|marked|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
     re.IGNORECASE,
@@ -145,7 +146,8 @@ _ENDS = re.compile(r"\W*(?:$|[.,;:!\n])")
 _ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis)\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/)\s*$", re.IGNORECASE)
 _CONCLUDES = re.compile(
-    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)|most consistent|final|diagnosis is)\b",
+    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
+    r"|most consistent|final|diagnosis is)\b",
     re.IGNORECASE,
 )
 SHORT = 8

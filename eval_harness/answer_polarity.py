@@ -34,7 +34,8 @@ _DENIED_AFTER = re.compile(
     rf"[\"')\]}}]*(?:(?!\b(?:is|are|was|were|and|but|or)\b)[^.;:\n,]){{0,40}}?\s*\b(?:is|are|was|were|can|could|may|would|does|do|did"
     rf"|has|have|seems?|appears?)\s+"
     rf"(?:\w+\s+){{0,2}}?(?:{_VERDICT})\b"
-    r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
+    r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift"
+    r"|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
     r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[A-Z]\b\)?\s*(?:$|[.,;)]))"
     r"|false|unlikely|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)",
     re.IGNORECASE,

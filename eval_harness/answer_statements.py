@@ -32,7 +32,8 @@ _OTHERS = re.compile(
 _NO_ANSWER = re.compile(r"\b(?:not|with|choices are|options are|can|cannot|could)\b", re.IGNORECASE)
 _LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
 _CHOOSE = re.compile(
-    r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with|going with|say"
+    r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with"
+    r"|going with|say"
     r"|think|believe|answer|opt for"
     r"|vote for)(?:\s+(?:that\s+)?(?:it\s+is|it's|the\s+answer\s+is))?"
     r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|it's|i choose|the))?"
@@ -41,8 +42,8 @@ _CHOOSE = re.compile(
     r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
     r"|select|pick)(?:ing)?"
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
-    r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?"
-    r"[\s:=>*,\"'(\[{<«「-]{0,8}$",
+    r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
+    r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
     re.IGNORECASE,
 )
 _IS_CORRECT = re.compile(
@@ -134,7 +135,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
         run = letters_run(text, start, count)
         if run is not None:
             return run
-        listed = labelled_options(text, start, count, texts)
+        listed = labelled_options(text, start, texts)
         if listed:
             return tuple(dict.fromkeys((*(found or ()), *listed)))
     if found is not None and found != (-1,):

@@ -43,7 +43,7 @@ _ERROR = re.compile(
 )
 
 
-_ERROR_HINTS = (
+_ERROR_HINTS: tuple[str, ...] = (
     "error",
     "fail",
     "timed out",
@@ -201,7 +201,8 @@ def stem(word: str) -> str:
 class OptionTexts:
     """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option
     (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
-    negation; `longest` is the most characters an option has; `stems` are the stems of each option's words, `telling` those that no other option has."""
+    negation; `longest` is the most characters an option has; `stems` are the stems of each option's words, `telling` those that
+    no other option has."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None

@@ -52,7 +52,7 @@ _REFUSAL = re.compile(
 )
 
 
-_REFUSAL_HINTS = (
+_REFUSAL_HINTS: tuple[str, ...] = (
     "sorry",
     "apolog",
     "unable",
@@ -185,7 +185,7 @@ _SURE: tuple[tuple[str, Rule], ...] = (
     ("verdict on each option", lambda text, count, texts, multiple: verdicts(text, count, multiple)),
     (
         "verdict on each option",
-        lambda text, count, texts, multiple: labelled_verdicts(text, count, texts) if multiple else None,
+        lambda text, count, texts, multiple: labelled_verdicts(text, texts) if multiple else None,
     ),
     ("answer statement", last_statement),
     (
