@@ -12,6 +12,9 @@ app = typer.Typer(
     help="Make a benchmark of your own: mine confusing pairs, write questions, review, export.", no_args_is_help=True
 )
 
+MOST_PAIRS = 20_000
+"""More pairs than this are not asked about by mistake."""
+
 Embeddings = Annotated[Path, typer.Argument(help="embeddings folder, made by `medprobe curate embed`")]
 Table = Annotated[
     Path | None, typer.Option(help="table of the images: .csv, .tsv, .jsonl, .parquet, or ROCO's captions.txt")
@@ -102,6 +105,9 @@ def pairs(
         "gen_at_least": gen_at_least,
         "gen_at_most": gen_at_most,
     }
+    for name, value in given.items():
+        if value is not None and not -1 <= value <= 1:
+            raise BadInput(f"--{name.replace('_', '-')} {value}: a cosine lies between -1 and 1. Give such a number.")
     thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
@@ -164,6 +170,11 @@ def write(
     if not (pairs / "pairs.parquet").is_file():
         raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
     found = pd.read_parquet(pairs / "pairs.parquet")
+    if limit is None and len(found) > MOST_PAIRS:
+        raise BadInput(
+            f"{pairs}: holds {len(found)} pairs, each of which costs a reply. Choose some with `medprobe curate pairs --top`, "
+            "or give --limit."
+        )
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
     known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)

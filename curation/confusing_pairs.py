@@ -35,7 +35,7 @@ NO_BOUND = np.int32(-(2**31))
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a pair must meet; None = free. All are cosines."""
+    """What a pair must meet; None = free. All are cosines; a number beyond -1 or 1 is met by all pairs or by none."""
 
     med_at_least: float | None = None
     med_at_most: float | None = None
@@ -44,7 +44,7 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and not -1 <= value <= 1:
+            if value is not None and math.isnan(value):
                 raise BadInput(f"{name} {value}: a cosine lies between -1 and 1. Give such a number.")
 
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:

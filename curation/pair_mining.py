@@ -95,8 +95,8 @@ def mine(
     elif not (blocks / _name(0)).is_file():
         drawn = sample_pairs(search, sample, seed)
         effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
-        _write_block(blocks / _name(0), iter([drawn.pairs]))
-        (out / "effort.json").write_text(json.dumps(effort) + "\n")
+        replace(out / "effort.json", lambda path: path.write_text(json.dumps(effort) + "\n"))
+        _write_block(blocks / _name(0), iter([drawn.pairs]))  # last: a sample that is there is complete
     if (out / "effort.json").is_file():
         effort = json.loads((out / "effort.json").read_text())
     report = (
