@@ -287,6 +287,40 @@ def submit(
 
 
 @app.command()
+def verify(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE[@PR]", help="ORG/NAME@3 on the Hub, ORG/NAME with --all, or a folder")
+    ],
+    everything: Annotated[bool, typer.Option("--all", help="all open pull requests, for a scheduled job")] = False,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (may be given again)"),
+    ] = None,
+    accept_flagged: Annotated[
+        bool, typer.Option("--accept-flagged", help="a human has looked at what was flagged")
+    ] = False,
+    with_questions: Annotated[
+        bool,
+        typer.Option("--with-questions", help="also store the questions, so that the board can compute parts of them"),
+    ] = False,
+) -> None:
+    """Recompute submitted results; on the Hub, answer their pull requests and add the clean ones to main."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.verification import verify as verify_store
+
+    outcomes = verify_store(
+        store, everything, data or (), accept_flagged, with_questions, lambda outcome: typer.echo(str(outcome))
+    )
+    if not outcomes:
+        typer.echo("nothing to verify")
+    bad = [
+        outcome for outcome in outcomes if outcome.word == "failed" or (outcome.word == "refused" and not everything)
+    ]
+    if bad:
+        raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")
+
+
+@app.command()
 def board(
     store: Annotated[
         Path | None, typer.Option("--results", help="results store (the folder that holds results/)")

@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.results import read_result
+from eval_harness.validation import answers_digest
 
 if TYPE_CHECKING:
     from eval_harness.submissions import Submission
@@ -43,6 +45,28 @@ def add(store: Path, submission: Submission) -> tuple[Path, bool]:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path) -> list[str]:
+    """Flags for results of the store whose every response is that of the submission.
+
+    `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.
+    """
+    result, flags = submission.result, []
+    digest = answers_digest(submission.answers)
+    for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
+        place = path.parent.relative_to(store).as_posix()
+        if place == submission.folder:
+            continue
+        try:
+            other = read_result(path)
+            if (other.scores, other.statuses) == (result.scores, result.statuses):
+                answers = pd.read_parquet(fetch(path.with_name("answers.parquet")))
+                if answers_digest(answers) == digest:
+                    flags.append(f"every response is identical to that of {place}")
+        except (BadInput, OSError, ValueError):
+            continue  # a result that cannot be read is set aside by the board as well
+    return flags
 
 
 def questions_bytes(questions: pd.DataFrame) -> bytes:

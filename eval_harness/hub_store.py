@@ -115,15 +115,15 @@ def is_content(entry: RepoFile, content: bytes) -> bool:
     return bool(entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
 
 
-def patiently(action: Callable[[], T]) -> T:
+def patiently(action: Callable[[], T], tries: int = TRIES) -> T:
     """Do it, and again a few times when what stands in the way passes."""
-    for attempt in range(TRIES):
+    for attempt in range(tries):
         try:
             return action()
         except BadInput:
             raise
         except Exception as error:
-            if attempt == TRIES - 1 or not is_passing(error):
+            if attempt == tries - 1 or not is_passing(error):
                 raise
-            time.sleep(FIRST_WAIT * 2**attempt * random.uniform(0.5, 1.5))
+            time.sleep(FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
     raise AssertionError("unreachable")

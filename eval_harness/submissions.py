@@ -109,6 +109,7 @@ def submit(
     if is_hub_store(to):
         place, new = hub_store.propose(str(to), submission)
     else:
+        submission.flags.extend(folder_store.twins(Path(to), submission))
         folder, new = folder_store.add(Path(to), submission)
         place = str(folder)
     return Submitted(submission, place, new)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pandas as pd
 from dataset_builders.problems import clip
 from dataset_builders.schema import RELEASED_FINGERPRINTS, fingerprint
 from eval_harness.predictions import MAX_SAMPLES, is_duration, whole, wrong_response
-from eval_harness.results import Result, Score, Scores
+from eval_harness.results import Result, Scores
 
 TOLERANCE = 5e-5
 """How far a claimed number may be from the recomputed one: half of the fourth decimal, in percent."""
@@ -173,21 +173,14 @@ def answers_digest(answers: pd.DataFrame) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def implausible(
-    result: Result, questions: pd.DataFrame, answers: pd.DataFrame, others: Collection[tuple[str, str]] = ()
-) -> list[str]:
-    """What a human should look at: answers of another submission, (nearly) perfect ones, ones in the order of the key, no time taken.
+def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
+    """What a human should look at: (nearly) perfect answers, ones in the order of the key, no time taken.
 
-    `others`: (digest of the answers, where it lies) of what the store holds already. A baseline is what it says it is, and is not flagged.
+    A baseline is what it says it is, and is not flagged. Answers of another submission: `folder_store.twins`.
     """
-    flags = []
-    digest = answers_digest(answers)
-    for other, place in others:
-        if other == digest:
-            flags.append(f"every response is identical to {place}")
+    flags: list[str] = []
     if result.model.kind == "baseline":
         return flags
-    asked = len(answers)
     key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
     first = answers[answers["sample"] == 0]
     given = [_tuple(choice) for choice in first["choice"]]
@@ -202,7 +195,7 @@ def implausible(
     if shifted:
         flags.append(f"the answers follow the order of the key, {shifted}")
     seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
-    if asked and len(seconds) and (seconds <= 0).all():
+    if len(seconds) and (seconds <= 0).all():
         flags.append("all response times are zero")
     return flags
 
@@ -227,8 +220,3 @@ def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]
 
 def _tuple(choice: Any) -> tuple[int, ...]:
     return tuple(sorted(int(position) for position in choice))
-
-
-def value_of(score: Score | None) -> float | None:
-    """A score's value, None where there is no score."""
-    return score.value if score else None
