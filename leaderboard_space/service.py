@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dataset_builders.errors import BadInput
@@ -19,7 +19,7 @@ from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Section, Snapshot
 from leaderboard_space.standings import ALL, ONE, Standings, methods_of, metrics_of, standings
 from leaderboard_space.tree import SEPARATOR, Path, Tree
-from leaderboard_space.views import breakdown, leaderboard
+from leaderboard_space.views import breakdown, leaderboard, plots
 
 MOST_BRANCHES = 2000
 REMEMBERED = 512
@@ -123,7 +123,12 @@ class Service:
             cells = breakdown.cells_of(
                 asked.section, asked.outcomes, asked.tree, asked.metric, facet, asked.branches, asked.metrics
             )
-            return breakdown.view(
+            drawn = plots.plot(
+                asked.section.format,
+                self.standings(replace(asked, metric=plots.CHOOSING.get(asked.section.format, asked.metric))).rows,
+                lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
+            )
+            return drawn + breakdown.view(
                 asked.section, asked.outcomes, cells, self.standings(asked), facet, facets, asked.metrics
             )
 

@@ -12,7 +12,7 @@ from leaderboard_space.html import count, interval, number, options, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.ranking import Bools, scores_of
 from leaderboard_space.sections import Section
-from leaderboard_space.standings import Standings, info_of
+from leaderboard_space.standings import Standings, info_of, own_score
 from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, values_of
 from leaderboard_space.views.leaderboard import FEW
 
@@ -54,7 +54,7 @@ def cells_of(
     """The scores of every result in every column. A selection can only be broken down where answers are known."""
     mask = tree.mask(branches)
     if facet == METRICS_FACET:
-        return {name: _scores(section, outcomes, name, mask, None, branches) for name in metrics}
+        return {name: scores_by_entry(section, outcomes, tree, name, branches) for name in metrics}
     labels = _labels(outcomes, facet) if outcomes is not None else {}
     cells: Cells = {}
     for label, rows in labels.items():
@@ -100,12 +100,13 @@ def view(
     dropped = max(len(columns) - MOST_COLUMNS, 0)
     columns = columns[:MOST_COLUMNS]
     top = "".join(_column_head(name, cells[name], facet) for name in columns)
-    body = "".join(
-        f'<tr><th scope="row">{text(row.entry.result.model.name, 48)}'
-        f"</th>{''.join(_cell(cells[name].get(row.entry.key), name if facet == METRICS_FACET else found.metric) for name in columns)}</tr>"
-        for row in found.rows
-        if any(row.entry.key in cells[name] for name in columns)
-    )
+    body = ""
+    for entry in [*(row.entry for row in found.rows), *found.hidden]:
+        if any(entry.key in cells[name] for name in columns):
+            line = "".join(
+                _cell(cells[name].get(entry.key), name if facet == METRICS_FACET else found.metric) for name in columns
+            )
+            body += f'<tr><th scope="row">{text(entry.result.model.name, 48)}</th>{line}</tr>'
     more = f" The {dropped} smallest columns are in the download." if dropped else ""
     return (
         f'{head}<div class="scroll"><table class="heat" aria-label="{text(title)}"><thead><tr>'
@@ -113,6 +114,15 @@ def view(
         f'<p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
         f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{more}</p>"
     )
+
+
+def scores_by_entry(
+    section: Section, outcomes: Outcomes | None, tree: Tree, metric: str, branches: Sequence[Path]
+) -> dict[str, Score]:
+    """Entry key -> score of a metric on a selection, for every result of which one is known."""
+    found = {entry.key: own_score(entry, metric, branches) for entry in section.entries}
+    known = {key: score for key, score in found.items() if score is not None}
+    return known | _scores(section, outcomes, metric, tree.mask(branches), None, branches)
 
 
 def _scores(

@@ -126,9 +126,10 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
     if found.hidden and branches:
-        them = "it" if len(found.hidden) == 1 else "them"
+        models = len({entry.result.model.name for entry in found.hidden})
+        them = "it" if models == 1 else "them"
         lines.append(
-            f"{plural(len(found.hidden), 'result')} not ranked here: only published numbers are known of {them}, and no finer "
+            f"{plural(models, 'model')} not ranked here: only published numbers are known of {them}, and no finer "
             "answers. Cells that are exactly one of the selected branches stand below."
         )
     elif any(not row.recomputed for row in found.rows) and branches:
@@ -215,7 +216,7 @@ def _row(row: Row, scale: float, tag: str) -> str:
         f"<span>{text(result.model.name)}</span>{f' <small>{text(tag, 60)}</small>' if tag else ''}</button></th>"
         f'<td class="chart">{_chart(score, scale)}</td><td class="num val" title="{text(score.value)}">{number(score.value)}</td>'
         f'<td class="num ci">{interval(score.low, score.high)}</td><td class="num n">{n if score.value is not None else "–"}</td>'
-        f'<td class="src">{text(source_mark(result))}</td></tr>'
+        f'<td class="src"{_tables(result)}>{text(source_mark(result))}</td></tr>'
     )
 
 
@@ -264,11 +265,15 @@ def source_mark(result: Result) -> str:
     """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`."""
     if result.kind == "published":
         tables = re.findall(r"[0-9]+", result.source.table or "") if result.source else []
-        named = ", ".join(f"T{table}" for table in tables[:2]) + (" …" if len(tables) > 2 else "")
-        return f"published · {named}" if named else "published"
+        return f"published · T{tables[0]}{'+' if len(tables) > 1 else ''}" if tables else "published"
     if result.kind == "aggregate":
         return "aggregate"
     return "measured · by us" if result.provenance == "reproduced" else "measured"
+
+
+def _tables(result: Result) -> str:
+    """The tables of a published result, as a title to read them all."""
+    return f' title="{text(result.source.table, 200)}"' if result.source and result.source.table else ""
 
 
 def _legend(found: Standings) -> str:

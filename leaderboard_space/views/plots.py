@@ -1,0 +1,116 @@
+"""Plots for looking rather than reading: ProbMed's fall when adversarial questions join, MediConfusion's accuracy against confusion.
+
+Inline SVG; every mark says its numbers in its title, and the same numbers stand in the table below. Not here: computing scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from eval_harness.results import Score
+from leaderboard_space.html import number, text
+from leaderboard_space.standings import Row, info_of
+
+Known = Callable[[str], dict[str, Score]]
+"""Metric -> (entry key -> score)."""
+
+ASPECTS = ("modality", "organ", "condition", "position")
+"""Aspects that papers and we score with and without adversarial questions. Abnormality has none, and `overall` mixes both: the two
+overalls do not compare, so they are never drawn as one slope."""
+
+CHOOSING = {"mediconfusion": "confusion", "probmed": "modality_without_adversarial"}
+"""The score by which a plot's results are chosen: the scarcest of those it draws, since papers do not print every one for each result."""
+
+
+def plot(format: str, rows: Sequence[Row], known: Known) -> str:
+    """The plot of a benchmark, or nothing where it has none or too little is known."""
+    if format == "probmed":
+        return _slopes(rows, known)
+    if format == "mediconfusion":
+        return _scatter(rows, known)
+    return ""
+
+
+def _slopes(rows: Sequence[Row], known: Known) -> str:
+    panels = ""
+    for aspect in ASPECTS:
+        plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
+        lines = ""
+        for row in rows:
+            a, b = plain.get(row.entry.key), full.get(row.entry.key)
+            if a is None or b is None or a.value is None or b.value is None:
+                continue
+            said = f"{row.entry.result.model.name}: {number(a.value)} without, {number(b.value)} with adversarial questions"
+            lines += (
+                f'<g class="k-{_kind(row)}"><title>{text(said, 200)}</title><line x1="24" x2="136" y1="{_y(a.value)}" y2="{_y(b.value)}"/>'
+                f'<circle cx="24" cy="{_y(a.value)}" r="4"/><circle cx="136" cy="{_y(b.value)}" r="4"/></g>'
+            )
+        if not lines:
+            continue
+        chance = "".join(
+            f'<line class="guess" x1="{x - 12}" x2="{x + 12}" y1="{_y(level)}" y2="{_y(level)}"/>'
+            for x, level in ((24, _chance(plain)), (136, _chance(full)))
+            if level is not None
+        )
+        name = info_of(aspect).label
+        panels += (
+            f'<figure><figcaption>{text(name)}</figcaption><svg viewBox="-8 0 168 190" role="img" '
+            f'aria-label="{text(name)}: accuracy without and with adversarial questions, one line per result">{_axis(160)}{chance}{lines}'
+            '<text x="24" y="186" class="mid">without</text><text x="136" y="186" class="mid">with</text></svg></figure>'
+        )
+    if not panels:
+        return ""
+    return (
+        '<h3>What adversarial questions do</h3><p class="sub">Accuracy without, then with the questions about what is not there. '
+        "A model that sees keeps its height; one that says yes to everything falls. Short dashes are chance.</p>"
+        f'<div class="plots">{panels}</div>'
+    )
+
+
+def _scatter(rows: Sequence[Row], known: Known) -> str:
+    accuracy, confusion = known("set_accuracy"), known("confusion")
+    marks = ""
+    for row in rows:
+        a, c = accuracy.get(row.entry.key), confusion.get(row.entry.key)
+        if a is None or c is None or a.value is None or c.value is None:
+            continue
+        said = f"{row.entry.result.model.name}: set accuracy {number(a.value)}, confusion {number(c.value)}"
+        marks += (
+            f'<g class="k-{_kind(row)}"><title>{text(said, 200)}</title><circle cx="{30 + 3.6 * _clip(a.value):.1f}" '
+            f'cy="{_y(c.value)}" r="4.5"/></g>'
+        )
+    if not marks:
+        return ""
+    ticks = "".join(f'<text x="{30 + 3.6 * at}" y="186" class="mid">{at}</text>' for at in (0, 25, 50, 75, 100))
+    return (
+        '<h3>Right, or merely the same twice?</h3><p class="sub">Across: set accuracy. Up: confusion, how often one answer was '
+        "given for both images of a pair. A model that tells the images apart stands at the lower right; the upper left does not look.</p>"
+        '<div class="plots wide"><figure><figcaption>Confusion (%) against set accuracy (%)</figcaption>'
+        '<svg viewBox="-8 0 418 190" role="img" '
+        f'aria-label="Confusion against set accuracy, one dot per result">{_axis(400)}{ticks}{marks}</svg></figure></div>'
+    )
+
+
+def _axis(width: int) -> str:
+    return "".join(
+        f'<line class="grid" x1="16" x2="{width}" y1="{_y(at)}" y2="{_y(at)}"/><text x="12" y="{_y(at) + 3}" class="end">{at}</text>'
+        for at in (0, 50, 100)
+    )
+
+
+def _y(value: float) -> float:
+    return round(170 - 1.6 * _clip(value), 1)
+
+
+def _clip(value: float) -> float:
+    return min(max(value, 0.0), 100.0)
+
+
+def _chance(scores: dict[str, Score]) -> float | None:
+    """The chance of a column, where all rows agree on it."""
+    found = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _kind(row: Row) -> str:
+    return row.entry.result.model.kind or "unstated"
