@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from dataset_builders.errors import BadInput
 from eval_harness.scores.clustered import Spread, ratio_spread
@@ -184,7 +184,7 @@ def _sign_flip(score: NDArray[np.float32], share: Floats, paired: bool) -> Float
     differ = variance > 1e-6 * (own[:, None] + own[None, :])
     difference = np.abs(share[:, None] - share[None, :])
     z = np.divide(difference, np.sqrt(np.maximum(variance, 0)), out=np.zeros_like(difference), where=differ)
-    p = 2 * stats.norm.sf(z)
+    p = 2 * special.ndtr(-z)
     if paired:
         p = np.maximum(p, 2.0 ** (1 - np.minimum(_differing_clusters(score, variance), 1000)))
     return np.where(differ, np.minimum(p, 1.0), 1.0)
@@ -216,7 +216,7 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
         if exact is not None:
             p, method = exact, "sign-flip over clusters, exact"
     spread = _difference_spread(outcomes, share)
-    half = float(stats.t.ppf(0.975, spread.df)) * math.sqrt(spread.variance)
+    half = float(special.stdtrit(spread.df, 0.975)) * math.sqrt(spread.variance)
     difference = float(share[0] - share[1])
     won = outcomes.numerator[0] - outcomes.numerator[1]
     return PairedTest(

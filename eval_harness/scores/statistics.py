@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from eval_harness.results import Verdict
 from eval_harness.scores.clustered import ratio_spread
@@ -56,7 +56,7 @@ class Interval:
 
 def wilson(share: float, n: float, critical: float | None = None) -> tuple[float, float]:
     """Wilson's score interval of a share (0..1) seen in n independent observations."""
-    c = float(stats.norm.ppf(0.5 + LEVEL / 2)) if critical is None else critical
+    c = float(special.ndtri(0.5 + LEVEL / 2)) if critical is None else critical
     centre = (share + c * c / (2 * n)) / (1 + c * c / n)
     half = c / (1 + c * c / n) * math.sqrt(max(share * (1 - share), 0.0) / n + c * c / (4 * n * n))
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
@@ -82,20 +82,17 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     """
     top, base = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
     used = base > 0
-    top, base = top[used], base[used]
-    total = float(base.sum())
-    if not len(base):
+    if not used.any():
         return None
+    largest = base.max()
+    top, base = top[used] / largest, base[used] / largest
+    total = float(base.sum())
     share = min(max(float(top.sum()) / total, 0.0), 1.0)
     _, index = np.unique(np.asarray(cluster)[used], return_inverse=True)
     if int(index.max()) == 0:
         return Interval(*wilson(share, 1.0), 1.0, 1.0, CLUSTERED)
     n_plain = total * total / float((base * base).sum())
-    if (
-        len(np.unique(index)) == len(base)
-        and bool(np.all(base == base[0]))
-        and bool(np.all((top == 0) | (top == base)))
-    ):
+    if int(index.max()) + 1 == len(base) and bool(np.all(base == base[0])) and bool(np.all((top == 0) | (top == base))):
         return Interval(*wilson(share, len(base)), float(len(base)), math.inf, CLUSTERED)
     spread = ratio_spread(top - share * base, base, index)
     if 0.0 < share < 1.0:
@@ -103,7 +100,7 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
         deff = max(deff, (spread.df * deff + 2) / (spread.df + 2))
     else:
         deff = 1 + RHO_AT_THE_EDGE * max(spread.size - 1, 0.0)
-    critical = float(stats.t.ppf(0.5 + LEVEL / 2, spread.df))
+    critical = float(special.stdtrit(spread.df, 0.5 + LEVEL / 2))
     return Interval(*wilson(share, n_plain / deff, critical), n_plain / deff, spread.df, CLUSTERED)
 
 
@@ -126,7 +123,7 @@ def chance_p_value(numerator: ArrayLike, denominator: ArrayLike, expected: Array
     spread = math.sqrt(float((base * base * probability * (1 - probability)).sum()))
     if spread == 0:
         return 1.0 if math.isclose(observed, float(mean.sum()), abs_tol=1e-9) else 0.0
-    return float(2 * stats.norm.sf(abs(observed - float(mean.sum())) / spread))
+    return float(2 * special.ndtr(-abs(observed - float(mean.sum())) / spread))
 
 
 def _poisson_binomial_p(observed: int, probability: Floats) -> float:
@@ -143,7 +140,15 @@ def poisson_binomial(probability: Floats) -> Floats:
     values, counts = np.unique(np.round(probability, 12), return_counts=True)
     law = np.ones(1)
     for value, count in zip(values, counts, strict=True):
-        law = np.convolve(law, stats.binom.pmf(np.arange(count + 1), count, value))
+        law = np.convolve(law, _binomial(int(count), float(value)))
+    return law
+
+
+def _binomial(n: int, p: float) -> Floats:
+    """The binomial law (n + 1,)."""
+    k = np.arange(n + 1.0)
+    ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    law: Floats = np.exp(ways + special.xlogy(k, p) + special.xlog1py(n - k, -p))
     return law
 
 
