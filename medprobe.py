@@ -26,7 +26,7 @@ app = typer.Typer(
 app.add_typer(curate, name="curate")
 
 
-@app.command()
+@app.command(short_help="Build a dataset repository.")
 def build(
     format: Annotated[str, typer.Argument(help="mediconfusion, probmed, gmai-mmbench, halt-medvqa, or all")],
     name: Annotated[str | None, typer.Option("--as", help="name of a benchmark of your own in this format")] = None,
@@ -66,7 +66,7 @@ def build(
         typer.echo(str(report))
 
 
-@app.command()
+@app.command(short_help="Publish a dataset (or the board).")
 def publish(
     folder: Annotated[Path, typer.Argument(help="dataset folder (or, with --space, the board's folder)")],
     repository: Annotated[
@@ -82,7 +82,7 @@ def publish(
     typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space)))
 
 
-@app.command("eval")
+@app.command("eval", short_help="Run a model over a benchmark.")
 def evaluate(
     benchmark: Annotated[str, typer.Argument(help="name of the benchmark")],
     model: Annotated[
@@ -179,7 +179,7 @@ def evaluate(
     typer.echo(f"wrote {folder / 'result.json'}")
 
 
-@app.command()
+@app.command(short_help="Recompute scores from answers.")
 def score(
     answers: Annotated[Path, typer.Argument(help="run folder, or a JSONL file of question_id and response")],
     benchmark: Annotated[str | None, typer.Option(help="benchmark the file answers")] = None,
@@ -218,7 +218,7 @@ def score(
     typer.echo(result.to_json() if json else summary(result), nl=not json)
 
 
-@app.command()
+@app.command(short_help="Print all results as a table.")
 def results(
     store: Annotated[
         Path | None, typer.Option("--results", help="results store (the folder that holds results/)")
@@ -244,7 +244,7 @@ def results(
     typer.echo(table.to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1), nl=False)
 
 
-@app.command()
+@app.command(short_help="Add a result to a store.")
 def submit(
     answers: Annotated[
         Path,
@@ -286,7 +286,7 @@ def submit(
         typer.echo(f"{'added' if done.new else 'is there already:'} {done.place}")
 
 
-@app.command()
+@app.command(short_help="Check submissions.")
 def verify(
     store: Annotated[
         str, typer.Argument(metavar="STORE[@PR]", help="ORG/NAME@3 on the Hub, ORG/NAME with --all, or a folder")
@@ -320,7 +320,7 @@ def verify(
         raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")
 
 
-@app.command()
+@app.command(short_help="Serve the board.")
 def board(
     store: Annotated[
         Path | None, typer.Option("--results", help="results store (the folder that holds results/)")
@@ -333,7 +333,7 @@ def board(
     serve(store, port=port)
 
 
-@app.command()
+@app.command(short_help="From nothing to a board.")
 def demo(
     folder: Annotated[Path, typer.Option("--out", help="where everything is made")] = Path("demo"),
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
@@ -364,9 +364,10 @@ def main() -> None:
     """Run the command line; see the module's first lines for exit codes."""
     try:
         app()
-    except KeyboardInterrupt:
-        typer.echo("medprobe: stopped. What was written is whole; the same command goes on.", err=True)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # what Typer makes of Ctrl-C
+            typer.echo("medprobe: stopped. What was written is whole; the same command goes on.", err=True)
+        raise
     except ValueError as error:
         from dataset_builders.errors import BadInput
 
