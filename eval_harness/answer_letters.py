@@ -136,6 +136,8 @@ _LINE_LABEL = re.compile(
     rf"^[ \t]*(?:[-•*][ \t]*)?(?:option[ \t]+)?{OPEN}([A-Z])(?:{CLOSE}[ \t]*[.:)\-–]|{CLOSED})",
     re.MULTILINE | re.IGNORECASE,
 )
+_INLINE_LABEL = re.compile(r"(?<![^\W_])([A-Z])[:)]\s")
+_ALONE_ON_ITS_LINE = re.compile(rf"[^\w\n]{{0,6}}(?:[Oo]ption )?{OPEN}[A-Z]{CLOSE}[^\w\n]{{0,2}}\n")
 _LEAD = re.compile(
     rf"\W{{0,6}}(?:options?\s+)?{OPEN}([A-Z]|[a-z](?=[)\].:]))(?![^\W_])(?:{CLOSE}\s*[.:)\]\-–—,]|{CLOSED}|\s*\n)"
 )
@@ -147,8 +149,14 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
     lead = _LEAD.match(text)
     if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
         return None
-    labels = {line[1].upper() for line in _LINE_LABEL.finditer(text) if position(line[1], count) >= 0}
-    if len(labels) > 1 or is_denied(text, lead.start(1), lead.end(1)):
+    alone = _ALONE_ON_ITS_LINE.match(text) is not None
+    labels = {
+        label[1].upper()
+        for found in (_LINE_LABEL, _INLINE_LABEL)
+        for label in found.finditer(text)
+        if position(label[1], count) >= 0
+    }
+    if (len(labels) > 1 and not alone) or is_denied(text, lead.start(1), lead.end(1)):
         return None
     head = HEAD.match(text)
     letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
@@ -193,7 +201,7 @@ _NAME_BEFORE = re.compile(
     r"|stanford|phase|part"
     r"|point|figure|fig|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia|hemophilia"
     r"|plan|lines?|row"
-    r"|column|mr|mrs|ms|dr|patient)\s*\W?\s*$",
+    r"|column|mr|mrs|ms|dr|patient|probability of|likelihood of|chance of)\s*\W?\s*$",
     re.IGNORECASE,
 )
 _NAME_AFTER = re.compile(

@@ -116,7 +116,7 @@ _ASSERTS = re.compile(
     r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
     r"|corresponds? to"
     r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
-    r"|count(?:ed)?|identif\w+ as|had|fits?)\b",
+    r"|count(?:ed)?|identif\w+ as|had|fits?|points? to)\b",
     re.IGNORECASE,
 )
 _ONLY_NEAR = re.compile(

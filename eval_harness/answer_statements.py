@@ -40,7 +40,7 @@ _CHOOSE = re.compile(
     r"|(?:wait|actually|correction|scratch that|on second thought|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|it's|that is|should be"
     r"|make that)?"
     r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
-    r"|select|pick)(?:ing)?"
+    r"|select|pick)(?:ing)?|leaving|leaves(?: us with)?|going with"
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",

@@ -24,7 +24,9 @@ _ANSWER_TAG = re.compile(r"<(/?)(?:answer|final_answer|final|response|output|cho
 _LATEX = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
 )
-_MARKUP = re.compile(r"\*+|__+|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+)", re.MULTILINE)
+_MARKUP = re.compile(
+    r"\*+|(?<![^\W_])_+|_+(?![^\W_])|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+)", re.MULTILINE
+)
 _CONTRACTED = re.compile(r"\b(can|do|does|did|is|are|was|were|would|could|should|has|have|had|wo)n't\b", re.IGNORECASE)
 
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -218,8 +220,14 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(spell_out(text)))
 
 
-def _tells(word: str) -> bool:
-    return word not in _STOP and (len(word) > 1 or word.isdigit())
+def _stems(option: tuple[str, ...]) -> frozenset[str]:
+    """Stems of an option's words; none where a single letter is among them ("stage I"), which other words can not replace."""
+    if any(
+        len(word) == 1 and word.isalpha() and (word != "a" or place == len(option) - 1)
+        for place, word in enumerate(option)
+    ):
+        return frozenset()
+    return frozenset(stem(word) for word in option if word not in _STOP and word != "a")
 
 
 @lru_cache(maxsize=65536)
@@ -234,10 +242,7 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         index[key] = None if key in index else position
     common = frozenset(i for i, option in enumerate(words) if len(option) == 1 and option[0] in _TOO_COMMON)
     negative = frozenset(i for i, option in enumerate(words) if option and option[0] in _NEGATIVE)
-    own = tuple(
-        frozenset() if i in common | negative else frozenset(stem(word) for word in option if _tells(word))
-        for i, option in enumerate(words)
-    )
+    own = tuple(_stems(option) if i not in common | negative else frozenset() for i, option in enumerate(words))
     telling = tuple(stems - frozenset().union(*own[:i], *own[i + 1 :]) for i, stems in enumerate(own))
     longest = max(map(len, options), default=0)
     if not index:

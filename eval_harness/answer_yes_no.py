@@ -10,10 +10,12 @@ _FOREIGN = {
     "yes": "oui sí si ja да evet sim tak igen áno ano hai はい 是 是的 有 对 對 예 네 نعم हाँ हां ναι כן",
     "no": "non nein nej нет hayır não nie nem iie いいえ 否 不 不是 没有 沒有 아니요 아니오 لا नहीं όχι לא",
 }
-_WHOLE = {word: kind for kind, words in _FOREIGN.items() for word in words.split()} | {
+_FOREIGN_WORDS = {word: kind for kind, words in _FOREIGN.items() for word in words.split()}
+_WHOLE = _FOREIGN_WORDS | {
     "y": "yes", "n": "no", "true": "yes", "false": "no", "correct": "yes", "incorrect": "no",
     "negative": "no", "positive": "yes", "absent": "no", "present": "yes", "not present": "no", "not really": "no",
-    "yes yes": "yes", "yes yes yes": "yes", "no no": "no", "no no no": "no",
+    "that's correct": "yes", "absolutely": "yes", "of course": "yes", "of course not": "no", "certainly not": "no", "definitely not": "no",
+    "absolutely not": "no", "yes yes": "yes", "yes yes yes": "yes", "no no": "no", "no no no": "no",
 }  # fmt: skip
 
 _UNDECIDED = re.compile(
@@ -32,19 +34,21 @@ _NOT_NO = r"(?!\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|ma
 _LEAD = re.compile(
     rf"^\W*(?:(?:answer|response|a|final answer|the answer is|it is an?|definitely|certainly|probably|(?:most )?likely|clearly"
     rf"|absolutely)\W+)?"
-    rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no)\b(?!\s+doubt))",
+    rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no|not)\b(?!\s+doubt))(?!\W{1, 2}(?:yes|no)\W*$)",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(
     rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|="
     rf"|->))+[\s\"'(\[]*"
-    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi (?:would |will )?(?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
+    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
     rf"|(?P<no2>no))\b(?!\s+\w)"
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
     rf"|(?P<no3>no))\b(?=\W*(?:$|[,.;!\n]))",
     re.IGNORECASE,
 )
-_ALONE = re.compile(r"(?:^|[.!?;\n:,\"'(\[])\s*(?:(?P<yes>yes)|(?P<no>no))\s*(?=$|[.!,;\n\"')\]])", re.IGNORECASE)
+_ALONE = re.compile(
+    r"(?:^|[.!?;\n:,\"'(\[])\s*(?:(?P<yes>yes)|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])", re.IGNORECASE
+)
 _DENIES = re.compile(
     r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:i (?:can |do )?(?:not )?see no\b|there (?:is"
     r"|are|was|were|appears? to be|seems? to be) (?:no|not)\b"
@@ -52,12 +56,12 @@ _DENIES = re.compile(
     r"|reveals?|demonstrates?|has|have) no\b"
     r"|no\s+(?:\w+\s+){0,6}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?(?:seen|visible|present|identified|noted|detected|found|evident"
     r"|observed|shown)|no (?:evidence|sign|signs|indication) of\b"
-    r"|there (?:does|do|did) not\b|i do not see\b|(?:\w+\s+){1,5}(?:is|are|was|were)\s+absent\b)",
+    r"|there (?:does|do|did) not\b|i do not see\b|(?:\w+\s+){1,5}(?:is|are|was|were)\s+(?:absent|negative for)\b|negative for\b)",
     re.IGNORECASE,
 )
 _AFFIRMS = re.compile(
     r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:there (?:is|are)\s+(?:(?:a|an|some|clear"
-    r"|definite)\s+)?(?!no\b|not\b|nothing\b)\w+|it (?:is|does)\W*$)",
+    r"|definite)\s+)?(?!no\b|not\b|nothing\b)\w+|it (?:is|does)\W*$|positive for\b)",
     re.IGNORECASE,
 )
 
@@ -69,6 +73,8 @@ def read_yes_no(text: str) -> tuple[str | None, str]:
         return whole, "whole response"
     if whole in _WHOLE:
         return _WHOLE[whole], "whole response"
+    if (foreign := _foreign_lead(text)) is not None:
+        return foreign, "leading yes or no"
     undecided = _UNDECIDED.search(text) is not None
     text = _UNDECIDED.sub(" ", text)
     statements = [_kind(match) for match in _STATEMENT.finditer(text)]
@@ -91,6 +97,21 @@ def read_yes_no(text: str) -> tuple[str | None, str]:
     if _AFFIRMS.search(text):
         return "yes", "affirmation"
     return None, "neither yes nor no"
+
+
+def _foreign_lead(text: str) -> str | None:
+    """A word for yes or no of another language before the first comma or stop, or one in a script without blanks at the start."""
+    first = re.split(r"[,.;!\n，]", text, maxsplit=1)[0].strip().lower()
+    if first in _FOREIGN_WORDS:
+        return _FOREIGN_WORDS[first]
+    return next(
+        (
+            kind
+            for start, kind in (("没有", "no"), ("沒有", "no"), ("不是", "no"), ("是的", "yes"))
+            if text.startswith(start)
+        ),
+        None,
+    )
 
 
 def _kind(match: re.Match[str]) -> str:
