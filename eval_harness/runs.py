@@ -262,7 +262,15 @@ def disk_trouble(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO):
+        if error.errno not in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EFBIG,
+            errno.EROFS,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EIO,
+        ):
             raise
         raise BadInput(
             f"{folder}: cannot be written ({error.strerror}). Answers written so far are whole; make room, or give a folder you may "
