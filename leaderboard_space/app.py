@@ -49,7 +49,7 @@ def build_app(store: str | Path | None) -> gr.Blocks:
             apply_default_css=False,
             js_on_load=None,
         )
-        with gr.Tabs(elem_id="mp-tabs"):
+        with gr.Tabs(elem_id="mp-tabs") as tabs:
             for number, format in enumerate(FORMATS):
                 with gr.Tab(NAMES[format], id=format, elem_id=f"tab-{format}"):
                     _benchmark(format, service, script, first=number == 0)
@@ -58,6 +58,14 @@ def build_app(store: str | Path | None) -> gr.Blocks:
                     _page(name.lower(), views.page, board)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
+        known = {*FORMATS, "compare", "cases", "about"}
+
+        def open_tab(request: gr.Request) -> Any:
+            """A link names its tab as `b`; a narrow screen keeps tabs in a menu, so the page itself cannot click it."""
+            named = request.query_params.get("b")
+            return gr.Tabs(selected=named) if named in known else gr.skip()
+
+        app.load(open_tab, outputs=tabs, queue=False, show_progress="hidden", api_visibility="private")
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
     return app

@@ -315,12 +315,6 @@ root.addEventListener("change", (event) => {
 
 // ---- beginning, and news from the store
 readAddress();
-if (!window.medprobeOpened) {  // a link names its tab: open it, once, when the page is new
-  window.medprobeOpened = true;
-  const named = new URLSearchParams(location.search).get("b") || "";
-  const tab = document.querySelector('#mp-tabs [role="tab"][data-tab-id="' + CSS.escape(named) + '"]');
-  if (tab && tab.getAttribute("aria-selected") !== "true") setTimeout(() => tab.click(), 0);
-}
 update(null, true);
 new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && stamp) writeAddress(); }).observe(root);
 const news = setInterval(() => {

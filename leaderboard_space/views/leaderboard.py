@@ -132,6 +132,11 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
             f"{plural(models, 'model')} not ranked here: only published numbers are known of {them}, and no finer "
             "answers. Cells that are exactly one of the selected branches stand below."
         )
+        if not found.rows and len(branches) == 1 and len(branches[0]) == 2:
+            facet, label = branches[0]
+            printed = {m for entry in found.hidden for m in entry.result.breakdown.get(facet, {}).get(label, {})}
+            if printed:
+                lines.append(f"Scores that are known here: {', '.join(sorted(info_of(m).label for m in printed))}.")
     elif any(not row.recomputed for row in found.rows) and branches:
         lines.append("Published cells are shown as printed; no finer answers are known of them.")
     if not ready:

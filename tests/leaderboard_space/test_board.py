@@ -207,7 +207,7 @@ def test_published_results_alone_make_a_board() -> None:
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
     both = [["category", "Cerebral"], ["category", "Spinal"]]
     shown = Service(board).view({"format": "mediconfusion", "branches": both})["html"]
-    assert "No result can be scored on this selection as a whole" in shown and "Published cells" in shown
+    assert "No set accuracy is known for this selection as a whole" in shown and "Published cells" in shown
     assert ">20.0<" in shown and ">17.2<" in shown and "no finer answers" in shown
 
 

@@ -248,6 +248,13 @@ def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str, scheme
     page.close()
 
 
+def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, f"{address}/?b=halt-medvqa", width=390)
+    page.locator("#mp-halt-medvqa table.board").wait_for(timeout=WAIT)
+    assert trouble == []
+    page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str) -> None:
     axe = pytest.importorskip(
@@ -292,6 +299,7 @@ def test_the_breakdown_sorts_by_number(chromium: Any, address: str) -> None:
         cells = area.locator("table.heat tbody tr td:nth-child(2)").all_inner_texts()
         return [float(cell.split()[0].strip("▲▼")) for cell in cells]
 
+    eventually(lambda: len(column()), len(MODELS))
     before = column()
     heads.nth(1).click()
     eventually(column, sorted(before, reverse=True))
