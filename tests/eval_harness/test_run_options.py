@@ -1,0 +1,198 @@
+"""Options of a run that change what is asked: option orders, worked examples, scoring methods, plug-ins, dry run."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Response, Settings
+from eval_harness.models.load import load_backend
+from eval_harness.requests import Writer, original, rotation, shot_rows, shown, with_shot_images, written
+from eval_harness.runner import Asked, all_places, evaluate, first_request
+from eval_harness.runs import RunRequest
+from eval_harness.selection import select_questions
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/my_model.py"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for format in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
+        build(format, out=folder / format)
+    return folder
+
+
+def asked(data, benchmark="mediconfusion", **changes):
+    return Asked(**({"benchmark": benchmark, "model": "baseline:oracle", "data": str(data / benchmark)} | changes))
+
+
+def test_orders_turn_in_a_circle_and_back():
+    for count in range(1, 6):
+        for sample in range(7):
+            turned = rotation(sample, count)
+            options = shown([str(i) for i in range(count)], turned)
+            assert sorted(options) == [str(i) for i in range(count)]
+            assert [original(position, turned, count) for position in range(count)] == [
+                int(option) for option in options
+            ]
+    assert len({tuple(shown("abc", rotation(s, 3))) for s in range(3)}) == 3
+
+
+@pytest.mark.parametrize("benchmark", ["mediconfusion", "gmai-mmbench", "halt-medvqa"])
+def test_whoever_knows_the_options_is_right_in_every_order(data, tmp_path, benchmark):
+    result, folder = evaluate(asked(data, benchmark, permute=True, out=tmp_path / "run"))
+    assert result.environment["permuted"]["same_option"] == 100
+    assert result.environment["permuted"]["same_letter"] == 0
+    headline = {"mediconfusion": "set_accuracy", "gmai-mmbench": "accuracy", "halt-medvqa": "average"}[benchmark]
+    assert result.scores[headline].value == 100
+    assert result.method.generation["permute"] is True
+    answers = pd.read_parquet(folder / "answers.parquet")
+    assert answers.groupby("question_id")["sample"].count().nunique() == 1
+
+
+def test_whoever_sticks_to_a_letter_is_found_out(data, tmp_path):
+    result, _ = evaluate(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
+    assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
+    assert result.scores["individual_accuracy"].value == 50
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "changes", "words"),
+    [
+        ("probmed", {"permute": True}, "shows no options"),
+        ("mediconfusion", {"permute": True, "samples": 3}, "without --samples"),
+        ("mediconfusion", {"method": "ps"}, "cannot score options"),
+        ("mediconfusion", {"method": "cot"}, "--method cot"),
+        ("mediconfusion", {"shots": 500}, "--shots 500"),
+        ("mediconfusion", {"shots": -1}, "--shots -1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(data, tmp_path, benchmark, changes, words):
+    with pytest.raises(BadInput, match=words):
+        evaluate(asked(data, benchmark, out=tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def requests_of(data, shots=0, is_api=False, benchmark="mediconfusion", **changes):
+    selection = select_questions(benchmark, str(data / benchmark), None)
+    values = {"benchmark": benchmark, "data": "", "split": "test", "fingerprint": "", "model": "", "method": "mc"}
+    request = RunRequest(
+        **(
+            values
+            | {"prompt": None, "samples": 1, "generation": {"max_tokens": 9, "temperature": 0, "seed": 0}}
+            | changes
+        ),
+        shots=shots,
+    )
+    rows = with_shot_images(selection, shot_rows(selection, shots), True) if shots else ()
+    writer = Writer(request, selection.repository.format, is_api, rows)
+    return [r for batch in written(selection, writer, all_places(selection, request), True) for r in batch]
+
+
+def test_examples_are_never_of_the_same_case_or_image(data):
+    requests = requests_of(data, shots=3, prompt="mc-flamingo")
+    for request in requests:
+        assert len(request.shots) == 3
+        assert request.image not in {shot.image for shot in request.shots}
+        assert all(shot.answer[:3] in ("A: ", "B: ") for shot in request.shots)
+        assert request.system.startswith("You are a helpful medical assistant")
+    assert requests == requests_of(data, shots=3, prompt="mc-flamingo"), "the same examples every time"
+
+
+def test_system_messages_go_to_apis_alone(data):
+    assert {r.system for r in requests_of(data, benchmark="probmed")} == {None}
+    (system,) = {r.system for r in requests_of(data, benchmark="probmed", is_api=True)}
+    assert system.startswith("You are a student in medical school.")
+    assert {r.system for r in requests_of(data, benchmark="halt-medvqa", is_api=True)} == {None}
+
+
+def test_candidates_are_what_each_method_compares(data):
+    assert {r.candidates for r in requests_of(data, method="gd")} == {("A", "B")}
+    assert {r.candidates for r in requests_of(data, benchmark="probmed", method="gd")} == {("Yes", "No")}
+    for request in requests_of(data, method="ps_official"):
+        assert request.candidates == request.options
+        assert request.scoring == "sequence_official"
+        assert "A:" not in request.prompt
+
+
+def test_the_example_plug_in_runs_and_beats_chance_on_phantoms(data, tmp_path):
+    result, _ = evaluate(asked(data, model=f"{EXAMPLE}:BrightSide", out=tmp_path / "run"))
+    assert result.model.name == "BrightSide"
+    assert result.statuses["failed"] == 0
+    assert result.scores["individual_accuracy"].value > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ("x = 1", "Nobody", "defines no Nobody"),
+        ("class M:\n    def __init__(self, settings): pass", "M", "no generate"),
+        ("1 / 0", "M", "ZeroDivisionError"),
+        (None, "M", "there is no file"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
+    file = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInput, match=words):
+        load_backend(f"{file}:{name}", Settings())
+
+
+def test_an_answer_to_a_question_that_was_not_asked_is_an_error(data, tmp_path):
+    file = tmp_path / "twice.py"
+    file.write_text(
+        "from eval_harness.models.interface import Response\n"
+        "class Twice:\n    needs_images = False\n    def __init__(self, s): pass\n"
+        "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, 0, 'A')\n"
+        "            yield Response(r.question_id, 0, 'B')\n"
+    )
+    with pytest.raises(BadInput, match="exactly one response"):
+        evaluate(asked(data, model=f"{file}:Twice", out=tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run/answers.jsonl").read_text().splitlines()]
+    assert [line["response"] for line in lines] == ["A"]
+
+
+def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from eval_harness.dry_run import describe_first_request
+
+    words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
+    request, run = first_request(asked(data))
+    assert request.prompt in words
+    assert run.method.prompt in words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
+    from eval_harness import runner
+
+    wish = asked(data, model="baseline:chance", out=tmp_path / "run")
+    monkeypatch.setattr(runner, "surroundings", lambda: {"git_commit": "old"})
+    evaluate(wish)
+    journal = tmp_path / "run/answers.jsonl"
+    monkeypatch.setattr(runner, "surroundings", lambda: {"git_commit": "new"})
+    same, _ = evaluate(wish)
+    assert same.environment["git_commit"] == "old"
+    assert "resumed_with" not in same.environment
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
+    more, _ = evaluate(wish)
+    assert more.environment["git_commit"] == "old"
+    assert more.environment["resumed_with"] == {"git_commit": "new"}
+
+
+def test_usage_is_summed_over_resumed_runs(data, tmp_path, monkeypatch):
+    from eval_harness.models.baselines import Baseline
+
+    def counting(self, requests):
+        for request in requests:
+            yield replace(Response(request.question_id, request.sample, "A"), usage=(10, 2))
+
+    monkeypatch.setattr(Baseline, "generate", counting)
+    result, _ = evaluate(asked(data, out=tmp_path / "run"))
+    assert (result.environment["tokens_in"], result.environment["tokens_out"]) == (280, 56)
