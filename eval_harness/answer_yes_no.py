@@ -34,7 +34,8 @@ _NOT_NO = r"(?!\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|ma
 _LEAD = re.compile(
     rf"^\W*(?:(?:answer|response|a|final answer|the answer is|it is an?|definitely|certainly|probably|(?:most )?likely|clearly"
     rf"|absolutely)\W+)?"
-    rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no|not)\b(?!\s+doubt))(?!\W{1, 2}(?:yes|no)\W*$)",
+    rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
+    rf"|not)\b(?!\s+doubt))(?!\W{{1,2}}(?:yes|no)\W*$)",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(

@@ -33,7 +33,7 @@ class Scored:
 
 
 def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
-    """One row per (metric, scoring unit): `metric, unit, case_id, cluster, numerator, denominator, chance, count` + the format's facets.
+    """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count` + the facets.
 
     `questions`: the columns of the config `questions_text`, labels as strings. `answers`: `question_id, sample, choice, status`, as
     `read_answers` gives them. A metric is 100 x sum(numerator) / sum(denominator) (a count metric: sum(numerator)), so that any
@@ -54,11 +54,14 @@ def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored
     """
     graded = grade(format, questions, answers)
     table = _all_units(format, graded)
+    scores = summarise(table)
     parts = breakdown(table, FACETS[format])
     if format == "probmed":
         parts["aspect"] = conditional_errors(graded)
     return Scored(
-        scores=summarise(table) | _undefined(format, table),
+        scores={HEADLINE[format]: Score(value=None, n=0, n_cases=0)} | scores
+        if HEADLINE[format] not in scores
+        else scores,
         breakdown=parts,
         statuses=_statuses(questions, answers),
     )
@@ -87,14 +90,6 @@ def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
             share = answered[graded.k[members] > option]
             frames.append(make_units(format, graded, f"share_{names[option]}", there, chosen, share))
     return pd.concat(frames, ignore_index=True)
-
-
-def _undefined(format: str, table: pd.DataFrame) -> Scores:
-    """The headline metric, where no question with a known answer is left to compute it from."""
-    headline = HEADLINE[format]
-    if (table["metric"] == headline).any():
-        return {}
-    return {headline: Score(value=None, n=0, n_cases=0)}
 
 
 def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:

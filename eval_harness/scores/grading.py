@@ -64,7 +64,7 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     _need(questions, ["question_id", "case_id", "options", "answer", "question_type"], "questions")
     _need(answers, ["question_id", "choice", "status"], "answers")
     keys = questions["answer"].tolist()
-    known = np.fromiter((_size(key) > 0 for key in keys), dtype=bool, count=len(keys))
+    known = _sizes(keys) > 0
     rows, column, samples = _places(questions["question_id"], answers)
     shape = (len(questions), samples)
     right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -85,7 +85,7 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
             right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
     frame, status = questions[known].reset_index(drop=True), statuses[known]
-    k = np.fromiter((_size(options) for options in frame["options"]), np.int64, count=len(frame))
+    k = _sizes(frame["options"].tolist())
     multiple = (frame["question_type"] == "multiple").to_numpy(dtype=bool)
     return Graded(
         questions=frame,
@@ -102,7 +102,7 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         right_picks=right_picks[known],
         first=first[known],
         k=k,
-        true=np.fromiter((_size(key) for key in frame["answer"]), np.int64, count=len(frame)),
+        true=_sizes(frame["answer"].tolist()),
         guess=np.where(multiple, 1.0 / np.maximum(2.0**k - 1, 1), 1.0 / np.maximum(k, 1)),
         multiple=multiple,
         case=pd.factorize(frame["case_id"])[0].astype(np.int64),
@@ -157,6 +157,13 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, (list, tuple, np.ndarray)) else 0
 
 
+def _sizes(cells: Sequence[object]) -> Ints:
+    try:
+        return np.fromiter(map(len, cells), np.int64, count=len(cells))  # type: ignore[arg-type]
+    except TypeError:
+        return np.fromiter(map(_size, cells), np.int64, count=len(cells))
+
+
 def _need(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
     missing = [column for column in columns if column not in frame.columns]
     if missing:
@@ -190,6 +197,7 @@ def make_units(
             source = graded.columns.get(_source(facet))
             taken[facet] = np.full(len(rows), None, dtype=object) if source is None else source[rows]
     numbers: dict[str, object] = {
+        "case": graded.case[rows],
         "cluster": graded.cluster[rows],
         "numerator": np.asarray(numerator, dtype=float),
         "denominator": np.broadcast_to(np.asarray(denominator, dtype=float), len(rows)).copy(),

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from eval_harness.results import Verdict
-from eval_harness.scores.clustered import ratio_spread
+from eval_harness.scores.clustered import numbered, ratio_spread
 from eval_harness.scores.comparisons import Outcomes, PairedTest, Pairs, holm, pack, paired_test, pairwise, tie_groups
 
 __all__ = [
@@ -88,7 +88,7 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     top, base = top[used] / largest, base[used] / largest
     total = float(base.sum())
     share = min(max(float(top.sum()) / total, 0.0), 1.0)
-    _, index = np.unique(np.asarray(cluster)[used], return_inverse=True)
+    index = numbered(np.asarray(cluster)[used])
     if int(index.max()) == 0:
         return Interval(*wilson(share, 1.0), 1.0, 1.0, CLUSTERED)
     n_plain = total * total / float((base * base).sum())

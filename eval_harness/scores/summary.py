@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.results import Score
+from eval_harness.scores.clustered import numbered
 from eval_harness.scores.metrics import METRICS
 from eval_harness.scores.statistics import clustered_interval, verdict
 
@@ -39,7 +40,7 @@ def _grouped(units: pd.DataFrame, group: np.ndarray) -> dict[int, dict[str, Scor
     """Scores per group number (U,) and metric."""
     metric, names = pd.factorize(units["metric"])
     columns = {name: units[name].to_numpy() for name in ("numerator", "denominator", "chance", "count", "cluster")}
-    columns["case"] = pd.factorize(units["case_id"])[0]
+    columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
     key = group * len(names) + metric
     order = np.argsort(key, kind="stable")
     bounds = np.flatnonzero(np.diff(key[order], prepend=-1, append=-2)) if len(order) else np.zeros(0, np.int64)
@@ -69,7 +70,7 @@ def _score(name: str, columns: dict[str, np.ndarray]) -> Score:
     info = METRICS.get(name)
     top, base = columns["numerator"].astype(float), columns["denominator"].astype(float)
     counted = base > 0
-    cases = len(np.unique(columns["case"][counted]))
+    cases = int(numbered(columns["case"][counted]).max(initial=-1)) + 1
     n = int(columns["count"][counted].sum())
     if info is not None and info.unit == "count":
         return Score(value=_round(float(top.sum())), n=n, n_cases=cases)
