@@ -30,11 +30,9 @@ def headline(format: str, found: Standings) -> str:
     if not models:
         if found.rows:
             return "Only baselines were measured on these questions."
-        return (
-            "No result can be scored on this selection as a whole."
-            if found.hidden
-            else "No results for this selection."
-        )
+        if found.hidden:
+            return f"No {info_of(found.metric).label.lower()} is known for this selection as a whole."
+        return "No results for this selection."
     judged = [row for row in models if row.score.verdict is not None]
     if judged and len(judged) * 2 >= len(models):
         return _against_chance(format, found.metric, judged)
