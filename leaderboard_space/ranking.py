@@ -122,7 +122,7 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     if higher_is_better is not None:
         verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
     return [
-        Score(
+        Score.model_construct(  # numbers of our own making: checking each would cost more than computing it
             value=_round(100 * share[run]),
             low=_round(100 * low[run]),
             high=_round(100 * high[run]),
@@ -230,7 +230,7 @@ def _verdicts(
     `up`: higher is better. The verdict judges the responder, not the number."""
     verdicts: list[Verdict | None] = []
     spreads: dict[int, float] = {}
-    known_p: dict[tuple[int, float], float] = {}
+    laws: dict[int, Floats] = {}
     for run in range(top.size):
         if not (np.isfinite(chance[run]) and np.isfinite(low[run])):
             verdicts.append(None)
@@ -250,10 +250,14 @@ def _verdicts(
         if base.size > EXACT_UP_TO and spread > 12 and not 1.5 <= z <= 3:
             verdicts.append(side if z > 3 else "no different")
             continue
-        key = (row, float(top[run]))
-        if key not in known_p:
-            known_p[key] = statistics.chance_p_value(units.top[run][used].astype(float), base, mean)
-        verdicts.append(side if known_p[key] < ALPHA else "no different")
+        if units.binary and row not in laws and bool(np.all(base == 1)):
+            laws[row] = statistics.poisson_binomial(np.clip(mean, 0.0, 1.0))
+        if row in laws:
+            law = laws[row]
+            p = float(law[law <= law[round(float(top[run]))] * (1 + 1e-7)].sum())
+        else:
+            p = statistics.chance_p_value(units.top[run][used].astype(float), base, mean)
+        verdicts.append(side if p < ALPHA else "no different")
     return verdicts
 
 
