@@ -7,10 +7,11 @@ Not here: option texts (`answer_mentions.py`), statements like "the answer is B"
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_polarity import is_denied
+from eval_harness.answer_text import words_of
 
 Found = tuple[int, ...] | None
 
@@ -143,9 +144,11 @@ _LEAD = re.compile(
 )
 
 
-def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None:
+def leading_letters(
+    text: str, count: int, options: Sequence[tuple[str, ...]] = ()
+) -> tuple[tuple[int, ...], int] | None:
     """A response that begins with its letter ("B: a mass", "B) ...", "B - ..."), and does not go on to list other options: the letters
-    and where they end."""
+    and where they end. `options`: the words of each option."""
     lead = _LEAD.match(text)
     if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
         return None
@@ -156,13 +159,24 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
         for label in found.finditer(text)
         if position(label[1], count) >= 0
     }
-    if (len(labels) > 1 and not alone) or is_denied(text, lead.start(1), lead.end(1)):
+    if len(labels) > 1 and not alone:
+        return None
+    if is_denied(text, lead.start(1), lead.end(1)) and not _own_text_follows(text, lead, options):
         return None
     head = HEAD.match(text)
     letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
     if alternatives:
         return (), end
     return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
+
+
+def _own_text_follows(text: str, lead: re.Match[str], options: Sequence[tuple[str, ...]]) -> bool:
+    """Whether the letter's own option text comes next ("(B) No", "(C) I do not know"), so that its "no" denies nothing."""
+    place = LETTERS.find(lead[1].upper())
+    if place >= len(options) or not options[place]:
+        return False
+    following = words_of(text[lead.end(1) : lead.end(1) + sum(map(len, options[place])) + 80])
+    return following[: len(options[place])] == options[place]
 
 
 _VERDICT = re.compile(

@@ -125,7 +125,9 @@ def _none(rule: str) -> Reading:
 def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
     if question_type != "yes_no":
         letters = (
-            whole_letters(text, 2, False) or last_statement(text, 2, _NO_TEXTS, False) or _leading(text, 2, _NO_TEXTS)
+            whole_letters(text, 2, False)
+            or last_statement(text, 2, _NO_TEXTS, False)
+            or _leading(text, 2, option_texts(tuple(lowered)))
         )
         if letters is not None and len(letters) == 1 and letters[0] >= 0:
             return Reading(letters, "answered", "letter")
@@ -147,6 +149,8 @@ def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
     named = texts.index.get(" ".join(words_of(text))) if len(text) <= 2 * texts.longest + 20 else None
     if named is not None:
         return Reading((named,), "answered", "whole response")
+    if len(text) <= 2 * texts.longest + 80 and (named := _after_prefix(text, texts)) is not None:
+        return Reading((named,), "answered", "option text after its label")
     whole = whole_letters(text, count, multiple)
     if whole is not None:
         return _decide(whole, multiple, "whole response")
@@ -168,9 +172,29 @@ def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
     return _none("no option named")
 
 
+_CUE = re.compile(
+    r"\W*(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice|diagnosis)(?: is)?\s*[:=]?\s*", re.IGNORECASE
+)
+_LABEL = re.compile(
+    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice)(?: is)?\s*[:=]?\s*)?"
+    r"(?:option )?[(\[\"']*([A-Z])[)\]\"']*\s*[.:)\]\"'–-]\s*",
+    re.IGNORECASE,
+)
+
+
+def _after_prefix(text: str, texts: OptionTexts) -> int | None:
+    """The option of which the exact text is the rest of the response after "the answer is", or after its own letter."""
+    cue, label = _CUE.match(text), _LABEL.match(text)
+    named = texts.index.get(" ".join(words_of(text[cue.end() :]))) if cue else None
+    if named is None and label:
+        named = texts.index.get(" ".join(words_of(text[label.end() :])))
+        named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
+    return named
+
+
 def _leading(text: str, count: int, texts: OptionTexts, multiple: bool = False) -> tuple[int, ...] | None:
     """The leading letter, unless it is followed by the text of another option."""
-    led = leading_letters(text, count)
+    led = leading_letters(text, count, texts.words)
     if led is None:
         return None
     found = led[0]

@@ -105,6 +105,40 @@ def test_a_megabyte_is_read(unit: str, kind: str) -> None:
         assert read(long + "\nThe answer is C.", CHEST) == "C"
 
 
+FORMS = [
+    "{text}",
+    "{lower}.",
+    "{letter}. {text}",
+    "{letter}: {text}",
+    "({letter}) {text}",
+    "Answer: {text}",
+    "The correct answer is {text}.",
+]
+FORMS += [
+    "The correct answer is {letter}. {text}.",
+    "Option {letter}: {text}",
+    "So the answer is:\n**{letter}. {text}**",
+    "{letter}",
+    '("{letter}")',
+]
+
+
+@pytest.mark.sources
+def test_the_benchmarks_own_options_are_read_in_every_form(sources: Path) -> None:
+    pairs = json.loads((sources / "mediconfusion" / "dataset.json").read_text()).values()
+    questions = [[pair["option_A"], pair["option_B"]] for pair in pairs]
+    for name in ("fake_qa_shuffle", "swap_img_shuffle"):
+        entries = json.loads((sources / "halt_medvqa" / f"{name}.json").read_text()).values()
+        questions += [list(entry["option"].values()) for entry in entries][:200]
+    for options in questions:
+        plain = [option.strip().strip(".").lower() for option in options]
+        for place, option in enumerate(options):
+            if plain.count(plain[place]) == 1:
+                for form in FORMS:
+                    response = form.format(text=option, lower=option.lower(), letter=LETTERS[place])
+                    assert read_choice(response, options).choice == (place,), response
+
+
 def test_bad_options_are_refused() -> None:
     with pytest.raises(BadInput, match="27 options"):
         read_choice("A", [str(number) for number in range(27)])
