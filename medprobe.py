@@ -108,6 +108,9 @@ def evaluate(
         bool, typer.Option("--permute", help="ask once per option order: is the answer the option or the letter?")
     ] = False,
     extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
+    judge: Annotated[
+        str | None, typer.Option(help="openai:NAME, a model that reads what the rules cannot, and free-form answers")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/<run id>]")] = None,
     batch_size: Annotated[str, typer.Option(help="a number, or auto")] = "auto",
     limit: Annotated[int | None, typer.Option(help="only the first N questions, completed to whole cases")] = None,
@@ -148,6 +151,7 @@ def evaluate(
         samples=samples,
         permute=permute,
         extraction=extraction,
+        judge=judge,
         out=out,
         limit=limit,
         name=name,

@@ -55,6 +55,7 @@ class Asked:
     samples: int | None = None
     permute: bool = False
     extraction: str = "ours"
+    judge: str | None = None
     out: Path | None = None
     limit: int | None = None
     name: str | None = None
@@ -112,6 +113,12 @@ def _prepared(asked: Asked) -> tuple[Selection, Backend, Run, Any]:
         raise BadInput("--permute: the prompt shows no options, so there is no order to change. Leave it out.")
     if asked.permute and asked.samples:
         raise BadInput("--permute: takes one answer per option order, so it goes without --samples.")
+    if asked.permute and asked.judge:
+        raise BadInput("--judge: a judge reads the options as the question has them, so it goes without --permute.")
+    if asked.method == "ff" and asked.judge and selection.repository.format != "mediconfusion":
+        raise BadInput(
+            "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
+        )
     if asked.shots < 0:
         raise BadInput(f"--shots {asked.shots}: must be 0 or more.")
     shots = shot_rows(selection, asked.shots) if asked.shots else []
@@ -167,7 +174,7 @@ def _deviations(asked: Asked, backend: Backend, selection: Selection) -> list[st
         found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
     if asked.method in ("gd", "ps", "ps_official") and (selection.questions["question_type"] == "multiple").any():
         found.append("questions with several right options were answered with the one of highest likelihood")
-    if asked.method == "ff":
+    if asked.method == "ff" and not asked.judge:
         found.append("no judge: free-form answers were matched with the options by rules")
     return found
 
@@ -215,6 +222,7 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
             prompt="+".join(dict.fromkeys(prompt.name for prompt in prompts)),
             shots=asked.shots,
             samples=samples,
+            judge={"model": asked.judge, "base_url": asked.settings.base_url} if asked.judge else None,
             generation=generation | {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))},
         ),
         deviations=deviations,

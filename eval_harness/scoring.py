@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -21,6 +21,9 @@ from eval_harness.requests import original, rotation, shown
 from eval_harness.results import Result
 from eval_harness.runs import Run, key_of, read_journal, read_questions, read_run, write_atomically
 from eval_harness.scores import score
+
+if TYPE_CHECKING:
+    from eval_harness.judge import Judge
 
 ANSWERS_SCHEMA = pa.schema(
     [
@@ -52,7 +55,16 @@ def rescore(folder: Path, extraction: str = "ours") -> tuple[Result, pd.DataFram
     run, questions = read_run(folder), read_questions(folder)
     records = read_journal(folder / "answers.jsonl")[0]
     run.environment |= _usage(records)
-    return make_result(run, questions, answer_frame(records), extraction)
+    return make_result(run, questions, answer_frame(records), extraction, _judge_of(run, folder))
+
+
+def _judge_of(run: Run, folder: Path) -> Judge | None:
+    """The judge the run was asked with, its replies kept in the run folder, so that scoring again asks it nothing new."""
+    if not run.method.judge:
+        return None
+    from eval_harness.judge import Judge
+
+    return Judge(run.method.judge["model"], folder / "judge", run.method.judge.get("base_url"))
 
 
 def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
@@ -74,12 +86,13 @@ def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def make_result(
-    run: Run, questions: pd.DataFrame, journal: pd.DataFrame, extraction: str
+    run: Run, questions: pd.DataFrame, journal: pd.DataFrame, extraction: str, judge: Judge | None = None
 ) -> tuple[Result, pd.DataFrame]:
     """The result of a run, and its answers with what was read out of each.
 
     `questions` and `journal` have one row per question and per (question, sample). Rows come out in the order of the questions, so
-    the same answers given in another order make the same files. A question without an answer counts as `failed`.
+    the same answers given in another order make the same files. `judge` reads what the rules leave unread, and free-form answers.
+    A question without an answer counts as `failed`.
     """
     order = {question_id: position for position, question_id in enumerate(questions["question_id"])}
     asked = pd.MultiIndex.from_product(
@@ -92,6 +105,12 @@ def make_result(
         answers = _read_permuted(complete, questions, run.benchmark.format, extraction)
     else:
         answers = read_answers(complete, questions, run.benchmark.format, extraction)
+    method = run.method.model_copy(update={"extraction": extraction})
+    if judge is not None:
+        from eval_harness.judge import read_with_judge
+
+        answers, report = read_with_judge(answers, questions, run.request.method, judge, extraction=extraction)
+        method.judge = report.as_dict()
     answers = answers.sort_values(
         by=["question_id", "sample"], key=lambda column: column.map(order) if column.name == "question_id" else column
     ).reset_index(drop=True)
@@ -101,7 +120,7 @@ def make_result(
         provenance="submitted",
         benchmark=run.benchmark,
         model=run.model,
-        method=run.method.model_copy(update={"extraction": extraction}),
+        method=method,
         scores=scored.scores,
         breakdown=scored.breakdown,
         statuses=scored.statuses,

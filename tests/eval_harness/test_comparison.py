@@ -1,0 +1,127 @@
+"""What differs between two results, and a result in the Hub's own form."""
+
+import json
+
+import pytest
+import yaml
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.comparison import compare_results, load_side
+from eval_harness.eval_results import eval_result_entries, write_eval_results
+from eval_harness.models.interface import Settings
+from eval_harness.results import read_result
+from eval_harness.runner import Asked, evaluate
+from tests.chaos.server import ChaosServer
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compare")
+    for format in ("mediconfusion", "halt-medvqa"):
+        build(format, out=folder / format)
+    for name, changes in {
+        "oracle": {"model": "baseline:oracle"},
+        "chance": {"model": "baseline:chance"},
+        "other-prompt": {"model": "baseline:chance", "prompt": "mc-7"},
+        "limited": {"model": "baseline:oracle", "limit": 4},
+    }.items():
+        evaluate(
+            Asked(
+                **(
+                    {"benchmark": "mediconfusion", "data": str(folder / "mediconfusion"), "out": folder / name}
+                    | changes
+                )
+            )
+        )
+    evaluate(Asked("halt-medvqa", "baseline:chance", data=str(folder / "halt-medvqa"), out=folder / "halt"))
+    return folder
+
+
+def nothing():
+    return []
+
+
+def said(place, a, b, published=nothing):
+    return compare_results(load_side(str(place / a), published), load_side(str(place / b), published))
+
+
+def test_a_run_does_not_differ_from_itself(place):
+    words = said(place, "oracle", "oracle/result.json")
+    assert "no difference" in words
+    assert "0 texts, 0 choices and 0 statuses differ" in words
+
+
+def test_settings_scores_and_answers_that_differ_are_named(place):
+    words = said(place, "oracle", "chance")
+    assert "model.name: Oracle | Chance" in words
+    assert "p = " in words
+    assert "individual_accuracy" in words
+    assert "mc-0" not in words, "what is equal is not listed"
+    prompts = said(place, "chance", "other-prompt")
+    assert "method.prompt: mc-0 | mc-7" in prompts
+    assert "prompt_hash" in prompts
+
+
+def test_other_questions_are_not_tested_as_pairs(place):
+    words = said(place, "oracle", "limited")
+    assert "no paired test: they were asked different questions" in words
+    assert "benchmark.selection" in words
+    with pytest.raises(BadInput, match="nothing of theirs can be compared"):
+        said(place, "oracle", "halt")
+    with pytest.raises(BadInput, match="no such result file"):
+        said(place, "oracle", "nowhere")
+
+
+def test_with_a_published_number_it_says_what_the_paper_leaves_open(place):
+    from leaderboard_space.published_results import published_results
+
+    side = load_side("published:GPT-4o/mediconfusion/mc/Table 1", published_results)
+    words = compare_results(load_side(str(place / "chance"), nothing), side)
+    assert "the paper leaves open" in words
+    assert "method.prompt" in words.split("leaves open")[1].splitlines()[0] or "method.prompt:" in words
+    assert "intervals" in words
+    with pytest.raises(BadInput, match="no paper has it"):
+        load_side("published:Nobody-9000", published_results)
+    with pytest.raises(BadInput, match="Say which, e.g. 'published:GPT-4o/"):
+        load_side("published:GPT-4o", published_results)
+
+
+def test_the_hubs_form_carries_interval_and_method_in_its_notes(place, tmp_path):
+    document = json.loads((place / "chance/result.json").read_text())
+    document["benchmark"]["origin"] = "official"
+    (tmp_path / "result.json").write_text(json.dumps(document))
+    out = write_eval_results(tmp_path, "org/mediconfusion", None, tmp_path / ".eval_results/medprobe.yaml")
+    (entry,) = yaml.safe_load(out.read_text())
+    assert entry["dataset"] == {"id": "org/mediconfusion", "task_id": "test"}
+    assert entry["value"] == round(document["scores"]["set_accuracy"]["value"], 4)
+    for words in ("95% interval", "n = ", "prompt mc-0", "chance 25.00"):
+        assert words in entry["notes"]
+    with pytest.raises(BadInput, match="phantoms"):
+        eval_result_entries(read_result(place / "chance/result.json"), "org/x")
+
+
+def test_a_judge_reads_free_form_answers_and_is_asked_once(place, tmp_path):
+    def judging(body):
+        text = body["messages"][-1]["content"]
+        if not isinstance(text, str):
+            return "The lesion is on the left of the picture, I think."
+        return "A: 9\nB: 2\nYour explanation: it says so"
+
+    with ChaosServer(answer=judging) as server:
+        wish = Asked(
+            *("mediconfusion", "openai:m"),
+            data=str(place / "mediconfusion"),
+            method="ff",
+            judge="openai:j",
+            out=tmp_path / "run",
+            settings=Settings(base_url=server.url),
+        )
+        result, _ = evaluate(wish)
+        asked = sum(server.asked.values())
+        again, _ = evaluate(wish)
+        assert sum(server.asked.values()) == asked
+    assert result.method.judge["decided"] == 28
+    assert result.scores == again.scores
+    assert result.scores["individual_accuracy"].value == 50
+    assert not any("no judge" in words for words in result.deviations)
