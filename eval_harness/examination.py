@@ -16,7 +16,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.problems import clip
 from dataset_builders.repository import Repository, open_repository
-from eval_harness.foreign_files import check_file, quarantined
+from eval_harness.foreign_files import check_file, parse_object, quarantined
 from eval_harness.results import Benchmark, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest
 from eval_harness.scoring import ANSWERS_SCHEMA, answer_frame
@@ -111,6 +111,10 @@ def examine(
     """
     check_file(place / "result.json", MAX_RESULT)
     claimed = read_result(place / "result.json")
+    try:
+        parse_object((place / "result.json").read_bytes())  # stricter than the schema: no key twice
+    except ValueError as error:
+        raise BadInput(f"result.json {error}") from None
     run_id = folder.rsplit("/", 1)[-1]
     problems = [*wrong_names(claimed, run_id), *wrong_standing(claimed)]
     expected = f"results/{claimed.benchmark.name}/{model_slug(claimed.model.name)}/{run_id}"

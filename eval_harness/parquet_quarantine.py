@@ -16,6 +16,7 @@ from typing import Any
 MEMORY = 3 << 30
 """Bytes of address space. The largest honest file takes a tenth; loading the library takes another."""
 MOST_UNPACKED = 1 << 30
+MOST_TEXT = 300 << 20
 MOST_COLUMNS = 60
 BATCH = 256
 """Rows in memory at a time."""
@@ -46,8 +47,8 @@ def main(path: str, most_rows: int, seconds: int) -> str | None:
                 for row in batch.to_pylist():
                     line = json.dumps(row, allow_nan=False, default=_plain)
                     written += len(line)
-                    if written > MOST_UNPACKED:
-                        return f"holds over {MOST_UNPACKED:,} bytes of text"
+                    if written > MOST_TEXT:
+                        return f"holds over {MOST_TEXT:,} bytes of text"
                     sys.stdout.write(line + "\n")
             sys.stdout.flush()
     except MemoryError:

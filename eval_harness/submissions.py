@@ -11,11 +11,11 @@ import json
 import platform
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput
 from dataset_builders.problems import SHOWN
 from dataset_builders.repository import open_repository
-from eval_harness.foreign_files import Found, check_file, json_lines, quarantined
+from eval_harness.foreign_files import Found, check_file, json_lines, printable, quarantined
 from eval_harness.predictions import read_predictions
 from eval_harness.results import Benchmark, Method, Model, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest, read_run
@@ -37,6 +37,7 @@ from eval_harness.validation import (
     wrong_standing,
 )
 
+T = TypeVar("T")
 MAX_RESULT = 8 << 20
 """Bytes of a result.json or run.json. The largest honest one (GMAI-MMBench with all its facets) is under one million."""
 ELSEWHERE = "answers were given by another harness; its prompt and generation settings are not known"
@@ -76,6 +77,8 @@ class Submission:
             more = len(self.problems) - SHOWN
             count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
             rest = f"; and {more} more (--dry-run lists them)" if more > 0 else ""
+            if "result.json claims" in shown:
+                remedy += f" `medprobe score {what}` computes result.json again; or find out what changed it."
             raise BadInput(f"{what}: {count}{shown}{rest}. {remedy}")
 
 
@@ -107,12 +110,21 @@ def submit(
     submission = prepare(what, benchmark, model, data, split, extraction)
     submission.check(what)
     if is_hub_store(to):
+        submission.notes.extend(_note_on_dataset(submission))
         place, new = hub_store.propose(str(to), submission)
     else:
         submission.flags.extend(folder_store.twins(Path(to), submission))
         folder, new = folder_store.add(Path(to), submission)
         place = str(folder)
     return Submitted(submission, place, new)
+
+
+def _note_on_dataset(submission: Submission) -> list[str]:
+    if submission.result.benchmark.revision:
+        return []
+    return [
+        f"the dataset {submission.result.benchmark.repo} is a folder: the store's owner must name theirs to verify (--data)"
+    ]
 
 
 def submit_run(folder: Path, store: Path, dry_run: bool = False) -> Path:
@@ -193,16 +205,13 @@ def _written(path: Path) -> str:
 
 
 def _from_run(folder: Path, data: str | None) -> Submission:
-    if (folder / "run.json").exists():
-        check_file(folder / "run.json", MAX_RESULT)
-    run = read_run(folder)
+    run = _own_file(folder / "run.json", lambda path: read_run(path.parent))
     problems: list[str] = []
     notes: list[str] = []
     questions, benchmark = _questions_of(folder, run, data, problems, notes)
     claimed = None
     if (folder / "result.json").exists():
-        check_file(folder / "result.json", MAX_RESULT)
-        claimed = read_result(folder / "result.json")
+        claimed = _own_file(folder / "result.json", read_result)
     if benchmark.fingerprint != run.request.fingerprint:
         problems.append(
             f"the questions of {benchmark.repo or folder} are not those that were asked (fingerprint {str(benchmark.fingerprint)[:12]}, "
@@ -225,6 +234,16 @@ def _from_run(folder: Path, data: str | None) -> Submission:
         differ = different_scores(claimed.scores, submission.result.scores)
         submission.problems.extend(f"result.json {line}" for line in differ)
     return submission
+
+
+def _own_file(path: Path, read: Callable[[Path], T]) -> T:
+    """A run.json or result.json of bearable size; what is wrong with it in one harmless line."""
+    try:
+        if path.exists():
+            check_file(path, MAX_RESULT)
+        return read(path)
+    except BadInput as error:
+        raise BadInput(printable(str(error))) from None
 
 
 def _questions_of(
@@ -298,9 +317,9 @@ def recompute(
     try:
         result, answers = make_result(run, questions, journal, extraction)
     except ValidationError as error:
-        raise BadInput(f"{run.run_id}: {error.errors()[0]['msg']}.") from None
+        raise BadInput(printable(f"{run.run_id}: {error.errors()[0]['msg']}.")) from None
     result = result.model_copy(update={"created_at": run.created_at})
-    wrong = [*wrong_names(result, run.run_id), *wrong_standing(result), *(problems or [])]
+    wrong = [printable(line) for line in (*wrong_names(result, run.run_id), *wrong_standing(result), *(problems or []))]
     told = list(notes or [])
     missing = len(questions) * run.request.samples - len(journal)
     if missing > 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from dataset_builders.hub import check_repo_id, connect_with_token, hub_errors
 from dataset_builders.problems import clip
 from eval_harness.examination import FILES, Dataset, examine
 from eval_harness.folder_store import questions_bytes, twins
-from eval_harness.foreign_files import MAX_FILE, quarantined
+from eval_harness.foreign_files import MAX_FILE, printable, quarantined
 from eval_harness.hub_store import files_at, is_content, patiently
 from eval_harness.results import read_result
 from eval_harness.submissions import MAX_RESULT, Submission
@@ -50,7 +51,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = "".join(f"\n  {line}" for line in (*self.reasons, *self.notes))
+        told = "".join(f"\n  {printable(line)}" for line in (*self.reasons, *self.notes))
         return f"{self.what}: {self.word}{told}"
 
 
@@ -99,8 +100,10 @@ def verify(
             continue
         try:
             outcome = check.pull(each.num)
-        except BadInput as error:  # the others still get their turn
-            outcome = Outcome(f"{name}@{each.num}", "failed", (str(error),))
+        except Exception as error:  # whatever one pull request does, the others get their turn
+            if not isinstance(error, BadInput):
+                traceback.print_exc()
+            outcome = Outcome(f"{name}@{each.num}", "failed", (f"{type(error).__name__}: {error}",))
         tell(outcome)
         outcomes.append(outcome)
     return outcomes
@@ -250,7 +253,7 @@ class _Check:
             raise _Refused(str(error).replace(f"{place}/pull/", "")) from None
         if submission.problems:
             raise _Refused(*submission.problems)
-        flags = [*submission.flags, *self._twins(submission, place / "store")]
+        flags = [*submission.flags, *self._twins(submission)]
         notes = (
             f"{submission.result.model.name} on {submission.result.benchmark.name}: scores agree",
             *submission.notes,
@@ -266,18 +269,16 @@ class _Check:
         notes = notes if landed else (*notes, "it was on main already")
         return self._close(details, added, Outcome(what, "added", notes=(*notes, *flags)))
 
-    def _twins(self, submission: Submission, place: Path) -> list[str]:
+    def _twins(self, submission: Submission) -> list[str]:
         """Flags for results on main that give the same answers. Only results with the same scores have their answers fetched."""
         pattern = f"results/{submission.result.benchmark.name}/*/*/result.json"
-        patiently(
-            lambda: self.api.snapshot_download(
-                self.repo, repo_type="dataset", allow_patterns=[pattern], local_dir=place
-            )
+        place = Path(
+            patiently(lambda: self.api.snapshot_download(self.repo, repo_type="dataset", allow_patterns=[pattern]))
         )
 
         def fetch(path: Path) -> Path:
             name = path.relative_to(place).as_posix()
-            return Path(self.api.hf_hub_download(self.repo, name, repo_type="dataset", local_dir=place))
+            return Path(self.api.hf_hub_download(self.repo, name, revision=place.name, repo_type="dataset"))
 
         return twins(place, submission, fetch)
 
@@ -345,7 +346,7 @@ HEADLINES = {
 
 def _text(head: str, outcome: Outcome) -> str:
     """The comment: what strangers wrote stands in a block in which nothing is markup and nobody is called."""
-    lines = [" ".join(line.replace("`", "'").split())[:500] for line in (*outcome.reasons, *outcome.notes)]
+    lines = [printable(line.replace("`", "'"), 500) for line in (*outcome.reasons, *outcome.notes)]
     if len(lines) > SHOWN:
         lines = [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""

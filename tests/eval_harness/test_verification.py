@@ -282,7 +282,76 @@ def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
     assert [status(owner, n) for n in range(1, 5)] == ["closed"] * 4
 
 
-def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path):
+@pytest.mark.parametrize("status_code", [500, RESET])
+def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next(
+    owner, run, data, as_owner, local_hub, status_code
+):
+    submit(run, STORE)
+    as_owner()
+    local_hub.faults.add("/status", status_code, method="POST", times=100)
+    with pytest.raises(BadInput):
+        verify(f"{STORE}@1", data=[str(data)])
+    added = main_files(owner)
+    local_hub.faults.clear()
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert main_files(owner) == added and status(owner, 1) == "closed"
+
+
+def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, local_hub):
+    submit(run, STORE)
+    as_owner()
+    before = len(owner.list_repo_commits(**REPO))
+    local_hub.faults.add("/commit/", 412, method="POST")
+    local_hub.faults.add("/commit/", 503, method="POST", after=True)
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert len(owner.list_repo_commits(**REPO)) == before + 1
+
+
+def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
+    from eval_harness import verification
+
+    submit(run, STORE)
+    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
+    as_owner()
+    examined, asked = verification.examine, []
+
+    def breaks_once(*arguments):
+        asked.append(arguments)
+        if len(asked) == 1:
+            raise ZeroDivisionError
+        return examined(*arguments)
+
+    monkeypatch.setattr(verification, "examine", breaks_once)
+    words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
+    assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub, monkeypatch):
+    from eval_harness import verification
+
+    files = files_of(run)
+    propose(owner, files)
+    monkeypatch.setattr(verification, "MAX_FILE", 100)
+    as_owner()
+    local_hub.record.clear()
+    (outcome,) = verify(f"{STORE}@1", data=[str(data)])
+    assert outcome.word == "refused" and "at most 100 are read" in outcome.reasons[0]
+    assert not local_hub.record.of("GET", "/resolve/")
+
+
+def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
+    place = Path(submit(run, tmp_path / "store").place)
+    assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]
+    assert [outcome.word for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
+    document = Result.model_validate_json((place / "result.json").read_text())
+    document.scores["confusion"].value = 12.5
+    (place / "result.json").write_text(document.to_json())
+    (outcome,) = verify(str(tmp_path / "store"))
+    assert outcome.word == "refused" and "12.5" in outcome.reasons[0]
+
+
+@pytest.mark.parametrize("where", ["ORG", "medlab"])
+def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path, where):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "hf")}
 
     def medprobe(*arguments, token, code=0):
@@ -299,9 +368,9 @@ def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    medprobe("publish", data, "ORG/phantoms", token=CURATOR)
+    medprobe("publish", data, f"{where}/phantoms", token=CURATOR)
     answers = write_lines(tmp_path / "answers.csv.jsonl", responses(data))
-    options = ("--benchmark", "mediconfusion", "--model", "Foreign 7B", "--data", "ORG/phantoms", "--to", STORE)
+    options = ("--benchmark", "mediconfusion", "--model", "Foreign 7B", "--data", f"{where}/phantoms", "--to", STORE)
     assert "would add results/" in medprobe("submit", answers, *options, "--dry-run", token=READER)
     assert "discussions/1" in medprobe("submit", answers, *options, token=READER)
     assert f"{STORE}@1: added" in medprobe("verify", f"{STORE}@1", token=CURATOR)
