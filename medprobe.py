@@ -248,6 +248,32 @@ def results(
     typer.echo(table.to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1), nl=False)
 
 
+@app.command(short_help="Say what differs between two results.")
+def compare(
+    a: Annotated[str, typer.Argument(help="run folder, result.json, or 'published:MODEL/BENCHMARK/METHOD/Table 1'")],
+    b: Annotated[str, typer.Argument(help="another one")],
+) -> None:
+    """Say what differs between two results: settings, answers, scores (paired test)."""
+    from eval_harness.comparison import compare_results, load_side
+    from leaderboard_space.published_results import published_results
+
+    sides = [load_side(place, published_results) for place in (a, b)]
+    typer.echo(compare_results(*sides))
+
+
+@app.command("export-eval-results", short_help="Write a result in the Hub's own form.")
+def export_eval_results(
+    result: Annotated[Path, typer.Argument(help="run folder or result.json")],
+    dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
+    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml [default: the split]")] = None,
+    out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
+) -> None:
+    """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""
+    from eval_harness.eval_results import write_eval_results
+
+    typer.echo(f"wrote {write_eval_results(result, dataset, task, out)}")
+
+
 @app.command(short_help="Add a result to a store.")
 def submit(
     answers: Annotated[

@@ -83,7 +83,7 @@ def test_with_a_published_number_it_says_what_the_paper_leaves_open(place):
     assert "intervals" in words
     with pytest.raises(BadInput, match="no paper has it"):
         load_side("published:Nobody-9000", published_results)
-    with pytest.raises(BadInput, match="Say which, e.g. 'published:GPT-4o/"):
+    with pytest.raises(BadInput, match=r"Say which, e\.g\. 'published:GPT-4o/"):
         load_side("published:GPT-4o", published_results)
 
 
