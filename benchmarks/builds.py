@@ -98,7 +98,7 @@ def probmed(folder: Path) -> None:
         start = time.perf_counter()
         code = (
             "import time; t=time.perf_counter()\nfrom dataset_builders.build import build\n"
-            f"build('probmed', source={str(source)!r}, out={str(out)!r})\nprint(time.perf_counter()-t)"
+            f"build('probmed', source={str(source)!r}, out={str(out)!r})\nprint(time.perf_counter()-t, flush=True); import os; os._exit(0)"
         )
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         builds.append(time.perf_counter() - start)
@@ -140,13 +140,11 @@ def reading(folder: Path) -> None:
 def _timed(folder: Path, what: str, code: str) -> None:
     home = folder / "hf-home"
     shutil.rmtree(home, ignore_errors=True)
-    script = (
-        f"import time; from datasets import load_dataset; t=time.perf_counter(); {code}; print(time.perf_counter()-t)"
-    )
+    script = f"import time; from datasets import load_dataset; t=time.perf_counter(); {code}; print(time.perf_counter()-t, flush=True); import os; os._exit(0)"
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
     cache = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-    print(f"{what}: {float(done.stdout.split()[-1]):.2f} s, cache {cache / 1e6:.0f} MB")
+    print(f"{what}: {float(done.stdout.split()[-1]):.2f} s, cache {cache / 1e6:.0f} MB", flush=True)
     shutil.rmtree(home, ignore_errors=True)
 
 
