@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.results import read_result, scan_store
 from eval_harness.submissions import is_hub_store, prepare, submit
@@ -241,3 +242,27 @@ def test_an_existing_folder_wins_over_a_repository(tmp_path, monkeypatch):
     (tmp_path / "ORG/results").mkdir(parents=True)
     assert not is_hub_store("ORG/results")
     assert not is_hub_store("./a/b") and not is_hub_store("store") and not is_hub_store("/a/b")
+
+
+@pytest.mark.sources
+def test_the_authors_own_output_gives_the_scores_of_their_scorer(sources, official_scores, tmp_path):
+    build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "mediconfusion", text_only=True)
+    for record in json.loads((official_scores / "mediconfusion_official_scores.json").read_text()):
+        document = {
+            pair: {"answer": {f"im{side}": {"full_answer": said[f"image_{side}"]} for side in (1, 2)}}
+            for pair, said in record["responses"].items()
+        }
+        (tmp_path / "output.json").write_text(json.dumps(document, indent=4))
+        found = from_file(tmp_path / "output.json", tmp_path / "mediconfusion", extraction="official")
+        assert found.problems == [] and found.notes == []
+        for metric in ("set_accuracy", "individual_accuracy"):
+            theirs = record["expected"]["Cerebral"][metric]
+            assert found.result.breakdown["category"]["Cerebral"][metric].value == pytest.approx(theirs, abs=5e-5)
+
+
+@pytest.mark.sources
+def test_what_a_real_model_really_answered_is_submitted(sources, tmp_path):
+    build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "gmai-mmbench", text_only=True)
+    recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"
+    done = submit(recorded, tmp_path / "store", "gmai-mmbench", "Six models", str(tmp_path / "gmai-mmbench"))
+    assert done.submission.result.benchmark.questions == 22 and done.submission.flags == []
