@@ -140,7 +140,10 @@ def reading(folder: Path) -> None:
 def _timed(folder: Path, what: str, code: str) -> None:
     home = folder / "hf-home"
     shutil.rmtree(home, ignore_errors=True)
-    script = f"import time; from datasets import load_dataset; t=time.perf_counter(); {code}; print(time.perf_counter()-t, flush=True); import os; os._exit(0)"
+    script = (
+        "import os, time; from datasets import load_dataset; t=time.perf_counter(); "
+        f"{code}; print(time.perf_counter()-t, flush=True); os._exit(0)"
+    )
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
     cache = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
