@@ -85,6 +85,15 @@ _PROBMED_ERRORS = {
     "wrong_answer": MetricInfo("Wrong answer", "Errors on abnormality that are a wrong answer.", False),
 }
 
+_PAIRS = {
+    "accuracy_without_adversarial": MetricInfo(
+        "Accuracy, no adversarial", "Pairs with the original question right (ProbMed Table 3)."
+    ),
+    "accuracy_with_adversarial": MetricInfo(
+        "Accuracy with adversarial", "Pairs with both questions right (ProbMed Table 3)."
+    ),
+}
+
 _GMAI = {
     "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
     "accuracy_macro_task": MetricInfo("Accuracy, mean over tasks", "Mean of the accuracies of the clinical tasks."),
@@ -117,6 +126,7 @@ METRICS: dict[str, MetricInfo] = {
     **_MEDICONFUSION,
     **_probmed(),
     **_PROBMED_ERRORS,
+    **_PAIRS,
     **_GMAI,
     **_halt(),
     **_EVERYWHERE,
