@@ -1,14 +1,9 @@
 """The board without a browser: sections, what is set aside, hostile input, downloads, news from the store."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from stores import MADE_AT, add_run, answers, make_store, questions
 
 from dataset_builders import schema
 from dataset_builders.errors import BadInput
@@ -21,6 +16,7 @@ from leaderboard_space.sections import Board, Entry, group
 from leaderboard_space.service import Service
 from leaderboard_space.standings import standings
 from leaderboard_space.views import cases, compare
+from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'
 

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from stores import MODELS, add_run, answers, make_store, questions
-
 from leaderboard_space.html import number
 from leaderboard_space.sections import Board
 from leaderboard_space.standings import standings
+from tests.leaderboard_space.stores import MODELS, add_run, answers, make_store, questions
 
 pytestmark = pytest.mark.browser
 

@@ -1,6 +1,5 @@
 """What the board computes for a selection is what scoring those questions alone gives."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from stores import MODELS, answers, make_store, questions
-
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.statistics import clustered_interval, holm, pack, pairwise, tie_groups
 from leaderboard_space.outcomes import Outcomes, read_run
@@ -21,6 +16,7 @@ from leaderboard_space.ranking import MetricUnits, places, scores_of, unpaired_p
 from leaderboard_space.sections import Board
 from leaderboard_space.standings import standings
 from leaderboard_space.tree import tree_of
+from tests.leaderboard_space.stores import MODELS, answers, make_store, questions
 
 FIELDS = ("value", "low", "high", "n", "n_cases", "chance", "verdict")
 
