@@ -14,7 +14,7 @@ _BOUNDARY = re.compile(
     re.IGNORECASE,
 )
 _NEGATOR = re.compile(
-    r"\b(?:no(?!\s*(?:,|wait|longer|doubt))|not(?!\s+only)|never|neither|nor|without|absence of|absent|lacks?|lack of"
+    r"\b(?:no(?!\s*(?:[,:;.!–—]|-\s|wait|longer|doubt))|not(?!\s+only)|never|neither|nor|without|absence of|absent|lacks?|lack of"
     r"|rul(?:es?|ed|ing) out|exclud\w+|eliminat\w+|rather than|instead of|unlike|as opposed to|other than|except|apart from"
     r"|negative for|unlikely|less likely|incorrect|wrong|denies|free of|against|inconsistent with|(?:other|remaining) (?:options?"
     r"|choices?|answers?)"
