@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from eval_harness.models.interface import Request
 
-FIRST = 16
-LARGEST_ON_CPU = 32
+FIRST = 32
+LARGEST_ON_CPU = 64
 LARGEST = 512
 ROOM = 0.45
 """A batch may double while the last one used less than this share of the memory: twice the batch needs at most twice as much."""
@@ -32,7 +32,7 @@ class BatchSize:
 
     def went_well(self, count: int, used: float) -> None:
         """A batch of `count` requests used this share of the memory."""
-        if self._may_grow and count >= self.size and used < ROOM:
+        if self._may_grow and 4 * count >= 3 * self.size and used < ROOM:
             self.size = min(self._largest, self.size * 2)
 
 
@@ -54,13 +54,13 @@ class Queue:
         return any(self._by_settings.values())
 
     def take(self, size: int) -> list[Request]:
-        """Up to `size` requests of the same settings; a unit is only split where it is larger than a batch by itself."""
+        """Up to `size` requests of the same settings. A unit is only split where the batch would stay under three quarters full."""
         units = next(units for units in self._by_settings.values() if units)
         batch: list[Request] = []
         while units and len(batch) < size:
             unit = units.popleft()
             room = size - len(batch)
-            if len(unit) > room and (batch or len(unit) <= size):
+            if len(unit) > room and 4 * len(batch) >= 3 * size:
                 units.appendleft(unit)
                 break
             batch += unit[:room]

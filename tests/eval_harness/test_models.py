@@ -199,3 +199,106 @@ def test_images_of_any_depth_become_rgb(mode, colour, grey):
     image = decode_image(picture(mode, colour=colour))
     assert image.mode == "RGB"
     assert image.getpixel((3, 3)) == (grey, grey, grey)
+
+
+def test_sampled_answers_do_not_depend_on_the_batch(tiny):
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    asked = [
+        request(str(i), sample=sample, prompt="?" * (1 + i % 3), image=picture(colour=(60 * i, 9, 9)), temperature=1.0)
+        for i in range(4)
+        for sample in range(3)
+    ]
+
+    def drawn(batch, order):
+        backend = TransformersVLM(str(tiny), Settings(batch_size=batch))
+        return {(r.question_id, r.sample): r.text for r in backend.generate(order)}
+
+    together = drawn(8, asked)
+    assert together == drawn(1, asked[::-1])
+    assert len({together["0", sample] for sample in range(3)}) > 1
+
+
+def test_seeded_sampling_draws_from_the_softmax():
+    import torch
+
+    from eval_harness.models.network import SeededSampling
+
+    logits = torch.tensor([[0.0, 1.0, 2.0]])
+    picks = torch.cat([SeededSampling(0.5, [seed], "cpu")(None, logits).argmax(-1) for seed in range(4000)])
+    expected = (logits[0] / 0.5).softmax(-1)
+    assert torch.allclose(torch.bincount(picks, minlength=3) / 4000, expected, atol=0.025)
+
+
+def test_batches_keep_the_questions_of_an_image_together():
+    from eval_harness.models.batching import BatchSize, Queue
+
+    def drain(queue, size):
+        batches = []
+        while queue:
+            batches.append(queue.take(size))
+        return batches
+
+    images = [bytes([i]) for i in range(6)]
+    asked = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
+    batches = drain(Queue(asked), 32)
+    assert sorted(r.question_id for batch in batches for r in batch) == sorted(r.question_id for r in asked)
+    assert [len(batch) for batch in batches] == [27, 27]
+    assert all(len({r.image for r in batch}) == 3 for batch in batches)
+    assert max(map(len, drain(Queue(asked), 4))) == 4
+    mixed = [request("a", max_tokens=1), request("b", max_tokens=5), request("c", max_tokens=1)]
+    assert sorted(sorted(r.question_id for r in batch) for batch in drain(Queue(mixed), 8)) == [["a", "c"], ["b"]]
+    queue = Queue(asked)
+    batch = queue.take(16)
+    queue.put_back(batch)
+    assert queue.take(16) == batch
+
+    size = BatchSize(None, on_cpu=False)
+    start = size.size
+    size.went_well(start, 0.1)
+    assert size.size == 2 * start
+    size.went_well(2 * start, 0.8)
+    assert size.size == 2 * start
+    size.halve(2 * start)
+    size.went_well(start, 0.1)
+    assert size.size == start, "it does not grow again after memory ran out"
+    fixed = BatchSize(4, on_cpu=False)
+    fixed.went_well(4, 0.0)
+    assert fixed.size == 4
+
+
+def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, monkeypatch):
+    from eval_harness.models.network import Network
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    image = picture()
+    asked = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
+    honest = TransformersVLM(str(tiny), Settings())
+    expected = texts(honest, asked)
+    assert honest._shown_equal
+    monkeypatch.setattr(Network, "agrees", lambda *_: False)
+    wary = TransformersVLM(str(tiny), Settings())
+    assert texts(wary, asked) == expected
+    assert wary.describe()["shared_image_prefix"] is False
+
+
+def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(tiny):
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    image = picture()
+    asked = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
+    shared = TransformersVLM(str(tiny), Settings())
+    alone = TransformersVLM(str(tiny), Settings(batch_size=1))
+    assert texts(shared, asked) == texts(alone, asked)
+    assert shared._shown_equal
+
+
+def test_a_processor_without_a_chat_template_needs_a_plain_one():
+    from eval_harness.models.chat_form import plain_template
+
+    assert plain_template(None, "blip-2", "m") == "{prompt}"
+    assert plain_template("question-answer", "strange", "m") == "Question: {prompt} Answer:"
+    with pytest.raises(BadInput, match="--plain-template"):
+        plain_template(None, "strange", "m")
+    with pytest.raises(BadInput, match="not known"):
+        plain_template("nice", "strange", "m")
