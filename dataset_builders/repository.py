@@ -9,6 +9,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -151,33 +152,32 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
 
 def _from_hub(data: str, revision: str | None) -> Repository:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     light = ["README.md", "manifest.json", "questions_text/*", "lexical_tree/*"]
-    try:
+    with _reading(data):
         folder = Path(snapshot_download(data, repo_type="dataset", revision=revision, allow_patterns=light))
-    except GatedRepoError:
-        raise BadInput(f"{data}: is gated. Ask for access on its page, then `hf auth login`.") from None
-    except RevisionNotFoundError:
-        raise BadInput(f"{data}: has no revision {revision!r}. Name a branch, tag or commit that it has.") from None
-    except RepositoryNotFoundError:
-        raise BadInput(
-            f"{data}: no such folder here and no such dataset on the Hub (or it is private). {REMEDY}"
-        ) from None
-    except Exception as error:
-        if isinstance(error, (MemoryError, AssertionError)):
-            raise
-        first = str(error).strip().splitlines()[:1]
-        raise BadInput(
-            f"{data}: the Hub cannot be reached ({''.join(first)}). Check the connection and $HF_ENDPOINT."
-        ) from None
-    return _opened(data, folder, folder.name)
+        return _opened(data, folder, folder.name)
 
 
 def _downloaded(data: str, revision: str, name: str) -> Path:
     from huggingface_hub import hf_hub_download
 
-    return Path(hf_hub_download(data, name, repo_type="dataset", revision=revision))
+    with _reading(data):
+        return Path(hf_hub_download(data, name, repo_type="dataset", revision=revision))
+
+
+@contextmanager
+def _reading(data: str) -> Iterator[None]:
+    """What the Hub refuses, in one line; also where the client serves a cached snapshot but the calls after it find no Hub."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    from dataset_builders.hub import hub_errors
+
+    try:
+        with hub_errors(data, "read it"):
+            yield
+    except LocalEntryNotFoundError as error:
+        raise BadInput(f"{data}: the Hub cannot be reached. Check the connection and $HF_ENDPOINT.") from error
 
 
 def _opened(data: str, folder: Path, revision: str | None) -> Repository:

@@ -176,3 +176,30 @@ def test_hashes_in_the_manifest_are_those_of_the_published_bytes(built):
     for case in ours.cases("test"):
         for name, content in case.images.items():
             assert hashlib.sha256(content).hexdigest() == ours.manifest["images"][name]["sha256"]
+
+
+OPEN = """
+from dataset_builders.errors import BadInput
+from dataset_builders.repository import open_repository
+try:
+    repository = open_repository("medlab/secret")
+    print(len(repository.questions(repository.splits[0])))
+except BadInput as error:
+    print("refused:", error)
+"""
+
+
+def test_what_was_cached_and_may_not_be_seen_any_more_is_refused_in_one_line(built, local_hub, tmp_path):
+    publish(built / "halt-medvqa", "medlab/secret", private=True)
+
+    def opened(**environment):
+        given = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1", **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", OPEN], env=given, capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout.strip()
+
+    assert opened(HF_TOKEN=CURATOR).isdigit()
+    for refusal in (opened(HF_TOKEN=READER), opened(HF_TOKEN=CURATOR, HF_ENDPOINT="http://127.0.0.1:9")):
+        assert refusal.startswith("refused: medlab/secret: ")
+        assert len(refusal.splitlines()) == 1
