@@ -19,7 +19,9 @@ def test_confusion_above_chance_is_worse_than_chance():
             "categories": [["Cerebral"]] * 80,
         }
     )
-    answers = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "response": "A", "status": "answered"})
+    answers = pd.DataFrame(
+        {"question_id": questions["question_id"], "sample": 0, "response": "A", "status": "answered"}
+    )
     scores = score("mediconfusion", questions, read_answers(answers, questions, "mediconfusion")).scores
     assert scores["confusion"].value == 100
     assert scores["confusion"].verdict == "worse"
