@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 
-app.add_typer(curate, name="curate")
+app.add_typer(curate, name="curate", short_help="Make a benchmark of your own.")
 
 
 @app.command(short_help="Build a dataset repository.")
