@@ -110,6 +110,8 @@ def check_file(path: Path, largest: int = MAX_FILE) -> bytes:
             head = file.read(4096)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file or run folder.") from None
+    except BadInput:
+        raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
     if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from dataset_builders.errors import BadInput
@@ -38,7 +40,7 @@ def propose(repo_id: str, submission: Submission) -> tuple[str, bool]:
     files = submission.files()
     with hub_errors(repo_id, "sign in"):
         who = str(patiently(api.whoami).get("name"))
-    with hub_errors(repo_id, "open a pull request", who):
+    with quiet(), hub_errors(repo_id, "open a pull request", who):
         return patiently(lambda: _propose(api, repo_id, who, submission, files))
 
 
@@ -113,6 +115,21 @@ def is_content(entry: RepoFile, content: bytes) -> bool:
     if entry.lfs is not None:
         return bool(entry.lfs.sha256 == hashlib.sha256(content).hexdigest())
     return bool(entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the Hub client's progress bars where nobody watches."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if sys.stderr.isatty() or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
 
 
 def patiently(action: Callable[[], T], tries: int = TRIES) -> T:

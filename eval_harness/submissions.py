@@ -73,7 +73,8 @@ class Submission:
     def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:
         """Raise BadInput with all problems in one line, or return if there are none."""
         if self.problems:
-            shown = "; ".join(self.problems[:SHOWN])
+            inside = [line.removeprefix(f"{what}, ").removeprefix(f"{what}: ") for line in self.problems[:SHOWN]]
+            shown = "; ".join(inside)
             more = len(self.problems) - SHOWN
             count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
             rest = f"; and {more} more (--dry-run lists them)" if more > 0 else ""

@@ -21,7 +21,7 @@ from dataset_builders.problems import clip
 from eval_harness.examination import FILES, Dataset, examine
 from eval_harness.folder_store import questions_bytes, twins
 from eval_harness.foreign_files import MAX_FILE, printable, quarantined
-from eval_harness.hub_store import files_at, is_content, patiently
+from eval_harness.hub_store import files_at, is_content, patiently, quiet
 from eval_harness.results import read_result
 from eval_harness.submissions import MAX_RESULT, Submission
 
@@ -168,7 +168,7 @@ class _Check:
     def pull(self, number: int) -> Outcome:
         """Examine one pull request and do what follows. Raises BadInput when the Hub does not let us."""
         what = f"{self.repo}@{number}"
-        with hub_errors(self.repo, f"verify pull request {number}", self.who):
+        with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
             details = patiently(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
             if not details.is_pull_request:
                 raise BadInput(f"{what}: is a discussion, not a pull request.")
@@ -271,7 +271,14 @@ class _Check:
 
     def _twins(self, submission: Submission) -> list[str]:
         """Flags for results on main that give the same answers. Only results with the same scores have their answers fetched."""
-        pattern = f"results/{submission.result.benchmark.name}/*/*/result.json"
+        from huggingface_hub.errors import EntryNotFoundError
+
+        inside = f"results/{submission.result.benchmark.name}"
+        pattern = f"{inside}/*/*/result.json"
+        try:
+            next(iter(self.api.list_repo_tree(self.repo, inside, repo_type="dataset")))
+        except (EntryNotFoundError, StopIteration):
+            return []
         place = Path(
             patiently(lambda: self.api.snapshot_download(self.repo, repo_type="dataset", allow_patterns=[pattern]))
         )

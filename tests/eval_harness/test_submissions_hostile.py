@@ -51,7 +51,7 @@ def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name
     path = tmp_path / "upload"
     FILES[name](path)
     line = told(path, data)
-    assert harmless(line) and str(path) in line, line
+    assert harmless(line) and line.count(str(path)) == 1, line
     assert [each.name for each in tmp_path.iterdir()] == ["upload"]
 
 
