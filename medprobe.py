@@ -122,6 +122,9 @@ def evaluate(
     base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
     in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
     timeout: Annotated[float, typer.Option(help="seconds to wait for one answer of a server")] = 120.0,
+    price: Annotated[
+        str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: adds the cost to the result")
+    ] = None,
     max_image_side: Annotated[int | None, typer.Option(help="shrink images whose longer side has more pixels")] = None,
     plain_template: Annotated[
         str | None, typer.Option(help="prompt form for a processor without a chat template: plain, question-answer ...")
@@ -134,7 +137,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Run a model over a benchmark; what is answered already is not asked again."""
-    from eval_harness.models.interface import Settings
+    from eval_harness.models.interface import Settings, read_price
     from eval_harness.runner import Asked
     from eval_harness.runner import evaluate as run_evaluation
     from eval_harness.summary import summary
@@ -161,6 +164,7 @@ def evaluate(
             base_url=base_url,
             in_flight=in_flight,
             timeout=timeout,
+            price=read_price(price),
             max_image_side=max_image_side,
             plain_template=plain_template,
             dtype=dtype,

@@ -166,6 +166,7 @@ def write(
     from curation.image_table import Columns, join_table, read_table
     from curation.question_writing import Asking, write_questions
     from dataset_builders.errors import BadInput
+    from eval_harness.models.interface import read_price
 
     if not (pairs / "pairs.parquet").is_file():
         raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
@@ -178,7 +179,7 @@ def write(
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
     known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)
-    asking = Asking(tries, temperature, min_caption, seed, _price(price))
+    asking = Asking(tries, temperature, min_caption, seed, read_price(price))
     writer = _writer(model, base_url)
     funnel = write_questions(found, dict(zip(known["image"], known["caption"], strict=True)), writer, out, asking)
     for name, value in funnel.items():
@@ -239,18 +240,6 @@ def _writer(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
     from eval_harness.models.openai_chat import OpenAIChat
 
     return OpenAIChat(model.removeprefix("openai:"), Settings(base_url=base_url))
-
-
-def _price(text: str | None) -> tuple[float, float] | None:
-    from dataset_builders.errors import BadInput
-
-    if text is None:
-        return None
-    try:
-        tokens_in, tokens_out = map(float, text.split(","))
-    except ValueError:
-        raise BadInput(f"--price {text}: give two numbers with a comma, e.g. 2.5,10.") from None
-    return tokens_in, tokens_out
 
 
 @app.command()

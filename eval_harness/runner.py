@@ -226,7 +226,12 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
             generation=generation | {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))},
         ),
         deviations=deviations,
-        environment={**surroundings(), "python": platform.python_version(), **backend.describe()},
+        environment={
+            **surroundings(),
+            "python": platform.python_version(),
+            **backend.describe(),
+            **({"price_per_million_tokens": list(asked.settings.price)} if asked.settings.price else {}),
+        },
         command=shlex.join(["medprobe", *asked.argv]) if asked.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -54,7 +54,7 @@ def rescore(folder: Path, extraction: str = "ours") -> tuple[Result, pd.DataFram
     """The result and the read answers of a run folder, computed from its journal; writes nothing."""
     run, questions = read_run(folder), read_questions(folder)
     records = read_journal(folder / "answers.jsonl")[0]
-    run.environment |= _usage(records)
+    run.environment |= _usage(records, run.environment.get("price_per_million_tokens"))
     return make_result(run, questions, answer_frame(records), extraction, _judge_of(run, folder))
 
 
@@ -171,10 +171,16 @@ def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict
     }
 
 
-def _usage(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens counted by a server, summed over every answer of the journal."""
+def _usage(records: list[dict[str, Any]], price: list[float] | None) -> dict[str, Any]:
+    """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out)."""
     counted = [record["usage"] for record in records if record.get("usage")]
-    return {"tokens_in": sum(u[0] for u in counted), "tokens_out": sum(u[1] for u in counted)} if counted else {}
+    if not counted:
+        return {}
+    tokens = [sum(usage[side] for usage in counted) for side in (0, 1)]
+    found: dict[str, Any] = {"tokens_in": tokens[0], "tokens_out": tokens[1]}
+    if price:
+        found["cost"] = round(sum(t * p for t, p in zip(tokens, price, strict=True)) / 1e6, 6)
+    return found
 
 
 def write_result(folder: Path, result: Result, answers: pd.DataFrame) -> None:

@@ -5,10 +5,12 @@ A back end is any object with the attributes and the methods of `Backend`; a plu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from dataset_builders.errors import BadInput
 from eval_harness.results import Model
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
@@ -114,6 +116,19 @@ class Settings:
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out, for the cost in `environment`."""
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+def read_price(text: str | None) -> tuple[float, float] | None:
+    """The price of a million tokens in and out from "2.5,10"; None stays None. Raises BadInput for anything else."""
+    if text is None:
+        return None
+    try:
+        tokens_in, tokens_out = map(float, text.split(","))
+        if not (0 <= tokens_in < math.inf and 0 <= tokens_out < math.inf):
+            raise ValueError
+    except ValueError:
+        raise BadInput(f"--price {text}: give two numbers from 0 with a comma between, e.g. 2.5,10.") from None
+    return tokens_in, tokens_out
 
 
 def chosen(request: Request, scores: Sequence[float], error: str | None = None) -> Response:
