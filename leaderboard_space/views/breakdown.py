@@ -107,7 +107,7 @@ def view(
                 _cell(cells[name].get(entry.key), name if facet == METRICS_FACET else found.metric) for name in columns
             )
             body += f'<tr><th scope="row">{text(entry.result.model.name, 48)}</th>{line}</tr>'
-    more = f" The {dropped} smallest columns are in the download." if dropped else ""
+    more = f" The {dropped} smallest columns are left out." if dropped else ""
     return (
         f'{head}<div class="scroll"><table class="heat" aria-label="{text(title)}"><thead><tr>'
         f'<th scope="col" tabindex="0" data-sorts>Model</th>{top}</tr></thead><tbody>{body}</tbody></table></div>'
