@@ -226,6 +226,36 @@ def score(
     typer.echo(result.to_json() if json else summary(result), nl=not json)
 
 
+@app.command(short_help="Sum several runs up in one result.")
+def aggregate(
+    kind: Annotated[str, typer.Argument(help="best, mean, majority, oracle")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders of one model over the same questions")],
+    threshold: Annotated[float, typer.Option(help="oracle: percent of the samples that must be right")] = 50.0,
+    out: Annotated[Path | None, typer.Option(help="write the result file here")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the result document and nothing else")] = False,
+) -> None:
+    """Compute an aggregate over runs: the best over methods, the mean over prompts and samples, majority or oracle over samples."""
+    from eval_harness.aggregate import aggregate as sum_up
+    from eval_harness.summary import summary
+
+    result = sum_up(kind, runs, threshold, out)
+    typer.echo(result.to_json() if json else summary(result), nl=not json)
+
+
+@app.command(short_help="How far a run's confidence can be trusted.")
+def calibration(
+    run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
+) -> None:
+    """Print calibration (confidence against accuracy) and risk against coverage, in percent."""
+    from eval_harness.aggregate import calibration_of
+
+    found = calibration_of(run)
+    typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
+    typer.echo(found.bins.round(2).to_string(index=False))
+    typer.echo(f"mean risk over all coverages {found.aurc:.2f} %")
+    typer.echo(found.risk_coverage.round(2).to_string(index=False))
+
+
 @app.command(short_help="Print all results as a table.")
 def results(
     store: Annotated[

@@ -1,0 +1,64 @@
+"""Aggregates from run folders, as `medprobe aggregate` makes them."""
+
+import json
+
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.aggregate import aggregate, calibration_of
+from eval_harness.results import read_result
+from eval_harness.runner import Asked, evaluate
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("aggregate")
+    build("mediconfusion", out=folder / "data")
+    return folder
+
+
+def run(place, name, model="baseline:chance", **asked):
+    evaluate(Asked(benchmark="mediconfusion", model=model, data=str(place / "data"), out=place / name, **asked))
+    return place / name
+
+
+def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(place):
+    runs = [run(place, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
+    found = aggregate("mean", runs, out=place / "mean.json")
+    singles = [read_result(folder / "result.json").scores["set_accuracy"].value for folder in runs]
+    assert found.scores["set_accuracy"].value == pytest.approx(sum(singles) / 2)
+    assert found.scores["set_accuracy_std"].value > 0
+    assert found.kind == "aggregate"
+    assert len(found.run_ids) == 2
+    assert json.loads((place / "mean.json").read_text())["method"]["name"] == "mean"
+
+
+def test_the_best_over_runs_is_the_higher_one(place):
+    better, worse = run(place, "one"), run(place, "two", samples=2)
+    values = [read_result(f / "result.json").scores["set_accuracy"].value for f in (better, worse)]
+    assert aggregate("best", [better, worse]).scores["set_accuracy"].value == max(values)
+
+
+def test_majority_and_oracle_take_one_run_with_samples(place):
+    many = run(place, "many", samples=5)
+    assert 0 <= aggregate("majority", [many]).scores["individual_accuracy"].value <= 100
+    lax, strict = (aggregate("oracle", [many], threshold=t).scores["individual_accuracy"].value for t in (0, 80))
+    assert lax >= strict
+    with pytest.raises(BadInput, match="one sample per question"):
+        aggregate("majority", [run(place, "single")])
+    with pytest.raises(BadInput, match="takes one run folder"):
+        aggregate("oracle", [many, place / "single"])
+
+
+def test_runs_that_do_not_belong_together_are_refused(place):
+    with pytest.raises(BadInput, match="runs of one model"):
+        aggregate("best", [run(place, "a"), run(place, "b", model="baseline:always-A")])
+    with pytest.raises(BadInput, match="other questions"):
+        aggregate("best", [place / "a", run(place, "c", limit=4)])
+    with pytest.raises(BadInput, match="given twice"):
+        aggregate("best", [place / "a", place / "a"])
+    with pytest.raises(BadInput, match="no such aggregate"):
+        aggregate("worst", [place / "a"])
+    with pytest.raises(BadInput, match="no option scores"):
+        calibration_of(place / "a")
