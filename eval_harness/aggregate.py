@@ -61,7 +61,7 @@ def _mean(format: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     answers = {prompt: frame for prompt, (_, _, frame) in zip(prompts, read.values(), strict=True)}
     metric = HEADLINE[format]
     table = prompts_by_samples(format, read_questions(folder), answers, metric)
-    whole = {name: float(table.at["all", name]) for name in ("mean", "std", "runs")}
+    whole = {name: float(table[name].to_numpy()[-1]) for name in ("mean", "std", "runs")}  # the last row is `all`
     counted = next(iter(read.values()))[1].scores[metric]
     spread = None if math.isnan(whole["std"]) else whole["std"]
     return {
