@@ -428,17 +428,25 @@ def main() -> None:
     """Run the command line; see the module's first lines for exit codes."""
     try:
         app()
-    except SystemExit as end:
-        if end.code == 130:  # what Typer makes of Ctrl-C
-            typer.echo("medprobe: stopped. What was written is whole; the same command goes on.", err=True)
-        raise
-    except ValueError as error:
+    except BaseException as end:
         from dataset_builders.errors import BadInput
 
-        if not isinstance(error, BadInput):
+        if _was_interrupted(end):
+            typer.echo("medprobe: stopped. What was written is whole; the same command goes on.", err=True)
+            sys.exit(130)
+        if not isinstance(end, BadInput):
             raise
-        typer.echo(f"medprobe: {error}", err=True)
+        typer.echo(f"medprobe: {end}", err=True)
         sys.exit(2)
+
+
+def _was_interrupted(end: BaseException | None) -> bool:
+    """Whether Ctrl-C is at the bottom of it: Typer makes exit 130 of it, and what it cuts short may raise something of its own."""
+    while end is not None:
+        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == 130):
+            return True
+        end = end.__cause__ or end.__context__
+    return False
 
 
 if __name__ == "__main__":
