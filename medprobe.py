@@ -197,18 +197,21 @@ def score(
     split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
     extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
     name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
+    no_judge: Annotated[
+        bool, typer.Option("--no-judge", help="read a run's answers by rules alone, although it was asked with --judge")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
 ) -> None:
     """Recompute scores from answers: of a run folder (rewrites its result.json) or of a bare file."""
     from dataset_builders.errors import BadInput
+    from eval_harness.rescoring import score_run
     from eval_harness.runner import Asked, score_file
-    from eval_harness.scoring import score_run
     from eval_harness.summary import summary
 
     if answers.is_dir():
         if benchmark or data or split or name:
             raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
-        result = score_run(answers, extraction=extraction)
+        result = score_run(answers, extraction=extraction, judged=not no_judge)
     elif benchmark is None:
         raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
     else:
@@ -313,7 +316,8 @@ def submit(
     answers: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN_DIR|FILE", help="run folder, or answers of another harness (JSONL, JSON, CSV, Parquet)"
+            metavar="RUN_DIR|FILE",
+            help="run folder, a folder of result.json and answers.parquet, or answers of another harness (JSONL, JSON, CSV, Parquet)",
         ),
     ],
     to: Annotated[str, typer.Option(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
@@ -326,19 +330,29 @@ def submit(
         str | None, typer.Option(help="split that FILE answers [default: test; gmai-mmbench: validation]")
     ] = None,
     extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
+    kind: Annotated[
+        str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical, baseline")
+    ] = None,
+    reproduced: Annotated[
+        bool,
+        typer.Option("--reproduced", help="you own the store and ran the model yourself: on the Hub straight to main"),
+    ] = False,
+    with_questions: Annotated[
+        bool, typer.Option("--with-questions", help="with --reproduced, on the Hub: also store the questions")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store; its scores are recomputed from its answers. On the Hub it is one pull request."""
-    from eval_harness.submissions import prepare
-    from eval_harness.submissions import submit as submit_answers
+    from eval_harness.submissions.submit import prepare
+    from eval_harness.submissions.submit import submit as submit_answers
     from eval_harness.summary import summary
 
     if dry_run:
-        found = prepare(answers, benchmark, model, data, split, extraction)
+        found = prepare(answers, benchmark, model, data, split, extraction, kind, reproduced)
         for problem in found.problems:
             typer.echo(f"problem: {problem}")
     else:
-        done = submit_answers(answers, to, benchmark, model, data, split, extraction)
+        done = submit_answers(answers, to, benchmark, model, data, split, extraction, kind, reproduced, with_questions)
         found = done.submission
     found.check(answers)
     typer.echo(summary(found.result))
@@ -370,7 +384,7 @@ def verify(
 ) -> None:
     """Recompute submitted results; on the Hub, answer their pull requests and add the clean ones to main."""
     from dataset_builders.errors import BadInput
-    from eval_harness.verification import verify as verify_store
+    from eval_harness.submissions.verification import verify as verify_store
 
     outcomes = verify_store(
         store, everything, data or (), accept_flagged, with_questions, lambda outcome: typer.echo(str(outcome))
@@ -387,14 +401,26 @@ def verify(
 @app.command(short_help="Serve the board.")
 def board(
     store: Annotated[
-        Path | None, typer.Option("--results", help="results store (the folder that holds results/)")
+        str | None,
+        typer.Option(
+            "--results", metavar="STORE", help="results store: a folder (that holds results/), or ORG/NAME on the Hub"
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="dataset folder or Hub repository that answers can be handed in for; may be repeated"),
+    ] = None,
+    hidden: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(metavar="QUESTIONS ANSWERS LEDGER", help="score a test with hidden answers; docs/submitting.md"),
     ] = None,
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
 ) -> None:
     """Serve the board on this machine."""
+    from eval_harness.submissions.hidden_test import HiddenTest
     from leaderboard_space.app import serve
 
-    serve(store, port=port)
+    serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None)
 
 
 @app.command(short_help="From nothing to a board.")
@@ -411,7 +437,7 @@ def demo(
     if not no_serve:
         from leaderboard_space.app import serve
 
-        serve(store, port=port)
+        serve(store, port=port, data=[str(place) for place in sorted((folder / "data").iterdir())])
 
 
 def _batch_size(text: str) -> int | None:

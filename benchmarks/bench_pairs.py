@@ -1,7 +1,10 @@
 """Times the exhaustive pair search against a blocked numpy GEMM and faiss range_search, in one run, on embeddings drawn
 as real ones look.
 
-    python benchmarks/bench_pairs.py --images 80000 [--repeats 3] [--only ours,numpy,faiss]
+    python benchmarks/bench_pairs.py --images 80000 [--repeats 3] [--only ours,numpy,faiss] [--device cuda]
+
+With `--device` (by itself where there is a GPU) the search on that device is timed too, against the floor: the bfloat16
+products of both encoders over the upper triangle and nothing else.
 
 All methods must return identical pairs (numpy and faiss decide in float32; pairs within 1e-5 of a threshold are decided
 in float64 for them as well, and that recheck is timed with them). `faiss-cpu` is needed for its row only and is no
@@ -129,8 +132,64 @@ def by_us(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
     """`find_pairs`, everything included."""
     from curation.confusing_pairs import find_pairs
 
-    found = find_pairs(med, gen, MED_AT_LEAST, GEN_AT_MOST)
+    found = find_pairs(med, gen, MED_AT_LEAST, GEN_AT_MOST, device="cpu")
     return found["i"].to_numpy() * len(med) + found["j"].to_numpy()
+
+
+def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tuple[np.ndarray, dict[str, object]]:
+    """The device's search, and its times: whole (`find_pairs`: check, upload, search, download), with the embeddings on the
+    device already, and the floor."""
+    import torch
+
+    from curation.confusing_pairs import Pairs, Thresholds
+    from curation.device_search import DeviceSearch, _full_precision
+
+    def timed(work: Callable[[], object]) -> list[float]:
+        seconds = []
+        for _ in range(repeats + 1):
+            wait()
+            start = time.perf_counter()
+            work()
+            wait()
+            seconds.append(time.perf_counter() - start)
+        return [round(each, 4) for each in seconds[1:]]  # the first one warms up
+
+    def wait() -> None:
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+
+    def ready() -> DeviceSearch:
+        return DeviceSearch(med, gen, Thresholds(med_at_least=MED_AT_LEAST, gen_at_most=GEN_AT_MOST), device)
+
+    def find(search: DeviceSearch) -> Pairs:
+        firsts = range(0, search.n, search.step)
+        return Pairs.join([part for at in firsts for part in search.blocks(at, min(search.n, at + search.step))])
+
+    rough = [torch.from_numpy(x).to(device, torch.bfloat16) for x in (med, gen)]
+
+    def products(encoders: list[torch.Tensor]) -> None:
+        with _full_precision():
+            for first in range(0, len(med), 4096):
+                for last in range(first, len(med), 16384):
+                    for x in encoders:
+                        x[first : first + 4096] @ x[last : last + 16384].t()
+
+    search = ready()
+    search.prepare()
+    pairs = find(search)
+    report: dict[str, object] = {
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        "whole": timed(lambda: find(ready())),
+        "embeddings_there": timed(lambda: find(search)),
+        "floor_both_products": timed(lambda: products(rough)),
+        "floor_med_product": timed(lambda: products(rough[:1])),
+    }
+    for name in ("whole", "embeddings_there"):
+        report[f"{name}_over_floor"] = round(
+            statistics.median(report[name]) / statistics.median(report["floor_both_products"]),  # type: ignore[call-overload]
+            1,
+        )
+    return pairs.i * len(med) + pairs.j, report
 
 
 METHODS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -145,7 +204,12 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=80_000)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", default="ours,numpy,faiss")
+    parser.add_argument("--device", default=None, help="cuda, cpu [default: cuda where there is a GPU]")
     asked = parser.parse_args()
+    if asked.device is None:
+        import torch
+
+        asked.device = "cuda" if torch.cuda.is_available() else None
     names = asked.only.split(",")
     if "faiss" in names:
         try:
@@ -184,6 +248,11 @@ def main() -> None:
         if "ours" in names and name != "ours":
             ratios = [theirs / our for theirs, our in zip(times[name], times["ours"], strict=True)]
             report[name]["times_ours"] = round(statistics.median(ratios), 1)
+    if asked.device:
+        keys, report["on_device"] = on_device(med, gen, asked.device, asked.repeats)
+        assert np.array_equal(keys, first), f"{asked.device} and {names[0]} disagree"
+    else:
+        print("there is no GPU here: its search was not timed")
     print(json.dumps(report, indent=1))
 
 

@@ -145,7 +145,10 @@ def in_browser(address: str, section: str) -> None:
 
 
 async def many_readers(address: str, section: str, chosen: list[list[list[str]]]) -> None:
-    """All readers change their selection at the same moment, each to another one."""
+    """All readers, who have the board open, change their selection at the same moment, each to another one.
+
+    Opening it is timed by itself: Gradio makes a session for each reader, which costs about 12 ms once.
+    """
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=httpx.Limits(max_connections=USERS)) as client:
         config: dict[str, Any] = (await client.get("/config")).json()
         component = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == f"mp-{FORMAT}")
@@ -163,6 +166,7 @@ async def many_readers(address: str, section: str, chosen: list[list[list[str]]]
             return time.perf_counter() - start
 
         await ask(-1, [])
+        line(f"{USERS} readers open the board at once", list(await asyncio.gather(*(ask(n, []) for n in range(USERS)))))
         spent = await asyncio.gather(*(ask(number, branches) for number, branches in enumerate(chosen[USERS:])))
         line(f"{USERS} readers at once, each another selection", list(spent))
 

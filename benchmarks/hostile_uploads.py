@@ -24,7 +24,7 @@ import json, resource, sys, time
 from pathlib import Path
 start = time.perf_counter()
 from dataset_builders.errors import BadInput
-from eval_harness.submissions import prepare
+from eval_harness.submissions.submit import prepare
 loaded = time.perf_counter()
 try:
     found = prepare(Path(sys.argv[1]), "mediconfusion", "Model", sys.argv[2])
@@ -38,8 +38,8 @@ print(json.dumps([done - loaded, *most, said]))
 
 
 def main() -> None:
-    from tests.eval_harness.hostile import FILES
-    from tests.eval_harness.submitting import phantom, responses, write_lines
+    from tests.eval_harness.submissions.hostile import FILES
+    from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -106,7 +106,16 @@ class Embeddings:
         return float(np.finfo(self.x.dtype).eps) * (self.x.shape[1] + 8)
 
 
-def read_embeddings(x: np.ndarray, what: str) -> Embeddings:
+def norms_of(x: np.ndarray) -> np.ndarray:
+    """Norms (n,) of the rows of x (n, d), in float64."""
+    norms = np.empty(len(x))
+    for first in range(0, len(x), 8192):
+        block = x[first : first + 8192].astype(np.float64)
+        norms[first : first + 8192] = np.sqrt(np.einsum("ij,ij->i", block, block))
+    return norms
+
+
+def read_embeddings(x: np.ndarray, what: str, norms_of: Callable[[np.ndarray], np.ndarray] = norms_of) -> Embeddings:
     """Check embeddings and take their norms. x: (n, d), any number type; memory maps of float32 are used where they
     lie.
 
@@ -119,10 +128,7 @@ def read_embeddings(x: np.ndarray, what: str) -> Embeddings:
         )
     kind = np.float32 if x.dtype in (np.float16, np.float32) else np.float64
     x = np.ascontiguousarray(x, dtype=kind)
-    norms = np.empty(len(x))
-    for first in range(0, len(x), 8192):
-        block = x[first : first + 8192].astype(np.float64)
-        norms[first : first + 8192] = np.sqrt(np.einsum("ij,ij->i", block, block))
+    norms = norms_of(x)
     bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
     if len(bad):
         raise BadInput(
@@ -152,7 +158,7 @@ class PairSearch:
     images."""
 
     def __init__(self, med: np.ndarray, gen: np.ndarray, thresholds: Thresholds) -> None:
-        self.med, self.gen = read_embeddings(med, "med"), read_embeddings(gen, "gen")
+        self.med, self.gen = self._read(med, "med"), self._read(gen, "gen")
         if len(self.med.x) != len(self.gen.x):
             raise BadInput(
                 f"med has {len(self.med.x)} rows and gen {len(self.gen.x)}: embed the same images with both encoders."
@@ -164,6 +170,14 @@ class PairSearch:
         self._main_is_med = self._med_low >= self._gen_low
         self.prefix: Prefix | None = None
         self._scratch = _Scratch()
+
+    @property
+    def step(self) -> int:
+        """Rows worth asking for at once."""
+        return TILE
+
+    def _read(self, x: np.ndarray, what: str) -> Embeddings:
+        return read_embeddings(x, what)
 
     def prepare(self) -> None:
         """Take the codes of all images, where a lower threshold lets a bound rule anything out."""
@@ -235,15 +249,21 @@ class PairSearch:
         return Pairs(i[met], j[met], first[met], second[met])
 
 
-def find_pairs(med: np.ndarray, gen: np.ndarray, med_at_least: float = 0.9, gen_at_most: float = 0.75) -> pd.DataFrame:
+def find_pairs(
+    med: np.ndarray, gen: np.ndarray, med_at_least: float = 0.9, gen_at_most: float = 0.75, device: str = "auto"
+) -> pd.DataFrame:
     """Every confusing pair among n images: cosine(med) >= med_at_least and cosine(gen) <= gen_at_most, decided in
     float64.
 
     med: (n, d) and gen: (n, e) embeddings, row k of both for image k; they need not have unit length. Returns the
     columns i, j (int64, i < j) and sim_med, sim_gen (float64), sorted by (i, j). Raises BadInput for rows that are zero
-    or not finite, and for shapes that do not fit. Source: MediConfusion, section 2.1.
+    or not finite, and for shapes that do not fit. `device`: auto (a GPU if there is one), cpu, cuda; it changes no pair.
+    Source: MediConfusion, section 2.1.
     """
-    search = PairSearch(med, gen, Thresholds(med_at_least=med_at_least, gen_at_most=gen_at_most))
+    from curation.device_search import make_search
+
+    search = make_search(med, gen, Thresholds(med_at_least=med_at_least, gen_at_most=gen_at_most), device)
+    firsts = range(0, search.n, search.step)
     return Pairs.join(
-        [part for first in range(0, search.n, TILE) for part in search.blocks(first, min(search.n, first + TILE))]
+        [part for first in firsts for part in search.blocks(first, min(search.n, first + search.step))]
     ).frame()

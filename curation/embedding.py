@@ -2,8 +2,8 @@
 memory-mapped array at the end.
 
 An embeddings folder holds `images.parquet` (row k = row k of every array), `unreadable.csv`, and per encoder
-`<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` keeps each vector by its image's sha256, in shards written whole: a
-run that was killed goes on where it stopped, and added images cost only themselves.
+`<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` keeps each vector by its image's sha256, from the moment its batch is
+done: a run that was killed goes on where it stopped, and added images cost only themselves.
 
 Not here: the encoders (`encoders.py`), the images' table (`image_index.py`).
 """
@@ -12,33 +12,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import INDEX, ahead, index_images, open_rgb, replace
+from curation.image_index import INDEX, ahead, alone, index_images, open_rgb, replace
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
-    from curation.encoders import Encoder, EncoderSpec
+    from curation.encoders import Encoder
 
-SHARD_IMAGES = 2048
-SHARD_SECONDS = 30.0
-"""A shard of the cache is written after so many images, or after so long: what a killed run loses at most."""
 DTYPES = ("float32", "float16")
 
 
-def encoder_key(spec: EncoderSpec, dtype: str) -> str:
-    """Name of an encoder's files: its own name and a hash of everything that decides its vectors."""
-    settings = json.dumps([asdict(spec), dtype], sort_keys=True)
-    return f"{spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+def encoder_key(encoder: Encoder, dtype: str) -> str:
+    """Name of an encoder's files: its own name and a hash of everything that decides its vectors: what was asked for, its
+    weights and preprocessing as loaded (a model on the Hub, or in a folder, may change under its name), the stored type."""
+    settings = json.dumps([asdict(encoder.spec), encoder.fingerprint, dtype], sort_keys=True)
+    return f"{encoder.spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
 def embed(
@@ -50,28 +47,31 @@ def embed(
     Vectors are stored as the encoder gives them, not normalised. dtype: float32 or float16 (half the disk; cosines then
     differ by up to 1e-3).
     """
+    if batch_size < 1:
+        raise BadInput(f"--batch-size {batch_size}: give a whole number from 1.")
     if dtype not in DTYPES:
         raise BadInput(f"--dtype {dtype}: give {' or '.join(DTYPES)}.")
     index = index_images(images, out, quiet)
-    key = encoder_key(encoder.spec, dtype)
-    cache = out / "cache" / key
-    cache.mkdir(parents=True, exist_ok=True)
-    vectors = _Cache(cache, dtype)
-    wanted = index.drop_duplicates("sha256")
-    todo = wanted[~wanted["sha256"].isin(vectors.known)]
-    bar = tqdm(
-        total=len(wanted),
-        initial=len(wanted) - len(todo),
-        desc=f"embedding ({encoder.spec.name})",
-        unit="image",
-        disable=quiet,
-    )
-    with bar:
-        for names, batch in _batches(images, todo, encoder, batch_size):
-            vectors.add(names, encoder.encode(batch).numpy())
-            bar.update(len(names))
-    vectors.flush()
-    return _assemble(out, key, index, vectors, encoder, dtype)
+    with alone(out, "embed"):
+        key = encoder_key(encoder, dtype)
+        cache = out / "cache" / key
+        cache.mkdir(parents=True, exist_ok=True)
+        vectors = _Cache(cache, dtype)
+        wanted = index.drop_duplicates("sha256")
+        todo = wanted[~wanted["sha256"].isin(vectors.known)]
+        bar = tqdm(
+            total=len(wanted),
+            initial=len(wanted) - len(todo),
+            desc=f"embedding ({encoder.spec.name})",
+            unit="image",
+            disable=quiet,
+        )
+        with bar:
+            for names, batch in _batches(images, todo, encoder, batch_size):
+                vectors.add(names, encoder.encode(batch).numpy())
+                bar.update(len(names))
+        vectors.close()
+        return _assemble(out, key, index, vectors, encoder, dtype)
 
 
 def _batches(images: Path, todo: pd.DataFrame, encoder: Encoder, batch_size: int) -> Iterable[tuple[list[str], Any]]:
@@ -98,47 +98,57 @@ def _batches(images: Path, todo: pd.DataFrame, encoder: Encoder, batch_size: int
 
 
 class _Cache:
-    """Vectors by sha256, in shards `<random>.npz`; `known` says what is there."""
+    """Vectors by sha256, in files `<random>.vectors` that are only ever appended to, one per run; `known` says what is
+    there.
+
+    A file is the vectors' length (8 bytes), then records of a sha256 in hex and its vector. A record that a killed run
+    tore is at the end, shorter than the others, and not read.
+    """
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self.folder, self.dtype = folder, dtype
-        self.known: set[str] = set()
-        self._names: list[str] = []
-        self._vectors: list[np.ndarray] = []
-        self._written = time.monotonic()
-        for shard in self.shards():
-            with np.load(shard) as data:
-                self.known.update(data["names"].tolist())
+        self.known = {sha.decode() for shard in self.shards() for sha in shard["sha256"].tolist()}
+        self._file: IO[bytes] | None = None
 
-    def shards(self) -> list[Path]:
-        return sorted(self.folder.glob("*.npz"))
+    def shards(self) -> Iterator[np.ndarray]:
+        """The whole records of each file, mapped: fields sha256 (64 bytes) and vector (d,)."""
+        for path in sorted(self.folder.glob("*.vectors")):
+            with path.open("rb") as file:
+                head = file.read(8)
+            if len(head) == 8:
+                record = self._record(int.from_bytes(head, "little"))
+                count = (path.stat().st_size - 8) // record.itemsize
+                if count:
+                    yield np.memmap(path, record, "r", 8, (count,))
+
+    def _record(self, dimensions: int) -> np.dtype:
+        return np.dtype([("sha256", "S64"), ("vector", self.dtype, (dimensions,))])
 
     def add(self, names: list[str], vectors: np.ndarray) -> None:
-        bad = np.flatnonzero(~np.isfinite(vectors.astype(self.dtype)).all(1) | ~vectors.any(1))
+        """Keep the vectors (b, d) of these images: once this returns, a killed run has them."""
+        kept = vectors.astype(self.dtype)
+        bad = np.flatnonzero(~np.isfinite(kept).all(1) | ~kept.any(1))
         if len(bad):
             raise BadInput(
                 f"image with sha256 {names[bad[0]]}: its embedding is zero or not finite. Use --precision float32, --dtype float32."
             )
-        self._names += names
-        self._vectors.append(vectors.astype(self.dtype))
-        if len(self._names) >= SHARD_IMAGES or time.monotonic() - self._written > SHARD_SECONDS:
-            self.flush()
+        records = np.empty(len(names), self._record(kept.shape[1]))
+        records["sha256"], records["vector"] = names, kept
+        if self._file is None:
+            self._file = (self.folder / f"{uuid.uuid4().hex}.vectors").open("wb")
+            self._file.write(kept.shape[1].to_bytes(8, "little"))
+        self._file.write(records.tobytes())
+        self._file.flush()
+        self.known.update(names)
 
-    def flush(self) -> None:
-        if self._names:
-            names, vectors = np.array(self._names), np.concatenate(self._vectors)
-
-            def write(path: Path) -> None:
-                with path.open("wb") as file:
-                    np.savez(file, names=names, vectors=vectors)
-
-            replace(self.folder / f"{uuid.uuid4().hex}.npz", write)
-            self.known.update(self._names)
-        self._names, self._vectors, self._written = [], [], time.monotonic()
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def _assemble(out: Path, key: str, index: pd.DataFrame, cache: _Cache, encoder: Encoder, dtype: str) -> Path:
-    """One array from the shards, in the order of the index, without holding more than a shard."""
+    """One array from the cache, in the order of the index, without holding more than a piece of it."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
@@ -148,18 +158,20 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, cache: _Cache, encoder: 
     def write(path: Path) -> None:
         nonlocal array
         for shard in cache.shards():
-            with np.load(shard) as data:
-                names, vectors = data["names"].tolist(), data["vectors"]
             if array is None:
-                array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (len(index), vectors.shape[1]))
-            for name, vector in zip(names, vectors, strict=True):
-                array[rows.get(name, [])] = vector
+                shape = (len(index), shard["vector"].shape[1])
+                array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
+            for first in range(0, len(shard), 4096):
+                piece = shard[first : first + 4096]
+                for sha, vector in zip(piece["sha256"].tolist(), piece["vector"], strict=True):
+                    array[rows.get(sha.decode(), [])] = vector
         assert array is not None, "an index has at least one image"
         array.flush()
 
     replace(target, write)
     about = {
         "encoder": asdict(encoder.spec),
+        "weights_and_preprocessing": encoder.fingerprint,
         "dtype": dtype,
         "images": len(index),
         "dimensions": int(array.shape[1]),  # type: ignore[union-attr]

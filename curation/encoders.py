@@ -12,6 +12,8 @@ an encoder is loaded.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -56,6 +58,8 @@ class Encoder:
     spec: EncoderSpec
     prepare: Callable[[Image.Image], torch.Tensor]
     encode: Callable[[torch.Tensor], torch.Tensor]
+    fingerprint: str
+    """Hash of the weights and of the preprocessing as they were loaded."""
 
 
 def encoder_spec(
@@ -99,7 +103,7 @@ def encoder_spec(
 def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
     """Load the model of `spec` for images. Raises BadInput where it cannot be found or has no such pooling."""
     try:
-        prepare, forward = (_open_clip if spec.library == "open_clip" else _transformers)(spec, device)
+        prepare, forward, loaded, steps = (_open_clip if spec.library == "open_clip" else _transformers)(spec, device)
     except (OSError, RuntimeError, FileNotFoundError) as error:
         reason = " ".join(str(error).split())[:300]
         raise BadInput(
@@ -111,28 +115,44 @@ def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
     def encode(batch: torch.Tensor) -> torch.Tensor:
         return forward(batch.to(device, kind, non_blocking=True)).float().cpu()
 
-    return Encoder(spec, prepare, encode)
+    return Encoder(spec, prepare, encode, _fingerprint(loaded, steps))
 
 
-def _open_clip(spec: EncoderSpec, device: str) -> tuple[Callable, Callable]:
+def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
+    """sha256 over the weights and the description of the preprocessing (without the addresses of functions in it)."""
+    digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", preprocessing).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+Parts = tuple[Callable, Callable, torch.nn.Module, str]
+"""prepare, forward, the model whose weights count, and the preprocessing in words."""
+
+
+def _open_clip(spec: EncoderSpec, device: str) -> Parts:
     import open_clip
 
     model, prepare = open_clip.create_model_from_pretrained(spec.model, force_image_size=spec.image_size)
     visual = model.visual.to(device, PRECISIONS[spec.precision]).eval()
     if spec.pooling == "projected":
-        return prepare, visual
+        return prepare, visual, visual, str(prepare)
     trunk = getattr(visual, "trunk", None)  # a timm model, as in BiomedCLIP
     special = getattr(trunk, "num_prefix_tokens", None)
     if trunk is None or special is None or spec.pooling == "pooler" or (spec.pooling == "cls" and not special):
         raise BadInput(f"--pooling {spec.pooling}: {spec.model} has no such output. Use --pooling projected.")
     if spec.pooling == "cls":
-        return prepare, lambda batch: trunk.forward_features(batch)[:, 0]
-    return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1)
+        return prepare, lambda batch: trunk.forward_features(batch)[:, 0], visual, str(prepare)
+    return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1), visual, str(prepare)
 
 
-def _transformers(spec: EncoderSpec, device: str) -> tuple[Callable, Callable]:
+def _transformers(spec: EncoderSpec, device: str) -> Parts:
     from transformers import AutoImageProcessor, AutoModel
+    from transformers.utils import logging
 
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     size = {}
     if spec.image_size is not None:
         size = {
@@ -148,6 +168,8 @@ def _transformers(spec: EncoderSpec, device: str) -> tuple[Callable, Callable]:
     # A vision-language model's image half; a vision model is its own.
     vision = getattr(model, "vision_model", model)
 
+    steps = processor.to_json_string()
+
     def prepare(image: Image.Image) -> torch.Tensor:
         return processor(images=image, return_tensors="pt")["pixel_values"][0]
 
@@ -156,16 +178,17 @@ def _transformers(spec: EncoderSpec, device: str) -> tuple[Callable, Callable]:
             raise BadInput(
                 f"--pooling projected: {spec.model} has no space shared with text. Use --pooling cls or mean."
             )
-        return prepare, lambda batch: _vector(model.get_image_features(pixel_values=batch))
+        return prepare, lambda batch: _vector(model.get_image_features(pixel_values=batch)), model, steps
     if spec.pooling == "pooler":
-        return prepare, lambda batch: _vector(vision(pixel_values=batch))
+        return prepare, lambda batch: _vector(vision(pixel_values=batch)), vision, steps
     registers = getattr(vision.config, "num_register_tokens", 0) or 0
     has_cls = any("cls_token" in key or "class_embedding" in key for key, _ in vision.named_parameters())
     if spec.pooling == "cls":
         if not has_cls:
             raise BadInput(f"--pooling cls: {spec.model} has no class token. Use --pooling mean.")
-        return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, 0]
-    return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, int(has_cls) + registers :].mean(1)
+        return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, 0], vision, steps
+    skip = int(has_cls) + registers
+    return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, skip:].mean(1), vision, steps
 
 
 def _vector(output: object) -> torch.Tensor:

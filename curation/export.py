@@ -1,9 +1,10 @@
 """Writes reviewed pairs in the official MediConfusion layout, which `medprobe build mediconfusion --as NAME --source
 FOLDER` reads.
 
-The folder holds dataset.json, statistics.json (images per category), images/<number><suffix>, image_dict.json (for
-images that come from a PMC article), and beside the official files: manifest.json (what it is and how it was made),
-rejected.json (pairs not kept, with all scores), funnel.json (how many fell at each stage).
+The folder holds dataset.json, statistics.json (images per category), images/<number><suffix>, image_dict.json (each
+image's sha256, and its licence, source and PMC article where the table names them), and beside the official files:
+manifest.json (what it is and how it was made), rejected.json (pairs not kept, with all scores), funnel.json (how many
+fell at each stage).
 
 Not here: deciding what is kept (`review_log.py`).
 """
@@ -26,6 +27,7 @@ from curation.agreement import agreement
 from curation.question_writing import FUNNEL, records
 from curation.review_log import LOG, Pair, ReviewLog
 from dataset_builders.errors import BadInput
+from dataset_builders.image_terms import allows_copies
 
 UNLABELLED = "Other"
 """Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
@@ -95,18 +97,19 @@ def _write(
     unreviewed: bool,
 ) -> None:
     (work / "images").mkdir()
-    shas = {}
+    about = {} if known is None else {row["image"]: row for row in records(known)}
+    shas, places = {}, {}
     for image, number in numbers.items():
         target = work / "images" / f"{number}{Path(image).suffix.lower()}"
         shutil.copyfile(images / image, target)
         shas[target.name] = hashlib.sha256(target.read_bytes()).hexdigest()
+        places[image] = _place(image, number, shas[target.name], about.get(image, {}))
     dataset = {pair_id: _entry(pair, numbers) for pair_id, pair in kept.items()}
     labels: Counter[str] = Counter()
     for entry in dataset.values():
         for number in (1, 2):
             for category in entry[f"category_{number}"]:
                 labels[category] += 1
-    about = {} if known is None else {row["image"]: row for row in records(known)}
     manifest = {
         "name": name,
         "format": "mediconfusion",
@@ -114,15 +117,16 @@ def _write(
         "reviewed": not unreviewed,
         "pairs": len(dataset),
         "images": shas,
-        "image_of": {str(number): {"name": image, **_origin(about.get(image))} for image, number in numbers.items()},
+        "image_of": {
+            str(number): {"name": image, **{name: places[image].get(name, "unknown") for name in ("license", "source")}}
+            for image, number in numbers.items()
+        },
         "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
         "agreement": asdict(agreement(log.scores())),
     }
     _json(work / "dataset.json", dataset)
     _json(work / "statistics.json", dict(labels.most_common()))
-    places = {image: place for image in numbers if (place := _pmc(image, numbers[image], about.get(image)))}
-    if places:
-        _json(work / "image_dict.json", places)
+    _json(work / "image_dict.json", places)
     _json(
         work / "rejected.json", {pair_id: _rejected(pair) for pair_id, pair in log.pairs.items() if pair_id not in kept}
     )
@@ -170,16 +174,24 @@ def _rejected(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _origin(row: dict[str, Any] | None) -> dict[str, str]:
-    return {} if row is None else {"license": row["license"] or "unknown", "source": row["source"]}
+def _place(image: str, number: int, sha256: str, row: dict[str, Any]) -> dict[str, Any]:
+    """An image's entry in image_dict.json: the authors' fields where its source names a PMC article, and what the table
+    says of it.
+
+    ROCO writes `PMC4608653_cro-0008-0385-g01.jpg`: the article and the file in it.
+    """
+    place: dict[str, Any] = {"local": number, "sha256": sha256}
+    place |= {name: row[name] for name in ("license", "source") if row.get(name)}
+    if re.search(r"PMC\d+", row.get("source", "")):
+        named = re.fullmatch(r"PMC\d+_(\S+\.\w+)", row["source"])
+        place |= {"dlink": row["source"], "file_name": named[1] if named else Path(image).name}
+    return place
 
 
-def _pmc(image: str, number: int, row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Where an image lives in PMC, as image_dict.json has it; None for an image that comes from elsewhere."""
-    source = "" if row is None else row["source"]
-    if not re.search(r"PMC\d+", source):
-        return None
-    return {"local": number, "dlink": source, "file_name": Path(image).name}
+def without_licence(folder: Path) -> list[str]:
+    """The images of an exported folder whose licence is unknown or lets nobody pass copies on."""
+    document = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
+    return [image for image, place in document.items() if not allows_copies(place.get("license"))]
 
 
 def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:

@@ -6,12 +6,14 @@ Not here: embedding (`encoders.py`), captions (`image_table.py`).
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -128,6 +130,19 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
     replace(out / INDEX, lambda path: index.to_parquet(path, index=False))
     replace(out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False))
     return index
+
+
+@contextmanager
+def alone(folder: Path, doing: str) -> Iterator[None]:
+    """Keep other processes out of what this one does in a folder (`doing`: embed, search, write, review). Raises BadInput where one
+    is at it already."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{doing}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadInput(f"{folder}: another process is at it ({doing}). Wait for it, or stop it.") from None
+        yield
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -6,6 +6,7 @@ Not here: the images themselves (`image_index.py`).
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -34,14 +35,11 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     """The table of images: columns image, caption, group, license, source (texts, "" where unknown), one row per image.
 
     .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's
-    captions.txt). Raises BadInput for a missing file or column and for an image that is named twice.
+    captions.txt; a licences.txt beside it gives license, source, and as group the article). Raises BadInput for a
+    missing file or column and for an image that is named twice.
     """
     columns = columns or Columns()
-    if not path.is_file():
-        raise BadInput(
-            f"{path}: there is no such file. Give a table with a column for the image and one for its caption."
-        )
-    raw = _read(path)
+    raw = read_any(path)
     wanted = vars(columns)
     defaults = vars(Columns())
     for name, column in wanted.items():
@@ -58,7 +56,10 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     return table
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_any(path: Path) -> pd.DataFrame:
+    """The table in a .csv, .tsv, .jsonl, .parquet or .txt file as it stands. Raises BadInput where it cannot be read."""
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file. Give a table with a column for the image and those it needs.")
     kind = path.suffix.lower()
     try:
         if kind == ".parquet":
@@ -67,15 +68,30 @@ def _read(path: Path) -> pd.DataFrame:
             return pd.read_json(path, lines=True, dtype=False)
         if kind == ".txt":
             rows = [line.split("\t", 1) for line in read_text(path).splitlines() if line.strip()]
-            return pd.DataFrame(
+            raw = pd.DataFrame(
                 [(row[0].strip(), row[1] if len(row) > 1 else "") for row in rows], columns=["image", "caption"]
             )
+            licences = path.with_name("licences.txt")
+            return raw.merge(_roco_licences(licences), "left", "image") if licences.is_file() else raw
         if kind in (".csv", ".tsv"):
             text = read_text(path).splitlines(keepends=True)
             return pd.DataFrame(csv.DictReader(text, delimiter="\t" if kind == ".tsv" else ","))
+    except BadInput:
+        raise
     except ValueError as error:
         raise BadInput(f"{path}: cannot be read as {kind[1:]} ({error}). Save the table as CSV.") from None
     raise BadInput(f"{path}: is none of .csv, .tsv, .jsonl, .parquet, .txt. Save the table as CSV.")
+
+
+def _roco_licences(path: Path) -> pd.DataFrame:
+    """ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as image, source, license, group; the article an image comes from is its group."""
+    rows = [row for row in csv.reader(read_text(path).splitlines()) if len(row) >= 3 and row[0] != "ROCO_ID"]
+    table = pd.DataFrame(
+        [(row[0].strip(), row[1].strip(), row[-1].strip()) for row in rows], columns=["image", "source", "license"]
+    ).drop_duplicates("image")
+    table["license"] = table["license"].map(lambda text: text if text.startswith("CC") else "unknown")
+    table["group"] = table["source"].map(lambda text: found.group() if (found := re.match(r"PMC\d+", text)) else "")
+    return table
 
 
 def _texts(raw: pd.DataFrame, column: str) -> pd.Series:

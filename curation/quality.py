@@ -19,8 +19,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest, norm
 
+from curation.blind_baseline import BlindModel, ask_blind
 from curation.question_reading import LENGTH_GAP, LENGTH_RATIO
-from dataset_builders.images import ImageFolders
+from curation.question_writing import Asking, Writer
+from dataset_builders.images import ImageError, ImageFolders
 from dataset_builders.mediconfusion import read
 from dataset_builders.schema import Case
 
@@ -60,11 +62,16 @@ class Quality:
     same_images: list[list[str]]
     alike_images: list[tuple[str, str, int]]
     images_seen: int
+    unreadable_images: dict[str, str]
+    """Image -> why it cannot be opened: a build refuses it."""
     often: dict[str, int]
     categories: dict[str, int]
-    smallest_difference: dict[str, float]
+    smallest_difference: dict[str, float | None]
+    smallest_difference_groups: dict[str, float | None]
+    """The same if each component said no more than one pair: the worst that shared images can do."""
     sim_med: list[float]
     sim_gen: list[float]
+    blind_model: BlindModel | None = None
 
     def warnings(self) -> list[str]:
         """What deserves a look, in words."""
@@ -79,6 +86,9 @@ class Quality:
             found.append(
                 f"{sum(map(len, self.repeated_questions))} pairs share question and options with another pair."
             )
+        if self.unreadable_images:
+            name, why = next(iter(self.unreadable_images.items()))
+            found.append(f"{len(self.unreadable_images)} images cannot be opened ({name}: {why}).")
         if self.same_images or self.alike_images:
             found.append(
                 f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
@@ -87,23 +97,45 @@ class Quality:
             found.append(
                 f"{len(self.often)} images are used in more than {OFTEN} pairs (at most {max(self.often.values())})."
             )
+        if self.blind_model is not None:
+            individual = self.blind_model.scores["individual_accuracy"]
+            if individual["verdict"] == "better":
+                found.append(
+                    f"{self.blind_model.model} gets {individual['value']:.1f}% of the questions right without their images "
+                    f"(95%: {individual['low']:.1f} to {individual['high']:.1f}): the text gives answers away."
+                )
+            unread = sum(count for status, count in self.blind_model.statuses.items() if status != "answered")
+            if unread:
+                found.append(
+                    f"{self.blind_model.model} gave no answer to {unread} questions without their images; they count as wrong."
+                )
         rare = [name for name, count in self.categories.items() if count < 20]
         if rare:
             found.append(f"Categories with fewer than 20 images say little by themselves: {', '.join(rare)}.")
         return found
 
 
-def check(source: Path, images: tuple[Path, ...] = ()) -> Quality:
-    """Read a folder in the MediConfusion layout and measure it. images: where its images are, beside source/images;
-    without any, the checks on pixels are left out and `images_seen` is 0. Raises BadInput for a folder that `medprobe
-    build mediconfusion` would refuse, too.
+@dataclass(frozen=True)
+class BlindAsking:
+    """A language model to be asked without images, where its replies are kept, and how it is asked."""
+
+    model: Writer
+    journal: Path
+    asking: Asking
+
+
+def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None = None) -> Quality:
+    """Read a folder in the MediConfusion layout and measure it.
+
+    images: where its images are, beside source/images; without any, the checks on pixels are left out and `images_seen` is
+    0. blind: a language model to ask. Raises BadInput for a folder that `medprobe build mediconfusion` would refuse, too.
     """
     folders = [folder for folder in (*images, source / "images") if folder.is_dir() or folder in images]
     cases = read(source, ImageFolders(folders) if folders else None).cases["test"]
     use = Counter(image.image_id for case in cases for image in case.images)
     sizes = _components(cases)
     image_1_is_a = sum(case.questions[0].answer == (0,) for case in cases)
-    same, alike, seen = _images_alike(cases)
+    same, alike, seen, unreadable = _images_alike(cases)
     labels = Counter(category for case in cases for question in case.questions for category in question.categories)
     return Quality(
         pairs=len(cases),
@@ -119,11 +151,14 @@ def check(source: Path, images: tuple[Path, ...] = ()) -> Quality:
         same_images=same,
         alike_images=alike,
         images_seen=seen,
+        unreadable_images=unreadable,
         often={image: count for image, count in use.most_common() if count > OFTEN},
         categories=dict(labels.most_common()),
         smallest_difference={f"{share:.0%}": smallest_difference(len(cases), share) for share in DISCORDANT},
+        smallest_difference_groups={f"{share:.0%}": smallest_difference(len(sizes), share) for share in DISCORDANT},
         sim_med=[float(case.questions[0].extra["sim_med"]) for case in cases],
         sim_gen=[float(case.questions[0].extra["sim_gen"]) for case in cases],
+        blind_model=ask_blind(cases, blind.model, blind.journal, blind.asking) if blind else None,
     )
 
 
@@ -189,9 +224,9 @@ def _questions_alike(cases: list[Case]) -> list[tuple[str, str, float]]:
     return found
 
 
-def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, str, int]], int]:
+def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, str, int]], int, dict[str, str]]:
     """Groups of images with the same bytes, pairs of others whose perceptual hashes are near (with the differing bits),
-    and how many were seen."""
+    how many were seen, and those that cannot be opened."""
     import hashlib
 
     import imagehash
@@ -200,13 +235,17 @@ def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, s
 
     by_sha: dict[str, list[str]] = {}
     hashes: dict[str, int] = {}
+    unreadable: dict[str, str] = {}
     for image in {image.image_id: image for case in cases for image in case.images}.values():
         if image.read is not None:
             data = image.read()
             group = by_sha.setdefault(hashlib.sha256(data).hexdigest(), [])
             group.append(image.image_id)
             if len(group) == 1:
-                hashes[image.image_id] = int(str(imagehash.phash(open_rgb(data))), 16)
+                try:
+                    hashes[image.image_id] = int(str(imagehash.phash(open_rgb(data))), 16)
+                except ImageError as error:
+                    unreadable[image.image_id] = str(error)
     names = list(hashes)
     bits = np.array([hashes[name] for name in names], np.uint64)
     alike = []
@@ -215,21 +254,23 @@ def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, s
         alike += [
             (name, names[at + 1 + place], int(differing[place])) for place in np.flatnonzero(differing <= NEAR_BITS)
         ]
-    return [group for group in by_sha.values() if len(group) > 1], alike, sum(map(len, by_sha.values()))
+    return [group for group in by_sha.values() if len(group) > 1], alike, sum(map(len, by_sha.values())), unreadable
 
 
-def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha: float = 0.05) -> float:
+def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha: float = 0.05) -> float | None:
     """The smallest difference in set accuracy (points) between two models that a paired test on so many pairs finds
     with this power.
 
     discordant: share of pairs that exactly one of the two gets right. Connor's formula for McNemar's test, n = (z_a
     sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d; pairs are taken as independent, so shared images make the true
-    value larger.
+    value larger. None where no difference can be told: it would have to be larger than the discordant share itself.
     """
     z_a, z_b = norm.ppf(1 - alpha / 2), norm.ppf(power)
     # z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p), squared: a quadratic in d.
     a, b, c = pairs + z_b**2, -2 * z_a * math.sqrt(discordant * pairs), (z_a**2 - z_b**2) * discordant
-    return 100 * min(1.0, float((-b + math.sqrt(b * b - 4 * a * c)) / (2 * a)))
+    inside = b * b - 4 * a * c
+    found = (-b + math.sqrt(inside)) / (2 * a) if inside >= 0 else math.inf
+    return 100 * found if found <= discordant else None
 
 
 def write_report(quality: Quality, name: str, out: Path) -> None:

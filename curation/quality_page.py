@@ -18,19 +18,19 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --paper: #12161b; --ink: #e6e9ec } }
 body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums } td, th { padding: .15rem 1rem .15rem 0; text-align: left }
-svg text { fill: var(--ink); font: 12px system-ui, sans-serif } rect { fill: var(--accent) } line { stroke: var(--faint) }
+.wide { overflow-x: auto } @media (max-width: 480px) { td, th { padding-right: .5rem; font-size: 15px } }
+svg { display: block; width: 100%; height: 8rem } rect { fill: var(--accent) } line { stroke: var(--faint) }
+.ends { display: flex; justify-content: space-between; font-size: 14px; font-variant-numeric: tabular-nums }
+.bars { display: grid; grid-template-columns: max-content 1fr 3rem; gap: .2rem .6rem; align-items: center; font-variant-numeric: tabular-nums }
+.bars > :nth-child(3n + 1) { text-align: right; max-width: 42vw; overflow-wrap: anywhere } .bar i { display: block; height: .9rem; background: var(--accent) }
 """
 
 
 def page(quality: Quality, name: str) -> str:
     """The whole page."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
-    told = "; ".join(
-        f"{points:.1f} points where {share} of the pairs separate them"
-        for share, points in quality.smallest_difference.items()
-    )
     seen = (
-        f"{quality.images_seen} images compared: {_groups(quality.same_images)} the same file; look alike: "
+        f"{quality.images_seen} of {quality.images} images are at hand and were compared: {_groups(quality.same_images)} the same file; look alike: "
         + (", ".join(f"{escape(a)} / {escape(b)} ({bits} bits)" for a, b, bits in quality.alike_images) or "none")
         if quality.images_seen
         else "The images are not at hand, so they were not compared."
@@ -42,11 +42,11 @@ def page(quality: Quality, name: str) -> str:
 <p>{quality.pairs} pairs, {quality.images} images, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
 <h2>How small a difference can it tell?</h2>
-<p>Between two models, with 80% power: {escape(told)}. Smaller differences in set accuracy cannot be told with {quality.pairs} pairs. Pairs that share
-images make the true values larger.</p>
+{_power(quality)}
 <h2>Without looking at the image</h2>
 {_table(("rule", "set accuracy", "individual accuracy"), [(b.rule, f"{b.set_accuracy:.1f}", f"{b.individual_accuracy:.1f}") for b in quality.blind])}
 <p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the questions.
+{_blind_model(quality)}
 Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}
@@ -59,6 +59,44 @@ Uneven options: {escape(", ".join(quality.uneven_options)) or "none"}.</p>
 """
 
 
+def _power(quality: Quality) -> str:
+    if all(points is None for points in quality.smallest_difference.values()):
+        return f"<p>{quality.pairs} pairs cannot tell two models apart, with 80% power, unless nearly all of the pairs separate them.</p>"
+    told = "; ".join(
+        f"{_points(points)} where {share} of the pairs separate them"
+        for share, points in quality.smallest_difference.items()
+    )
+    grouped = " and ".join(map(_points, quality.smallest_difference_groups.values()))
+    return (
+        f"<p>Between two models, with 80% power: {escape(told)}. Smaller differences in set accuracy cannot be told with {quality.pairs} pairs. "
+        f"That takes pairs as independent; pairs that share images are not. If each of the {quality.components} groups said no more than one "
+        f"pair, it would be {escape(grouped)}: the truth lies between.</p>"
+    )
+
+
+def _points(value: float | None) -> str:
+    return "none at all" if value is None else f"{value:.1f} points"
+
+
+def _blind_model(quality: Quality) -> str:
+    blind = quality.blind_model
+    if blind is None:
+        return "No language model was asked without the images (<code>--model</code>).</p><p>"
+    names = {"set_accuracy": "set accuracy", "individual_accuracy": "individual accuracy", "share_A": "answers A"}
+    rows = []
+    for metric, found in blind.scores.items():
+        interval = "" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
+        chance = "" if found["chance"] is None else f"{found['chance']:.1f}"
+        value = "undefined" if found["value"] is None else f"{found['value']:.1f}"
+        rows.append((names.get(metric, metric), value, interval, chance, (found["verdict"] or "").replace("_", " ")))
+    head = ("asked without images", "%", "95% interval", "coin flip", "than a coin flip")
+    statuses = ", ".join(f"{count} {status}" for status, count in blind.statuses.items() if count)
+    return (
+        f"</p><h3>{escape(blind.model)}, shown no image (prompt {blind.prompt}, temperature {blind.temperature:g}: {statuses})</h3>"
+        f"{_table(head, rows)}<p>A model that always answers the same text alike gets 0, 50 and 100% confusion.</p><p>"
+    )
+
+
 def _groups(groups: list[list[str]]) -> str:
     return "; ".join(escape(" = ".join(group)) for group in groups) or "none"
 
@@ -67,33 +105,30 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)] + [
         "".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows
     ]
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+    return '<div class="wide"><table>' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table></div>"
 
 
 def bars(counts: dict[str, int]) -> str:
-    """Horizontal bars with their names and numbers, as SVG."""
+    """Horizontal bars with their names and numbers."""
     if not counts:
         return "<p>none</p>"
     longest = max(counts.values())
     rows = [
-        f'<text x="150" y="{20 * at + 14}" text-anchor="end">{escape(name)}</text>'
-        f'<rect x="158" y="{20 * at + 3}" width="{380 * count / longest:.1f}" height="14"/>'
-        f'<text x="{164 + 380 * count / longest:.1f}" y="{20 * at + 14}">{count}</text>'
-        for at, (name, count) in enumerate(counts.items())
+        f'<span>{escape(name)}</span><span class="bar"><i style="width: {100 * count / longest:.1f}%"></i></span><span>{count}</span>'
+        for name, count in counts.items()
     ]
-    return f'<svg viewBox="0 0 600 {20 * len(counts)}" role="img">{"".join(rows)}</svg>'
+    return f'<div class="bars">{"".join(rows)}</div>'
 
 
 def histogram(values: Sequence[float], bins: int = 24) -> str:
-    """A histogram of cosines as SVG, with its ends, median and largest bin named."""
+    """A histogram of cosines, with its ends, median and largest bin named."""
     counts, edges = np.histogram(values, bins)
     high = max(1, int(counts.max()))
     drawn = "".join(
-        f'<rect x="{24 * at:.1f}" y="{110 - 100 * count / high:.1f}" width="22" height="{100 * count / high:.1f}"><title>{count} from {edges[at]:.3f}</title></rect>'
+        f'<rect x="{24 * at:.1f}" y="{110 - 100 * count / high:.1f}" width="22" height="{100 * count / high:.1f}">'
+        f"<title>{count} from {edges[at]:.3f} to {edges[at + 1]:.3f}</title></rect>"
         for at, count in enumerate(counts)
     )
-    ends = f'<text x="0" y="128">{edges[0]:.3f}</text><text x="{24 * bins}" y="128" text-anchor="end">{edges[-1]:.3f}</text>'
-    middle = (
-        f'<text x="{12 * bins}" y="128" text-anchor="middle">median {np.median(values):.3f}, largest bin {high}</text>'
-    )
-    return f'<svg viewBox="0 0 {24 * bins} 134" role="img"><line x1="0" y1="110" x2="{24 * bins}" y2="110"/>{drawn}{ends}{middle}</svg>'
+    ends = f"<span>{edges[0]:.3f}</span><span>median {np.median(values):.3f}, largest bin {high}</span><span>{edges[-1]:.3f}</span>"
+    line = f'<line x1="0" y1="110" x2="{24 * bins}" y2="110"/>'
+    return f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{line}{drawn}</svg><div class="ends">{ends}</div>'

@@ -15,12 +15,20 @@ LENGTH_RATIO, LENGTH_GAP = 3.0, 40
 """An option that is so many times and so many characters longer than the other stands out whatever the image shows."""
 
 _FIELD = re.compile(
-    r"^[\s*_#>`.\-\d)]*?(question|option\s*[12]|image\s*[12])\s*\d*\s*[*_`]*\s*[:：]\s*[*_`]*\s*(.*)$", re.IGNORECASE
+    r"^[\s*_#>`.\-\d)]*?(question|option\s*\(?(?:\d|[a-f]\b)|image\s*\d|\(?[a-d](?=[).:]+\**\s))\s*\d*\s*[*_`)]*\s*[:：.)]\s*[*_`]*\s*(.*)$",
+    re.IGNORECASE,
+)
+_NAMES = {"a": "option1", "optiona": "option1", "b": "option2", "optionb": "option2"}
+_WORD = r"\w+|[+\-<>%]"
+FIELDS = ("question", "option1", "option2", "image1", "image2")
+_NUMBERED = re.compile(
+    r"(?:option\s*\(?([12ab])\)?|\(?([12ab])(?=\s*[).:])|([12])(?=\s|$)|([ab])$)[.:)\s\-–]*(.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _REFERENCE = re.compile(
     r"\b(?:image|picture|figure|scan|radiograph|caption)s?\s*(?:[12]\b|one\b|two\b|[ab]\b)"
     r"|(?<!weighted )\bimages\b|\b(?:both|two|first|second|other) (?:image|picture|scan|case|patient)s?\b"
-    r"|\bcompar(?:e|ed|es|ing|ison)\b|\bcaptions?\b|\bdescriptions?\b|\bunlike\b|\brespectively\b",
+    r"|\bcompar(?:e|ed|es|ing|ison)\b|\bthan the other(?: one)?\s*(?:[?.]|$)|\bcaptions?\b|\bdescriptions?\b|\bunlike\b|\brespectively\b",
     re.IGNORECASE,
 )
 
@@ -45,7 +53,10 @@ def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
     for line in reply.splitlines():
         match = _FIELD.match(line)
         if match:
-            name = re.sub(r"\s", "", match.group(1)).lower()
+            name = re.sub(r"[\s(]", "", match.group(1)).lower()
+            name = _NAMES.get(name, name)
+            if name not in FIELDS:
+                return None, [f"has {'a third image' if name.startswith('image') else 'more than two options'}"]
             if name in fields:
                 if len(fields) == 5:
                     break
@@ -58,7 +69,7 @@ def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
             fields[last] = _clean(line)  # the text stands on the line below its name
         elif not line.strip() and len(fields) == 5:
             last = ""
-    missing = [name for name in ("question", "option1", "option2", "image1", "image2") if not fields.get(name)]
+    missing = [name for name in FIELDS if not fields.get(name)]
     if missing:
         return None, [f"no {', '.join(missing)}"]
     options = (fields["option1"], fields["option2"])
@@ -77,20 +88,24 @@ def _clean(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+|[+\-<>%]", re.sub(r"^\s*\(?[abAB12][).:]\s+", "", text).casefold()))
+    return " ".join(re.findall(_WORD, re.sub(r"^\s*\(?[abAB12][).:]\s+", "", text).casefold()))
 
 
 def _which(answer: str, options: tuple[str, str]) -> int | None:
-    """Which option an answer names, None if neither or both."""
-    plain = _plain(answer)
+    """Which option an answer names, None if neither or both, or if its number names one and its text the other."""
     texts = [_plain(option) for option in options]
+    whole = " ".join(re.findall(_WORD, answer.casefold()))
+    if whole in texts:  # before numbers: an option may be one
+        return texts.index(whole)
+    numbered = _NUMBERED.fullmatch(answer.strip())
+    plain = _plain(answer)
+    if numbered:
+        mark, rest = next(group for group in numbered.groups()[:4] if group), numbered.group(5)
+        position = "12ab".index(mark.lower()) % 2
+        rest = _plain(rest.strip(" ()"))
+        return position if not rest or rest == texts[position] else None
     if plain in texts:
         return texts.index(plain)
-    numbered = re.fullmatch(r"(?:option\s*)?\(?([12])\)?[.:)\s\-–]*(.*)", answer.strip(), re.IGNORECASE | re.DOTALL)
-    if numbered:
-        position = int(numbered.group(1)) - 1
-        rest = _plain(numbered.group(2).strip(" ()"))
-        return position if not rest or rest == texts[position] else None
     held = [position for position, text in enumerate(texts) if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", plain)]
     return held[0] if len(held) == 1 else None
 

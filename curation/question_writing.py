@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import replace
+from curation.image_index import alone, replace
 from curation.image_table import MIN_CAPTION
 from curation.prompts import SYSTEM, WRITE, fill, one_line
 from curation.question_reading import problems, read_reply
@@ -55,9 +55,22 @@ class Asking:
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out."""
 
+    def __post_init__(self) -> None:
+        if self.tries < 1:
+            raise BadInput(f"--tries {self.tries}: give a whole number from 1.")
+        if not 0 <= self.temperature <= 2:
+            raise BadInput(f"--temperature {self.temperature}: give a number from 0 to 2.")
+
 
 def ask(
-    model: Writer, prompts: dict[str, str], sample: int, asking: Asking, journal: Path, desc: str, quiet: bool | None
+    model: Writer,
+    prompts: dict[str, str],
+    sample: int,
+    asking: Asking,
+    journal: Path,
+    desc: str,
+    quiet: bool | None,
+    system: str | None = SYSTEM,
 ) -> Iterator[dict[str, Any]]:
     """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal."""
     requests = [
@@ -71,7 +84,7 @@ def ask(
             max_tokens=MAX_TOKENS,
             temperature=asking.temperature,
             seed=asking.seed,
-            system=SYSTEM,
+            system=system,
         )
         for key, text in prompts.items()
     ]
@@ -113,7 +126,10 @@ def write_questions(
     and are asked again by the next run. The right option of image 1 is A in every second pair (in an order drawn from
     the seed), so that no position gives the answer away.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    if not len(pairs):
+        raise BadInput(
+            "there are no pairs to write questions for. Search with other thresholds (`medprobe curate pairs`)."
+        )
     table = pairs.reset_index(drop=True).assign(
         pair_id=[f"{i}-{j}" for i, j in zip(pairs["i"], pairs["j"], strict=True)],
         caption_1=[captions.get(image, "").strip() for image in pairs["image_1"]],
@@ -130,16 +146,17 @@ def write_questions(
         for row in records(wanted)
     }
     journal = out / JOURNAL
-    _same_pairs(out, wanted)
-    outcome = _Outcome(wanted, read_journal(journal))
-    for number in range(asking.tries):
-        todo = {key: prompts[key] for key in outcome.open(asking.tries) if outcome.tried[key] <= number}
-        if todo:
-            for entry in ask(model, todo, number, asking, journal, f"writing (try {number + 1})", quiet):
-                outcome.take(entry)
-    _write_drafts(out / DRAFTS, wanted, outcome, asking.seed)
-    funnel = {"pairs": len(table), "short_caption": int((~long_enough).sum()), **outcome.counts(asking)}
-    replace(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))
+    with alone(out, "write"):
+        _same_pairs(out, wanted)
+        outcome = _Outcome(wanted, read_journal(journal))
+        for number in range(asking.tries):
+            todo = {key: prompts[key] for key in outcome.open(asking.tries) if outcome.tried[key] <= number}
+            if todo:
+                for entry in ask(model, todo, number, asking, journal, f"writing (try {number + 1})", quiet):
+                    outcome.take(entry)
+        _write_drafts(out / DRAFTS, wanted, outcome, asking.seed)
+        funnel = {"pairs": len(table), "short_caption": int((~long_enough).sum()), **outcome.counts(asking)}
+        replace(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))
     return funnel
 
 

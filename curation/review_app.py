@@ -8,6 +8,7 @@ reviewers give their names.
 from __future__ import annotations
 
 import io
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from fastapi import FastAPI, HTTPException, Response
 from PIL import Image
 
 from curation.agreement import agreement
-from curation.image_index import open_rgb
+from curation.image_index import alone, open_rgb
 from curation.prompts import PAPER_CATEGORIES
-from curation.review_log import CHECKS, LISTS, TEXTS, ReviewLog
+from curation.review_log import CHECKS, LISTS, TEXTS, UNSEEN, ReviewLog
 from curation.review_page import KEYS, SCRIPT, STYLE, captions, pictures, saved
 from dataset_builders.errors import BadInput
 from dataset_builders.images import ImageError
@@ -109,29 +110,47 @@ def _page(log: ReviewLog) -> gr.Blocks:
         fields: dict[str, Any] = {"score_1": score_1, "score_2": score_2, **texts, **checks, **lists, "note": note}
         everything = [pair_id, status, shown, caption, *fields.values()]
 
-        def go(name: str, which: str) -> list[Any]:
+        # What each open page was shown, so that a field which somebody else mended meanwhile is not set back unread.
+        seen: dict[tuple[str | None, str, str], Any] = {}
+
+        def go(name: str, which: str, request: gr.Request) -> list[Any]:
             pair = log.pairs[which]
             values = [log.value(name, which, field) for field in fields]
+            seen.update(
+                {(request.session_hash, which, field): value for field, value in zip(fields, values, strict=True)}
+            )
             return [which, _progress(log, name), pictures(which, pair), "", *values]
 
-        def step(by: int) -> Callable[[str, str], list[Any]]:
-            return lambda name, which: go(name, ids[(ids.index(which) + by) % len(ids)])
+        def step(by: int) -> Callable[[str, str, gr.Request], list[Any]]:
+            def stepped(name: str, which: str, request: gr.Request) -> list[Any]:
+                return go(name, ids[(ids.index(which) + by) % len(ids)], request)
+
+            return stepped
+
+        def go_to_open(name: str, which: str, request: gr.Request) -> list[Any]:
+            return go(name, ids[log.next_open(name, ids.index(which))], request)
 
         asked = [reviewer, pair_id]
-        previous.click(step(-1), asked, everything)
-        following.click(step(1), asked, everything)
-        opened.click(lambda name, which: go(name, ids[log.next_open(name, ids.index(which))]), asked, everything)
-        pair_id.input(go, asked, everything)
-        reviewer.submit(go, asked, everything)
-        reviewer.blur(go, asked, everything)
-        page.load(go, asked, everything)
+        # One queue for everything that reads or writes reviews: what was asked first is also shown first, so that the empty page's own
+        # first look cannot arrive after, and over, that of a reviewer who was quick to give a name.
+        in_turn: dict[str, Any] = {"concurrency_id": "reviews", "concurrency_limit": 1}
+        previous.click(step(-1), asked, everything, **in_turn)
+        following.click(step(1), asked, everything, **in_turn)
+        opened.click(go_to_open, asked, everything, **in_turn)
+        pair_id.input(go, asked, everything, **in_turn)
+        reviewer.submit(go, asked, everything, **in_turn)
+        reviewer.blur(go, asked, everything, **in_turn)
+        page.load(go, asked, everything, **in_turn)
         show.click(lambda which, now: "" if now else captions(log.pairs[which]), [pair_id, caption], caption)
         agree.click(lambda: _agreement_text(log), None, agreed)
 
-        def change(field: str) -> Callable[[str, str, Any], tuple[str, str]]:
-            def save(name: str, which: str, value: Any) -> tuple[str, str]:
+        def change(field: str) -> Callable[[str, str, Any, gr.Request], tuple[str, str]]:
+            def save(name: str, which: str, value: Any, request: gr.Request) -> tuple[str, str]:
+                place = (request.session_hash, which, field)
                 try:
-                    when = log.change(name, which, field, value)
+                    when = log.change(name, which, field, value, seen.get(place, UNSEEN))
+                    if when:
+                        seen[place] = log.value(name, which, field)
                 except (BadInput, OSError) as error:
                     return saved(f"NOT saved: {error}", trouble=True), pictures(which, log.pairs[which])
                 line = f"saved {which} {field.replace('_', ' ')} at {when[11:19]} UTC" if when else "nothing changed"
@@ -148,14 +167,18 @@ def _page(log: ReviewLog) -> gr.Blocks:
                 action if len(outputs) == 2 else _first(action),
                 [reviewer, pair_id, component],
                 outputs,
-                concurrency_id="save",
-                concurrency_limit=1,
+                **in_turn,
             )
     return page
 
 
-def _first(action: Callable[[str, str, Any], tuple[str, str]]) -> Callable[[str, str, Any], str]:
-    return lambda name, which, value: action(name, which, value)[0]
+def _first(
+    action: Callable[[str, str, Any, gr.Request], tuple[str, str]],
+) -> Callable[[str, str, Any, gr.Request], str]:
+    def first(name: str, which: str, value: Any, request: gr.Request) -> str:
+        return action(name, which, value, request)[0]
+
+    return first
 
 
 def _counts(log: ReviewLog, reviewer: str) -> str:
@@ -181,10 +204,20 @@ def _agreement_text(log: ReviewLog) -> str:
 
 
 def serve(questions: Path, images: Path, port: int = 7861) -> None:
-    """Serve the page on 127.0.0.1 until it is stopped."""
+    """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise BadInput(f"--port {port}: cannot be used ({error}). Give another port.") from None
+    with alone(questions, "review"):
+        _serve(build_app(questions, images), questions, port)
+
+
+def _serve(app: FastAPI, questions: Path, port: int) -> None:
     import uvicorn
 
-    app = build_app(questions, images)
     print(
         f"reviewing {questions} on http://127.0.0.1:{port} (stop with Ctrl-C; everything shown as saved is saved)",
         flush=True,

@@ -31,6 +31,8 @@ LISTS = ("categories_1", "categories_2")
 OWN = (*SCORES, *CHECKS, "note")
 """Fields that each reviewer has for himself; the others are shared."""
 KEEP_FROM = 5
+UNSEEN = object()
+"""For `change`: it is not known what the reviewer saw before the change."""
 
 
 @dataclass
@@ -94,14 +96,17 @@ class ReviewLog:
             for row in records(self.drafts)
         }
         self._lock = threading.Lock()
+        self._last: dict[tuple[str, str], str] = {}
         for entry in read_journal(folder / LOG):
             if entry["pair_id"] in self.pairs:
                 self._apply(entry)
 
-    def change(self, reviewer: str, pair_id: str, name: str, value: Any) -> str | None:
+    def change(self, reviewer: str, pair_id: str, name: str, value: Any, seen: Any = UNSEEN) -> str | None:
         """Record one change; returns its time (UTC, ISO 8601) once it is on the disk, or None where nothing changed.
 
-        Raises BadInput for a value that the field cannot have; nothing is recorded then.
+        `seen`: what the reviewer's page showed before. Raises BadInput for a value that the field cannot have, and where
+        somebody else changed a shared field since it was seen: nobody's words are overwritten unread. Nothing is recorded
+        then.
         """
         if not reviewer.strip():
             raise BadInput("Give your name first: every change is recorded with who made it.")
@@ -110,8 +115,13 @@ class ReviewLog:
         with self._lock:
             value = _checked(self.pairs[pair_id], name, value)
             before = self.value(reviewer, pair_id, name)
-            if value == before:
+            if value == before or (name not in OWN and value == seen):
                 return None
+            if name not in OWN and seen is not UNSEEN and seen != before:
+                who = self._last.get((pair_id, name), "somebody")
+                raise BadInput(
+                    f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your words, open the pair anew, then mend it."
+                )
             entry = {
                 "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "reviewer": reviewer.strip(),
@@ -138,6 +148,7 @@ class ReviewLog:
             setattr(pair.reviews.setdefault(entry["reviewer"], Review()), entry["field"], entry["value"])
         else:
             setattr(pair, entry["field"], entry["value"])
+            self._last[entry["pair_id"], entry["field"]] = entry["reviewer"]
 
     def progress(self, reviewer: str) -> tuple[int, int]:
         """(pairs this reviewer gave both scores, all pairs)"""
@@ -156,14 +167,14 @@ class ReviewLog:
 
     def scores(self) -> pd.DataFrame:
         """One row per reviewer and problem that has a score: reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id,
-        score, keeps."""
+        score, keeps (None while the reviewer gave one score of the pair)."""
         rows = [
             {
                 "reviewer": reviewer,
                 "problem": f"{pair_id}-{number}",
                 "pair_id": pair_id,
                 "score": score,
-                "keeps": review.keeps,
+                "keeps": review.keeps if review.complete else None,
             }
             for pair_id, pair in self.pairs.items()
             for reviewer, review in pair.reviews.items()

@@ -12,12 +12,15 @@ STYLE = """
 .picture img { position: absolute; left: 0; top: 0; transform-origin: 0 0; max-width: none; user-select: none }
 .pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 10px }
 .pictures label { display: inline-block; margin-right: 1rem }
+#score_1 .wrap, #score_2 .wrap { flex-wrap: nowrap; gap: 4px } #score_1 .wrap label, #score_2 .wrap label { padding: 4px 6px }
+@media (max-width: 1100px) { #score_1 .wrap, #score_2 .wrap { flex-wrap: wrap } }
 .saved { font-variant-numeric: tabular-nums } .not-saved { color: #b91c1c; font-weight: 600 }
 """
 
 KEYS = (
-    "Keys: `1`-`9`, `0` = score 1-10 of the left problem, with `Shift` of the right one; `n` next, `p` previous, `o` next not scored; "
-    "`c` captions; `r` reset the view. Wheel = zoom, drag = move, double click = reset."
+    "Keys: `1`-`9`, `0` = score 1-10 of the left problem, with `Shift` of the right one; `x` correctness, `v` relevance, `l` language; "
+    "`e` edit the question, `Tab` on to the next field, `Esc` back to the keys; `n` next, `p` previous, `o` next not scored; `c` captions; "
+    "`+` `-` zoom, arrows move, `[` `]` contrast, `,` `.` brightness, `r` reset the view. Wheel = zoom, drag = move, double click = reset."
 )
 
 SCRIPT = """
@@ -27,6 +30,7 @@ SCRIPT = """
   const typing = (node) => node && (node.isContentEditable || /^(TEXTAREA|SELECT)$/.test(node.tagName) ||
     (node.tagName === 'INPUT' && !/^(radio|checkbox|range|button)$/.test(node.type)));
   document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape' && typing(event.target)) { event.target.blur(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     const digit = event.code.match(/^(?:Digit|Numpad)([0-9])$/);
     if (digit) {
@@ -38,8 +42,40 @@ SCRIPT = """
     }
     const button = {n: 'next', p: 'previous', o: 'next_open', c: 'show_captions'}[event.key];
     if (button) { press(button); event.preventDefault(); }
-    if (event.key === 'r') document.querySelectorAll('.picture').forEach((box) => fit(box));
+    const check = {x: 'correctness', v: 'relevance', l: 'language'}[event.key];
+    if (check) { document.querySelector('#' + check + ' input').click(); event.preventDefault(); }
+    if (event.key === 'e') {
+      document.querySelector('#question textarea, #question input')?.focus();
+      event.preventDefault();
+    }
+    const boxes = [...document.querySelectorAll('.picture')];
+    if (event.key === 'r') {
+      boxes.forEach((box) => fit(box));
+      document.querySelectorAll('.side input[type=range]').forEach((slider) => turn(slider, 100));
+    }
+    const by = {'+': 1.25, '=': 1.25, '-': 0.8}[event.key];
+    if (by) boxes.forEach((box) => box.view && zoom(box, by, box.clientWidth / 2, box.clientHeight / 2));
+    const move = {ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60]}[event.key];
+    if (move && !/^(INPUT|BUTTON)$/.test(event.target.tagName)) {
+      boxes.forEach((box) => { if (box.view) { box.view.x += move[0]; box.view.y += move[1]; place(box); } });
+      event.preventDefault();
+    }
+    const slide = {',': [0, -10], '.': [0, 10], '[': [1, -10], ']': [1, 10]}[event.key];
+    if (slide) document.querySelectorAll('.side').forEach((side) => {
+      const slider = side.querySelectorAll('input[type=range]')[slide[0]];
+      turn(slider, Number(slider.value) + slide[1]);
+    });
   });
+  const turn = (slider, value) => {
+    slider.value = value;
+    slider.dispatchEvent(new Event('input', {bubbles: true}));
+  };
+  const zoom = (box, by, x, y) => {
+    const level = Math.min(40, Math.max(0.02, box.view.zoom * by));
+    by = level / box.view.zoom;
+    box.view = {zoom: level, x: x - by * (x - box.view.x), y: y - by * (y - box.view.y)};
+    place(box);
+  };
   const place = (box) => {
     const img = box.querySelector('img'), view = box.view;
     img.style.transform = `translate(${view.x}px, ${view.y}px) scale(${view.zoom})`;
@@ -57,11 +93,8 @@ SCRIPT = """
     const box = boxOf(event);
     if (!box?.view) return;
     event.preventDefault();
-    const edge = box.getBoundingClientRect(), x = event.clientX - edge.left, y = event.clientY - edge.top;
-    const zoom = Math.min(40, Math.max(0.02, box.view.zoom * Math.exp(-event.deltaY / 400)));
-    const by = zoom / box.view.zoom;
-    box.view = {zoom, x: x - by * (x - box.view.x), y: y - by * (y - box.view.y)};
-    place(box);
+    const edge = box.getBoundingClientRect();
+    zoom(box, Math.exp(-event.deltaY / 400), event.clientX - edge.left, event.clientY - edge.top);
   }, {passive: false});
   let held = null;
   document.addEventListener('pointerdown', (event) => {

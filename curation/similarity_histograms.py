@@ -46,7 +46,10 @@ def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Pa
         cosines = similarities(vectors.x, vectors.scale, -np.inf, np.inf, i, j)
         medians[name] = float(np.median(cosines))
         drawn.append(f"<h2>{escape(name)}</h2>{histogram(cosines.tolist())}")
-    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Similarity of the pairs</title><style>{STYLE}</style></head>'
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Similarity of the pairs</title><style>{STYLE}</style></head>"
+    )
     title = f"<h1>Similarity of {len(rows)} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
     body = f"<body>{title}{''.join(drawn)}</body></html>\n"
     replace(out, lambda path: path.write_text(head + body, encoding="utf-8"))

@@ -81,6 +81,12 @@ def build(
             _mark_phantoms(content)
         # Told from the whole source, before cases without images are left out: a part of the official set is still official.
         origin = _origin(format, name, content, phantom)
+        if name != format and not phantom:  # a set of one's own is not held against the paper's counts
+            content.counts = [
+                replace(c, paper=None, note="") if c.paper is not None else c
+                for c in content.counts
+                if c.found or c.paper is None
+            ]
         partial = None if text_only else _complete(content, builder, allow_missing)
         description = Description(name, format, origin, partial, text_only)
         answers = target.with_name(f"{target.name}-answers")

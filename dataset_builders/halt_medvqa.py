@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageError, ImageFolders, reader
+from dataset_builders.images import ImageFolders, OwnImage, find_image, own_images
 from dataset_builders.problems import Problems
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, needed_file, read_json, stays_inside
+from dataset_builders.source_files import Entry, needed_file, read_json
 
 FORMAT = "halt-medvqa"
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
@@ -40,13 +40,14 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     found: Counter[str] = Counter()
     notes: list[str] = []
     shelf: dict[str, CaseImage | None] = {}
+    own = own_images(source, problems)
     for scenario, name in FILES.items():
         file = needed_file(source, name, f"the questions of scenario {scenario}")
         entries = _entries(file, read_json(file), scenario, problems)
         found[scenario] = len(entries)
         doubled = []
         for key, entry in entries:
-            case = _question(entry, scenario, key, images, shelf)
+            case = _question(entry, scenario, key, images, shelf, own)
             if case is None:
                 continue
             cases.append(case)
@@ -63,8 +64,10 @@ def read(source: Path, images: ImageFolders | None) -> Content:
             f'{twice} questions of scenario none have a second "None of the above" (as in the authors\' file).'
         )
     letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
+    balanced = not letters or max(letters.values()) <= 1.25 * letters.total() / len(letters)
     notes.append(
-        f"Right letters of scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))} (not balanced)."
+        f"Right letters of scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))}"
+        f"{'' if balanced else ' (not balanced)'}."
     )
     counts = [
         Count(
@@ -94,11 +97,16 @@ def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> li
 
 
 def _question(
-    entry: Entry, scenario: str, key: str, images: ImageFolders | None, shelf: dict[str, CaseImage | None]
+    entry: Entry,
+    scenario: str,
+    key: str,
+    images: ImageFolders | None,
+    shelf: dict[str, CaseImage | None],
+    own: dict[str, OwnImage],
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _nota_options(entry) if scenario == "none" else _options(entry)
-    image = _image(entry, name, images, shelf) if name else None
+    image = _image(entry, name, images, shelf, own.get(name, OwnImage())) if name else None
     if not entry.ok or image is None or answer is None:
         return None
     question_id = f"{scenario}-{key}"
@@ -161,26 +169,18 @@ def _nota_options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
 
 
 def _image(
-    entry: Entry, name: str, images: ImageFolders | None, shelf: dict[str, CaseImage | None]
+    entry: Entry, name: str, images: ImageFolders | None, shelf: dict[str, CaseImage | None], own: OwnImage
 ) -> CaseImage | None:
     if name in shelf:
         return shelf[name]
-    shelf[name] = None
-    if not stays_inside(name):
-        entry.wrong(f"the image name {name!r} leaves its folder")
-        return None
-    try:
-        path = images.find([name]) if images else None
-    except ImageError as error:
-        entry.wrong(str(error))
-        return None
-    shelf[name] = CaseImage(
+    shelf[name] = find_image(
+        entry,
+        images,
+        [name],
         image_id=name,
-        read=reader(path) if path else None,
-        size=path.stat().st_size if path else 0,
-        name=path.name if path else name,
-        source=_source_dataset(name),
-        where=f"{path or name} (entry {entry.name} of {entry.file})",
+        license=own.license or "unknown",
+        source=own.source or _source_dataset(name),
+        sha256=own.sha256,
     )
     return shelf[name]
 

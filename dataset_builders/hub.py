@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+
+T = TypeVar("T")
+TRIES = 6
+FIRST_WAIT = 0.5
+"""Seconds before the second try, on average; doubled each time. Many submitters that were refused together must not come back together."""
 
 PASSING = frozenset({409, 412, 429, 500, 502, 503, 504})
 """Answers after which the same request may well succeed: a commit came in between, too many requests, a server in trouble."""
@@ -97,8 +105,37 @@ def is_passing(error: BaseException) -> bool:
         return status in PASSING
     if _is_xet(error) and "client error" in str(error):
         return False
-    broke = _caused_by(error, (httpx.TransportError, ConnectionError))
+    broke = caused_by(error, (httpx.TransportError, ConnectionError))
     return broke is not None and not isinstance(broke, httpx.ConnectError)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the Hub client's progress bars where nobody watches."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if sys.stderr.isatty() or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def patiently(action: Callable[[], T], tries: int = TRIES) -> T:
+    """Do it, and again a few times when what stands in the way passes."""
+    for attempt in range(tries):
+        try:
+            return action()
+        except BadInput:
+            raise
+        except Exception as error:
+            if attempt == tries - 1 or not is_passing(error):
+                raise
+            time.sleep(FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
+    raise AssertionError("unreachable")
 
 
 def explain(error: BaseException, repo_id: str, doing: str, who: str | None = None) -> str | None:
@@ -107,7 +144,7 @@ def explain(error: BaseException, repo_id: str, doing: str, who: str | None = No
     from huggingface_hub.utils import httpx
 
     account = f"the account {who}" if who else "your account"
-    if _caused_by(error, errors.OfflineModeIsEnabled):
+    if caused_by(error, errors.OfflineModeIsEnabled):
         return f"{repo_id}: cannot {doing} in offline mode. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)."
     if isinstance(error, errors.LocalTokenNotFoundError):
         return "no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write."
@@ -122,14 +159,14 @@ def explain(error: BaseException, repo_id: str, doing: str, who: str | None = No
         return f"{repo_id}: cannot {doing}: {_status_line(status, account, _said(error))}"
     if isinstance(error, ValueError) and "README.md" in str(error):
         return f"{repo_id}: the Hub refuses the metadata of README.md ({_one_line(str(error))}). Mend it, then run this again."
-    if _caused_by(error, json.JSONDecodeError):
+    if caused_by(error, json.JSONDecodeError):
         return f"{repo_id}: cannot {doing}: {endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
     if _is_xet(error):
         return (
             f"{repo_id}: cannot {doing}: the upload through Xet failed ({_one_line(str(error))}). "
             "Run this again, or set HF_HUB_DISABLE_XET=1 to do without Xet."
         )
-    if _caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError)):
+    if caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError)):
         return (
             f"{repo_id}: cannot {doing}: {endpoint()} cannot be reached ({_one_line(str(_root(error)))}). "
             "Check the network and HF_ENDPOINT."
@@ -161,7 +198,8 @@ def _said(error: BaseException) -> str:
     return ""
 
 
-def _caused_by(error: BaseException, kinds: Any) -> BaseException | None:
+def caused_by(error: BaseException, kinds: Any) -> BaseException | None:
+    """The error of one of these kinds that `error` is, or was raised from."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, kinds):

@@ -1,23 +1,27 @@
-"""Finds images in folders, and checks that a file is an image that readers can open.
+"""Finds images in folders for an entry of a source, and checks that a file is an image that readers can open.
 
 Not here: downloading (`download.py`), writing (`parquet_files.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import warnings
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from PIL import Image, UnidentifiedImageError
 
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import stays_inside
+from dataset_builders.problems import Problems
+from dataset_builders.schema import CaseImage
+from dataset_builders.source_files import Entry, read_json, stays_inside
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
@@ -63,13 +67,15 @@ class ImageFolders:
                 self._by_name[name.lower()].append(path)
                 self._by_stem[path.stem.lower()].append(path)
 
-    def find(self, names: Sequence[str]) -> Path | None:
+    def find(self, names: Sequence[str], sha256: str | None = None) -> Path | None:
         """The file that the first fitting name points to, None if there is none.
 
         A name fits a file whose path ends with it, folder by folder, in any case of letters; failing that, one that differs
-        only in the extension. A path right below a folder given comes first. Raises ImageError for a name that leaves the
-        folder, and where different files fit.
+        only in the extension. A path right below a folder given comes first. With `sha256` only a file that holds those very
+        bytes fits. Raises ImageError for a name that leaves the folder, where different files fit, and where files have a fitting
+        name but none the right bytes.
         """
+        others: list[Path] = []
         for name in names:
             if not stays_inside(name):
                 raise ImageError(f"the image name {name!r} leaves its folder")
@@ -79,8 +85,14 @@ class ImageFolders:
             stem = last.stem if last.suffix in SUFFIXES else parts[-1]
             found = self._by_path.get("/".join(parts)) or _below(parts[:-1], self._by_name.get(parts[-1], []))
             found = found or _below(parts[:-1], self._by_stem.get(stem, []))
-            if found:
+            if found and sha256 is None:
                 return _only(name, found)
+            for path in found:
+                if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+                    return path
+            others += found
+        if others:
+            raise ImageError(f"{others[0]} is called {names[0]!r} but is another image (its sha256 is not {sha256})")
         return None
 
 
@@ -97,6 +109,66 @@ def _only(name: str, paths: list[Path]) -> Path:
         if not (first.samefile(other) or first.read_bytes() == other.read_bytes()):
             raise ImageError(f"two different files are called {name!r}: {first} and {other}; keep one of them")
     return first
+
+
+def find_image(
+    entry: Entry,
+    folders: ImageFolders | None,
+    names: Sequence[str],
+    *,
+    image_id: str,
+    called: str | None = None,
+    license: str = "unknown",
+    source: str | None = None,
+    sha256: str | None = None,
+) -> CaseImage | None:
+    """The image of an entry, under the first of `names` that fits; None where something is wrong, which the entry is told.
+
+    An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `called`: what to call the file
+    then (default: the first name). `sha256`: see `ImageFolders.find`.
+    """
+    for name in names:
+        if not stays_inside(name):
+            entry.wrong(f"the image name {name!r} leaves its folder")
+            return None
+    try:
+        path = folders.find(names, sha256) if folders else None
+    except ImageError as error:
+        entry.wrong(str(error))
+        return None
+    return CaseImage(
+        image_id=image_id,
+        read=reader(path) if path else None,
+        size=path.stat().st_size if path else 0,
+        name=path.name if path else called or names[0],
+        license=license,
+        source=source,
+        where=f"{path or names[0]} (entry {entry.name} of {entry.file})",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnImage:
+    """What image_dict.json says of an image in a set of one's own; None where it says nothing."""
+
+    license: str | None = None
+    source: str | None = None
+    sha256: str | None = None
+
+
+def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
+    """Image name -> what the source's image_dict.json says of it; empty where there is none."""
+    file = source / "image_dict.json"
+    document = read_json(file) if file.is_file() else {}
+    if not isinstance(document, dict):
+        raise BadInput(f"{file}: is not an object (image name -> what is known of it). Mend it.")
+    own = {}
+    for name, value in document.items():
+        entry = Entry(value, str(file), name, problems)
+        own[name] = OwnImage(
+            **{field: entry.text(field) for field in ("license", "source", "sha256") if field in entry.value}
+        )
+    return own
 
 
 def reader(path: Path) -> Callable[[], bytes]:

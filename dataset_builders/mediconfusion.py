@@ -1,4 +1,7 @@
-"""Reads MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives in PMC), images, ROCO's licences.
+"""Reads MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives), images, ROCO's licences.
+
+In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a set of one's own
+(`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.
 
 Not here: the fine-tuning halves (`finetune.py`), downloading (`download.py`), writing.
 """
@@ -15,7 +18,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.finetune import halves
-from dataset_builders.images import ImageError, ImageFolders, reader, unambiguous
+from dataset_builders.images import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.problems import Problems
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import Entry, needed_file, read_json, read_text, stays_inside
@@ -55,6 +58,14 @@ class WhereInPMC:
     file_name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _ImageDict:
+    """image_dict.json, by the image's name in `im_1`, `im_2`."""
+
+    places: dict[str, WhereInPMC]
+    own: dict[str, OwnImage]
+
+
 def read(source: Path, images: ImageFolders | None) -> Content:
     """The confusing pairs: a case is a pair, its two questions share text and options and differ in the image.
 
@@ -66,8 +77,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     if not isinstance(document, dict) or not document:
         raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {REMEDY}")
     problems = Problems()
-    where = _image_dict(source, problems)
-    shelf = _Shelf(images, where, _licences(source, images), str(file))
+    shelf = _Shelf(images, _image_dict(source, problems), _licences(source, images))
     cases = []
     for name, value in document.items():
         case = _pair(Entry(value, str(file), name, problems), shelf)
@@ -132,13 +142,11 @@ class _Shelf:
     def __init__(
         self,
         folders: ImageFolders | None,
-        where: dict[str, WhereInPMC],
+        known: _ImageDict,
         licences: dict[str, str],
-        file: str,
     ) -> None:
-        self.folders, self.where, self.licences = folders, where, licences
-        self.alone = unambiguous([place.file_name for place in where.values()])
-        self.file = file
+        self.folders, self.known, self.licences = folders, known, licences
+        self.alone = unambiguous([place.file_name for place in known.places.values()])
         self.made: dict[tuple[str, str], CaseImage | None] = {}
         self.roco_of: dict[str, str] = {}
 
@@ -155,41 +163,36 @@ class _Shelf:
             entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
-        place = self.where.get(roco)
+        place, own = self.known.places.get(roco), self.known.own.get(roco, OwnImage())
         if place is not None and place.file_name in self.alone:
             names.append(place.file_name)
-        if not all(stays_inside(name) for name in names):
-            entry.wrong(f"the image name {roco!r} or {local!r} leaves its folder")
-            return None
-        try:
-            path = self.folders.find(names) if self.folders else None
-        except ImageError as error:
-            entry.wrong(str(error))
-            return None
         found = re.search(r"ROCO_\d+", roco)
-        origin = f"PMC Open Access {place.pmcid}, {place.file_name} ({roco})" if place else roco
-        return CaseImage(
+        return find_image(
+            entry,
+            self.folders,
+            names,
             image_id=local,
-            read=reader(path) if path else None,
-            size=path.stat().st_size if path else 0,
-            name=path.name if path else f"{local}.jpg",
-            license=self.licences.get(found.group(), "unknown") if found else "unknown",
-            source=origin,
-            where=f"{path or local} (entry {entry.name} of {self.file})",
+            called=f"{local}.jpg",
+            license=own.license or (self.licences.get(found.group(), "unknown") if found else "unknown"),
+            source=own.source
+            or (f"PMC Open Access {place.pmcid}, {place.file_name} ({roco})" if place is not None else roco),
+            sha256=own.sha256,
         )
 
 
-def _image_dict(source: Path, problems: Problems) -> dict[str, WhereInPMC]:
-    """Where each image lives in PMC, by its ROCO path; empty where the source has no image_dict.json."""
+def _image_dict(source: Path, problems: Problems) -> _ImageDict:
+    """What image_dict.json says; nothing where the source has none."""
     file = source / "image_dict.json"
     if not file.is_file():
-        return {}
+        return _ImageDict({}, {})
     document = read_json(file)
     if not isinstance(document, dict):
         raise BadInput(f"{file}: is not an object (ROCO path -> place). {REMEDY}")
-    places = {}
+    places, own = {}, own_images(source, problems)
     for name, value in document.items():
         entry = Entry(value, str(file), name, problems)
+        if own[name] != OwnImage() and "dlink" not in entry.value:
+            continue
         link, file_name = entry.text("dlink"), entry.text("file_name")
         pmcid = re.search(r"PMC\d+", link)
         if link and pmcid is None:
@@ -198,14 +201,14 @@ def _image_dict(source: Path, problems: Problems) -> dict[str, WhereInPMC]:
             entry.wrong(f"the file name {file_name!r} leaves its folder")
         if entry.ok and pmcid:
             places[name] = WhereInPMC(pmcid.group(), link.split("/pmc/", 1)[-1], file_name)
-    return places
+    return _ImageDict(places, own)
 
 
 def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
     """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as
     `read` does."""
     problems = Problems()
-    places = _image_dict(source, problems)
+    places = _image_dict(source, problems).places
     problems.check(REMEDY)
     fields = {}
     document: dict[str, Any] = read_json(needed_file(source, "dataset.json", "the confusing pairs"))
@@ -243,6 +246,19 @@ def _counts(cases: list[Case], source: Path) -> list[Count]:
     images = {image.image_id for case in cases for image in case.images}
     labels = Counter(label for question in questions for label in question.categories)
     stated = _statistics(source)
+    told = _manifest_pairs(source)
+    if told is not None:  # a set of one's own: its own files are what it is held against, not the paper
+        numbers = {"pairs": (len(cases), told), "questions": (len(questions), 2 * told)}
+        numbers |= {
+            f"images labelled {label}": (labels[label], stated.get(label, 0)) for label in sorted({*labels, *stated})
+        }
+        return [
+            *(
+                Count(what, found, None, "" if found == said else f"the source's own files say {said}")
+                for what, (found, said) in numbers.items()
+            ),
+            Count("distinct images", len(images)),
+        ]
     counts = [
         Count("pairs", len(cases), PAPER_PAIRS),
         Count("questions", len(questions), PAPER_QUESTIONS),
@@ -251,6 +267,14 @@ def _counts(cases: list[Case], source: Path) -> list[Count]:
     for label in sorted({*labels, *stated}):
         counts.append(Count(f"images labelled {label}", labels[label], stated.get(label), "image labels, not pairs"))
     return counts
+
+
+def _manifest_pairs(source: Path) -> int | None:
+    """How many pairs the manifest of an exported set says it has; None where there is none (the authors' files have none)."""
+    file = source / "manifest.json"
+    manifest = read_json(file) if file.is_file() else None
+    told = manifest.get("pairs") if isinstance(manifest, dict) else None
+    return told if type(told) is int else None
 
 
 def _statistics(source: Path) -> dict[str, int]:

@@ -6,26 +6,19 @@ What belongs to a repository is decided in dataset_files.py and space_files.py; 
 from __future__ import annotations
 
 import hashlib
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from dataset_builders.dataset_files import dataset_files
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import check_repo_id, connect_with_token, hub_errors, is_passing
+from dataset_builders.hub import check_repo_id, connect_with_token, hub_errors, patiently, quiet
 from dataset_builders.space_files import space_files
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-
-T = TypeVar("T")
-TRIES = 4
-FIRST_WAIT = 0.5
-"""Seconds before the second try of a commit or a tag; doubled each time."""
 
 OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html")}
 """Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
@@ -104,9 +97,9 @@ def publish(
         files, left_out = dict(found.files), found.left_out
     api = connect_with_token()
     with hub_errors(repo_id, "sign in"):
-        who = str(_patiently(api.whoami).get("name"))
-    with _quiet_bars(), hub_errors(repo_id, "publish it", who):
-        there = _patiently(lambda: _look(api, repo_id, kind))
+        who = str(patiently(api.whoami).get("name"))
+    with quiet(), hub_errors(repo_id, "publish it", who):
+        there = patiently(lambda: _look(api, repo_id, kind))
         created = there is None
         if there is None:
             _create(api, repo_id, kind, private, who)
@@ -167,7 +160,7 @@ def _look(api: HfApi, repo_id: str, kind: str) -> _There | None:
 
 def _create(api: HfApi, repo_id: str, kind: str, private: bool, who: str) -> None:
     with hub_errors(repo_id, "create it", who):
-        _patiently(
+        patiently(
             lambda: api.create_repo(
                 repo_id,
                 repo_type=kind,
@@ -216,7 +209,7 @@ def _commit(
         api.create_commit(repo_id, operations, commit_message=message, repo_type=kind, parent_commit=there.head or None)
         return _look(api, repo_id, kind) or there
 
-    now = _patiently(once)
+    now = patiently(once)
     return now, sent, gone, bool(sent or gone)
 
 
@@ -261,34 +254,5 @@ def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str) -
     if now.tags.get(tag) == now.head:
         return False
     with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
-        _patiently(once)
+        patiently(once)
     return made
-
-
-def _patiently(action: Callable[[], T]) -> T:
-    """Do it, and again a few times when what stands in the way passes."""
-    for attempt in range(TRIES):
-        try:
-            return action()
-        except BadInput:
-            raise
-        except Exception as error:
-            if attempt == TRIES - 1 or not is_passing(error):
-                raise
-            time.sleep(FIRST_WAIT * 2**attempt)
-    raise AssertionError("unreachable")
-
-
-@contextmanager
-def _quiet_bars() -> Iterator[None]:
-    """The Hub client's progress bars only where somebody watches."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    if sys.stderr.isatty() or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()

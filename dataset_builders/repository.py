@@ -125,10 +125,15 @@ class Repository:
         tables = [_read_table(path, names) for split in splits for path in self._paths("lexical_tree", split)]
         return pd.DataFrame({name: _column(tables, name) for name in names})
 
-    def _paths(self, config: str, split: str) -> list[Path]:
-        names = self._files[config].get(split, [])
+    def file_names(self, config: str, split: str) -> list[str]:
+        """The paths within the repository of the files of a config's split. Raises BadInput where there are none."""
+        names = self._files.get(config, {}).get(split, [])
         if not names:
             raise BadInput(f"{self.data}: has no files of config {config!r}, split {split!r}.")
+        return names
+
+    def _paths(self, config: str, split: str) -> list[Path]:
+        names = self.file_names(config, split)
         if self.revision is None:
             return [self.folder / name for name in names]
         return [_downloaded(self.data, self.revision, name) for name in names]
@@ -151,19 +156,20 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
 
 
 def _from_hub(data: str, revision: str | None) -> Repository:
-    from huggingface_hub import snapshot_download
+    from dataset_builders.hub import connect
 
     light = ["README.md", "manifest.json", "questions_text/*", "lexical_tree/*"]
     with _reading(data):
-        folder = Path(snapshot_download(data, repo_type="dataset", revision=revision, allow_patterns=light))
+        copy = connect().snapshot_download(data, repo_type="dataset", revision=revision, allow_patterns=light)
+        folder = Path(copy)
         return _opened(data, folder, folder.name)
 
 
 def _downloaded(data: str, revision: str, name: str) -> Path:
-    from huggingface_hub import hf_hub_download
+    from dataset_builders.hub import connect
 
     with _reading(data):
-        return Path(hf_hub_download(data, name, repo_type="dataset", revision=revision))
+        return Path(connect().hf_hub_download(data, name, repo_type="dataset", revision=revision))
 
 
 @contextmanager
@@ -232,9 +238,9 @@ def _data_files(data: str, folder: Path, card: dict[str, Any], revision: str | N
     """Config -> split -> Parquet files (paths in the repository), as the card says, else by our folder names."""
     present = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
     if revision is not None:
-        from huggingface_hub import HfApi
+        from dataset_builders.hub import connect
 
-        listed = HfApi().list_repo_files(data, repo_type="dataset", revision=revision)
+        listed = connect().list_repo_files(data, repo_type="dataset", revision=revision)
         present = sorted(name for name in listed if name.endswith(".parquet"))
     files: dict[str, dict[str, list[str]]] = {}
     configs = card.get("configs")

@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from eval_harness.rescoring import rescore
 from eval_harness.results import Result, Score, Scores
 from eval_harness.runs import read_questions, read_run, write_atomically
 from eval_harness.scores import HEADLINE, score
 from eval_harness.scores.aggregates import aggregate_result, best_over_methods, majority, oracle, prompts_by_samples
 from eval_harness.scores.calibration import Calibration, calibration
-from eval_harness.scoring import rescore
 
 KINDS = ("best", "mean", "majority", "oracle")
 

@@ -1,7 +1,7 @@
 """Response -> choice and status, with the rule that decided. Precision first: where a careful reader would hesitate, nothing is read.
 
-Not here: the papers' own readers (`official_readers.py`), the LLM fall-back (`judge.py`), making a response plain (`answer_text.py`),
-yes/no (`answer_yes_no.py`), the letters and option texts of a response (`answer_mentions.py`).
+Not here: the papers' own readers (`official_readers.py`), the LLM fall-back (`judge.py`), making a response plain (`plain_text.py`),
+yes/no (`yes_no.py`), the letters and option texts of a response (`mentions.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,28 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_letters import bare_letters, dressed_letters, leading_letters, verdicts, whole_letters
-from eval_harness.answer_mentions import asserted_texts, labelled_mentions, labelled_verdicts, telling_words
-from eval_harness.answer_statements import agreeing, last_statement
-from eval_harness.answer_text import OptionTexts, is_error, option_texts, plain, words_of
-from eval_harness.answer_yes_no import read_yes_no
+from eval_harness.answer_reading.letters import (
+    bare_letters,
+    dressed_letters,
+    last_line_letter,
+    leading_letters,
+    ticked,
+    verdicts,
+    whole_letters,
+)
+from eval_harness.answer_reading.mentions import (
+    asserted_texts,
+    denies_own_text,
+    is_crossed,
+    labelled_mentions,
+    labelled_options,
+    labelled_verdicts,
+    telling_words,
+    without_listing,
+)
+from eval_harness.answer_reading.plain_text import OptionTexts, is_error, option_texts, plain, words_of
+from eval_harness.answer_reading.statements import agreeing, last_statement
+from eval_harness.answer_reading.yes_no import read_yes_no
 
 STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed")
 
@@ -41,7 +58,8 @@ Reader = Callable[[str, Sequence[str], str], Reading]
 _REFUSAL = re.compile(
     r"\b(?:i(?:'m| am)|we(?:'re| are))\s+(?:very |so |truly |really )?(?:sorry|unable|not able|afraid)\b|\bas an? (?:ai"
     r"|large language|language|artificial)\b"
-    r"|\bi (?:can ?not|can not|could not|am not able to|will not|would not|must decline|decline|do not have the (?:ability|capability"
+    r"|\bi (?:can not(?! (?:be (?:\w+ )?(?:sure|certain)|rule|exclude|see (?:an?|any|[A-Z])\b))|could not"
+    r"|am not able to|will not|would not|must decline|decline|do not have the (?:ability|capability"
     r"|expertise))\b"
     r"|\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine|analy[sz]e|identify|give|offer"
     r"|process|view|see|comply|fulfil+)\b"
@@ -107,6 +125,14 @@ def read_choice(response: str, options: list[str], question_type: str = "single"
         return _none("unfinished reasoning" if made.unfinished else "empty")
     if is_error(text):
         return Reading((), "failed", "error text")
+    if "\n" in text and (before := _first_turn(text)) is not None:
+        reading = _read(before, options, question_type)
+        if reading.rule in _TOLD:
+            return reading
+    return _read(text, options, question_type)
+
+
+def _read(text: str, options: list[str], question_type: str) -> Reading:
     lowered = [" ".join(words_of(option)) for option in options] if len(options) == 2 else []
     if question_type == "yes_no" or set(lowered) == {"yes", "no"}:
         return _yes_no(text, lowered, question_type)
@@ -122,8 +148,48 @@ def _none(rule: str) -> Reading:
     return Reading((), "irrelevant", rule)
 
 
+_NEXT_QUESTION = re.compile(
+    r"\n\s*(?:(?:next )?question|q|user|human|instruction|###\s*(?:question|human|user|instruction))\s*\d{0,3}\s*:",
+    re.IGNORECASE,
+)
+_TOLD = (
+    "whole response",
+    "option text after its label",
+    "answer statement",
+    "leading letter",
+    "leading yes or no",
+    "letter",
+)
+_CROSSED_YES_NO = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b", re.IGNORECASE)
+_ALL_OR_NONE = re.compile(
+    r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those|them)\W*(?:$|\n))|none\W*(?:$|\n))",
+    re.IGNORECASE,
+)
+
+
+def _first_turn(text: str) -> str | None:
+    """What stands before a question that the model went on to put to itself ("B\\nQuestion: ..."); None where there is none."""
+    turn = _NEXT_QUESTION.search(text, 1)
+    return text[: turn.start()] if turn and text[: turn.start()].strip() else None
+
+
+_YES_NO_CROSSED = re.compile(r"\W*(yes|no)\W{1,3}(?:option )?([A-Z])\)", re.IGNORECASE)
+
+
+def _crossed_yes_no(text: str, leads: Sequence[str]) -> bool:
+    """Whether a letter leads with the word of another option ("A. No" where A is Yes)."""
+    match, turned = _CROSSED_YES_NO.match(text), _YES_NO_CROSSED.match(text)
+    letter, word = (match[1], match[2]) if match else (turned[2], turned[1]) if turned else ("", "")
+    place = LETTERS.find(letter.upper()) if letter else -1
+    if word.lower() not in leads or not 0 <= place < len(leads):
+        return False
+    return leads[place] in ("yes", "no") and leads[place] != word.lower()
+
+
 def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
     if question_type != "yes_no":
+        if _crossed_yes_no(text, lowered):
+            return _none("more than one option")
         letters = (
             whole_letters(text, 2, False)
             or last_statement(text, 2, _NO_TEXTS, False)
@@ -151,6 +217,13 @@ def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
         return Reading((named,), "answered", "whole response")
     if len(text) <= 2 * texts.longest + 80 and (named := _after_prefix(text, texts)) is not None:
         return Reading((named,), "answered", "option text after its label")
+    if "ptions" in text or "hoices" in text:
+        text = without_listing(text, texts)
+    leads = texts.leads
+    if ("yes" in leads or "no" in leads) and _crossed_yes_no(text, leads):
+        return _none("more than one option")
+    if texts.lone:
+        return _lone(text, texts, multiple)
     whole = whole_letters(text, count, multiple)
     if whole is not None:
         return _decide(whole, multiple, "whole response")
@@ -160,16 +233,54 @@ def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
             return _decide(found, multiple, rule)
     if is_refusal(text):
         return Reading((), "refused", "refusal")
-    leads = [words[0] if words else "" for words in texts.words]
     if set(leads) == {"yes", "no"} and count == 2:
         word, rule = read_yes_no(text)
         if word is not None:
             return Reading((leads.index(word),), "answered", rule)
+    if multiple and len(labelled_options(text, 0, texts)) == count:
+        return _none("every option listed")
     for rule, find in _WEAK:
         found = find(text, count, texts, multiple)
+        led = leading_letters(text, count) if found is not None else None
+        if led is not None and found == led[0] and denies_own_text(text, led[1], found[0], texts):
+            return _none("option denied")
         if found is not None:
             return _decide(found, multiple, rule)
     return _none("no option named")
+
+
+_LONE_LABEL = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Za-z])\W{1,4}([A-Za-z])\W*", re.IGNORECASE)
+
+
+def _lone(text: str, texts: OptionTexts, multiple: bool) -> Reading:
+    """Options that are themselves letters (blood group O, class I): a letter may be the option's place or its text, and where these
+    are two options nobody can say which is meant."""
+    label = _LONE_LABEL.fullmatch(text)
+    if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
+        return _decide(
+            (place,) if LETTERS.find(label[1].upper()) == place else (), multiple, "option text after its label"
+        )
+    rules: tuple[tuple[str, Rule], ...] = (
+        ("whole response", lambda t, c, _, m: whole_letters(t, c, m)),
+        *_SURE,
+        *_WEAK[:2],
+    )
+    found, rule = None, ""
+    for name, find in rules:
+        if found is None:
+            found, rule = find(text, len(LETTERS), texts, multiple), name
+    if found is None:
+        if is_refusal(text):
+            return Reading((), "refused", "refusal")
+        rule, found = "option text", asserted_texts(text, texts, multiple)
+        return _none("no option named") if found is None else _decide(found, multiple, rule)
+    meant: list[int] = []
+    for place in found:
+        named = texts.lone.get(LETTERS[place].lower(), place)
+        if place < len(texts.words) and named != place:
+            return _none("more than one option")
+        meant.append(named if named < len(texts.words) else -1)
+    return _decide(tuple(meant), multiple, rule)
 
 
 _CUE = re.compile(
@@ -195,17 +306,37 @@ def _after_prefix(text: str, texts: OptionTexts) -> int | None:
 def _leading(text: str, count: int, texts: OptionTexts, multiple: bool = False) -> tuple[int, ...] | None:
     """The leading letter, unless it is followed by the text of another option."""
     led = leading_letters(text, count, texts.words)
-    if led is None:
+    if led is None or (multiple and len(labelled_options(text, 0, texts)) > 1):
         return None
     found = led[0]
+    if _ALL_OR_NONE.match(text, led[1]) and not _says_all_or_none(texts, found):
+        return ()
+    if len(found) == 1 and denies_own_text(text, led[1], found[0], texts):
+        return None
+    rest = text[led[1] :]
+    if len(rest) < 120 and len(found) == 1 and found[0] >= 0:
+        told = telling_words(rest, texts, multiple)
+        if told is not None and len(told) == 1 and told != found:
+            return ()
     if found == (-1,) and asserted_texts(text, texts, multiple):
         return None
     return agreeing(text, 0, texts, found)
 
 
+def _says_all_or_none(texts: OptionTexts, found: tuple[int, ...]) -> bool:
+    return any(
+        place >= 0 and texts.words[place][:1] in (("none",), ("all",), ("neither",), ("both",)) for place in found
+    )
+
+
+def _labelled_list(text: str, count: int, texts: OptionTexts) -> tuple[int, ...] | None:
+    return () if is_crossed(text, texts) else labelled_mentions(text, count, texts, True)
+
+
 Rule = Callable[[str, int, OptionTexts, bool], tuple[int, ...] | None]
 
 _SURE: tuple[tuple[str, Rule], ...] = (
+    ("ticked box", lambda text, count, texts, multiple: ticked(text, count, multiple)),
     ("verdict on each option", lambda text, count, texts, multiple: verdicts(text, count, multiple)),
     (
         "verdict on each option",
@@ -214,7 +345,11 @@ _SURE: tuple[tuple[str, Rule], ...] = (
     ("answer statement", last_statement),
     (
         "letter with its option",
-        lambda text, count, texts, multiple: labelled_mentions(text, count, texts, True) if multiple else None,
+        lambda text, count, texts, multiple: _labelled_list(text, count, texts) if multiple else None,
+    ),
+    (
+        "letter on the last line",
+        lambda text, count, texts, multiple: None if multiple else last_line_letter(text, count),
     ),
     ("leading letter", _leading),
     ("letter with its option", labelled_mentions),
@@ -222,7 +357,10 @@ _SURE: tuple[tuple[str, Rule], ...] = (
 """Rules that decide even where the response also declines or hedges, surest first."""
 
 _WEAK: tuple[tuple[str, Rule], ...] = (
-    ("letter", lambda text, count, texts, multiple: dressed_letters(text, count, multiple)),
+    (
+        "letter",
+        lambda text, count, texts, multiple: () if is_crossed(text, texts) else dressed_letters(text, count, multiple),
+    ),
     ("bare letter", lambda text, count, texts, multiple: bare_letters(text, count, multiple)),
     ("option text", lambda text, count, texts, multiple: asserted_texts(text, texts, multiple)),
     ("telling words", lambda text, count, texts, multiple: telling_words(text, texts, multiple)),
@@ -246,7 +384,7 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
     A row that is already `failed` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the paper's own).
     Raises BadInput for an unknown extraction, format or question id.
     """
-    from eval_harness.official_readers import OFFICIAL_READERS
+    from eval_harness.answer_reading.official_readers import OFFICIAL_READERS
 
     if extraction not in ("ours", "official"):
         raise BadInput(f"--extraction {extraction}: unknown. There are: ours, official.")

@@ -15,7 +15,7 @@ from dataset_builders.schema import FORMATS
 from eval_harness.models.interface import Settings
 from eval_harness.runner import Asked, evaluate
 from eval_harness.runs import read_run
-from eval_harness.submissions import submit_run
+from eval_harness.submissions.submit import submit_run
 
 TINY = "tiny-vlm"
 BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")

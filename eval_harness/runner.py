@@ -25,9 +25,10 @@ from eval_harness.models.interface import Backend, Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import Prompt, prompt_for
 from eval_harness.requests import Place, Writer, shot_rows, with_shot_images, written
+from eval_harness.rescoring import score_run
 from eval_harness.results import Method, Result, model_slug
 from eval_harness.runs import Journal, Run, RunRequest, disk_trouble, make_run_folder, read_run, record_of, write_run
-from eval_harness.scoring import answer_frame, make_result, score_run
+from eval_harness.scoring import NO_JUDGE, answer_frame, make_result
 from eval_harness.selection import Selection, select_questions
 from eval_harness.shards import Shard
 
@@ -175,7 +176,7 @@ def _deviations(asked: Asked, backend: Backend, selection: Selection) -> list[st
     if asked.method in ("gd", "ps", "ps_official") and (selection.questions["question_type"] == "multiple").any():
         found.append("questions with several right options were answered with the one of highest likelihood")
     if asked.method == "ff" and not asked.judge:
-        found.append("no judge: free-form answers were matched with the options by rules")
+        found.append(NO_JUDGE)
     return found
 
 

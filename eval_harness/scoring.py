@@ -1,16 +1,17 @@
 """From answers to a result: read the responses, score them, write `result.json` and `answers.parquet`.
 
-Rescoring the same answers gives the same result, but for its time stamp. Not here: extraction (`answers.py`), formulas (`scores/`).
+Rescoring the same answers gives the same result, but for its time stamp. Not here: extraction (`answers.py`), formulas (`scores/`), run
+folders and their judges (`rescoring.py`).
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,11 +20,11 @@ import pyarrow.parquet as pq
 from eval_harness.answers import read_answers
 from eval_harness.requests import original, rotation, shown
 from eval_harness.results import Result
-from eval_harness.runs import Run, key_of, read_journal, read_questions, read_run, write_atomically
-from eval_harness.scores import score
+from eval_harness.runs import Run, key_of, write_atomically
+from eval_harness.scores import Scored, score
 
-if TYPE_CHECKING:
-    from eval_harness.judge import Judge
+Reread = Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, dict[str, Any]]]
+"""Reads answers that the rules have been through once more: (answers, questions) -> (answers, what `method.judge` says of it)."""
 
 ANSWERS_SCHEMA = pa.schema(
     [
@@ -40,31 +41,18 @@ ANSWERS_SCHEMA = pa.schema(
 """Columns of `answers.parquet` (DESIGN section 5); `scores` holds one number per option for the methods that score options."""
 
 
-def score_run(folder: Path, extraction: str = "ours") -> Result:
-    """Score the answers of a run folder and write its `result.json` and `answers.parquet`.
-
-    Raises BadInput when the folder is no run folder or its journal is damaged.
-    """
-    result, answers = rescore(folder, extraction)
-    write_result(folder, result, answers)
-    return result
+NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
+"""The deviation of a free-form run that no judge has read."""
 
 
-def rescore(folder: Path, extraction: str = "ours") -> tuple[Result, pd.DataFrame]:
-    """The result and the read answers of a run folder, computed from its journal; writes nothing."""
-    run, questions = read_run(folder), read_questions(folder)
-    records = read_journal(folder / "answers.jsonl")[0]
-    run.environment |= _usage(records, run.environment.get("price_per_million_tokens"))
-    return make_result(run, questions, answer_frame(records), extraction, _judge_of(run, folder))
-
-
-def _judge_of(run: Run, folder: Path) -> Judge | None:
-    """The judge the run was asked with, its replies kept in the run folder, so that scoring again asks it nothing new."""
-    if not run.method.judge:
-        return None
-    from eval_harness.judge import Judge
-
-    return Judge(run.method.judge["model"], folder / "judge", run.method.judge.get("base_url"))
+def without_judge(run: Run) -> Run:
+    """The run as if it had been asked without a judge: rules alone read its answers, and of free-form ones that is said."""
+    if run.method.judge is None:
+        return run
+    said = [*run.deviations, *([NO_JUDGE] if run.method.name == "ff" else [])]
+    return run.model_copy(
+        update={"method": run.method.model_copy(update={"judge": None}), "deviations": list(dict.fromkeys(said))}
+    )
 
 
 def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
@@ -86,12 +74,12 @@ def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def make_result(
-    run: Run, questions: pd.DataFrame, journal: pd.DataFrame, extraction: str, judge: Judge | None = None
+    run: Run, questions: pd.DataFrame, journal: pd.DataFrame, extraction: str, reread: Reread | None = None
 ) -> tuple[Result, pd.DataFrame]:
     """The result of a run, and its answers with what was read out of each.
 
     `questions` and `journal` have one row per question and per (question, sample). Rows come out in the order of the questions, so
-    the same answers given in another order make the same files. `judge` reads what the rules leave unread, and free-form answers.
+    the same answers given in another order make the same files. `reread` is a judge that reads what the rules leave unread.
     A question without an answer counts as `failed`.
     """
     order = {question_id: position for position, question_id in enumerate(questions["question_id"])}
@@ -106,15 +94,14 @@ def make_result(
     else:
         answers = read_answers(complete, questions, run.benchmark.format, extraction)
     method = run.method.model_copy(update={"extraction": extraction})
-    if judge is not None:
-        from eval_harness.judge import read_with_judge
-
-        answers, report = read_with_judge(answers, questions, run.request.method, judge, extraction=extraction)
-        method.judge = report.as_dict()
+    if reread is not None:
+        answers, method.judge = reread(answers, questions)
     answers = answers.sort_values(
         by=["question_id", "sample"], key=lambda column: column.map(order) if column.name == "question_id" else column
     ).reset_index(drop=True)
     scored = score(run.benchmark.format, questions, answers)
+    if run.request.permute:
+        _letters_as_shown(scored, run.benchmark.format, questions, answers)
     result = Result(
         kind="measured",
         provenance="submitted",
@@ -142,11 +129,27 @@ def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, format: str,
         turned = questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
         read = read_answers(given, turned, format, extraction)
         read["choice"] = [
-            [original(int(position), rotation(turn, counts[question]), counts[question]) for position in choice]
+            sorted(original(int(position), rotation(turn, counts[question]), counts[question]) for position in choice)
             for question, choice in zip(read["question_id"], read["choice"], strict=True)
         ]
         parts.append(read)
     return pd.concat(parts, ignore_index=True)
+
+
+def _letters_as_shown(scored: Scored, format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> None:
+    """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
+    says A, for each option is A once."""
+    counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+    letters = [
+        sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
+        for question, sample, choice in zip(answers["question_id"], answers["sample"], answers["choice"], strict=True)
+    ]
+    turned = score(format, questions, answers.assign(choice=pd.Series(letters, index=answers.index, dtype=object)))
+    pairs = [(scored.scores, turned.scores)]
+    for facet, values in scored.breakdown.items():
+        pairs += [(metrics, turned.breakdown[facet][value]) for value, metrics in values.items()]
+    for mine, theirs in pairs:
+        mine.update({name: shares for name, shares in theirs.items() if name.startswith("share_")})
 
 
 def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
@@ -169,18 +172,6 @@ def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict
         "permuted": {name: 100 * count / asked if asked else None for name, count in share.items()}
         | {"questions": asked}
     }
-
-
-def _usage(records: list[dict[str, Any]], price: list[float] | None) -> dict[str, Any]:
-    """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out)."""
-    counted = [record["usage"] for record in records if record.get("usage")]
-    if not counted:
-        return {}
-    tokens = [sum(usage[side] for usage in counted) for side in (0, 1)]
-    found: dict[str, Any] = {"tokens_in": tokens[0], "tokens_out": tokens[1]}
-    if price:
-        found["cost"] = round(sum(t * p for t, p in zip(tokens, price, strict=True)) / 1e6, 6)
-    return found
 
 
 def write_result(folder: Path, result: Result, answers: pd.DataFrame) -> None:

@@ -20,6 +20,12 @@ def summary(result: Result) -> str:
     lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>6}  {'chance':>6}")
     lines += [_line(name, score, width) for name, score in result.scores.items()]
     lines.append("  ".join(f"{status}: {count}" for status, count in result.statuses.items()))
+    permuted = result.environment.get("permuted") or {}
+    if permuted.get("questions"):
+        lines.append(
+            f"options in every order, {permuted['questions']} questions: the same option throughout {permuted['same_option']:.1f} %, "
+            f"the same letter {permuted['same_letter']:.1f} %"
+        )
     return "\n".join(lines)
 
 

@@ -1,45 +1,68 @@
-"""The board as a Gradio app: one tab per benchmark and About. Wiring only; what is shown comes from `service.py` and `views/`.
+"""The board as a Gradio app: one tab per benchmark, and Compare, Cases, Submit, About. Wiring only; what is shown comes from
+`service.py` and `views/`.
 
 `serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from functools import wraps
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported: the board calls nobody
 
 import gradio as gr
+from gradio.utils import get_space
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import FORMATS
+from eval_harness.submissions.foreign_files import MAX_FILE
+from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.api import tools
 from leaderboard_space.published_results import board_results
 from leaderboard_space.sections import Board
 from leaderboard_space.service import Service
+from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.submitting.tab import draw as draw_submit
+from leaderboard_space.trusted_data import TrustedData
 from leaderboard_space.views import about, cases, compare
 from leaderboard_space.views.choices import NAMES
 
 ASSETS = Path(__file__).parent / "assets"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+WORKERS = ThreadPoolExecutor(2, thread_name_prefix="answer")
+"""Threads that answer readers. Scoring is the interpreter's work: more threads would only take turns on it (see benchmarks/README.md)."""
 FONTS = ["system-ui", "sans-serif"]
 
 
-def build_app(store: str | Path | None) -> gr.Blocks:
+def build_app(
+    store: str | Path | None, data: Sequence[str] = (), may_write: bool = False, hidden: HiddenTest | None = None
+) -> gr.Blocks:
     """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub); None shows
     published results alone.
 
+    `data`: datasets (folders or Hub repositories) that answers can be handed in for, besides the questions that the store keeps;
+    results on an earlier version of them are retired. `may_write`: readers may add to the store as this machine (they sit at it).
+    `hidden`: a test with hidden answers that files can be scored against.
     Raises BadInput when `store` is not a results store. New results in it appear without a restart.
     """
-    board = Board(store, board_results())
-    board.watch()
-    service = Service(board)
+    trusted = TrustedData(data)
+    trusted.refresh()
+    board = Board(store, board_results(), trusted)
+    submitting = SubmitTab(board, store, trusted, may_write, hidden)
+    service = Service(board, waits=False)
     style = (ASSETS / "board.css").read_text(encoding="utf-8")
-    script = (ASSETS / "board.js").read_text(encoding="utf-8")
+    script = _script("board.js")
     with gr.Blocks(
         title="medprobe: can you trust your AI radiologist?", fill_width=True, analytics_enabled=False
     ) as app:
@@ -55,10 +78,12 @@ def build_app(store: str | Path | None) -> gr.Blocks:
                     _benchmark(format, service, script, first=number == 0)
             for name, views in (("Compare", compare), ("Cases", cases)):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
-                    _page(name.lower(), views.page, board)
+                    _page(name.lower(), views.page, views.file, board)
+            with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
+                target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
-        known = {*FORMATS, "compare", "cases", "about"}
+        known = {*FORMATS, "compare", "cases", "submit", "about"}
 
         def open_tab(request: gr.Request) -> Any:
             """A link names its tab as `b`; a narrow screen keeps tabs in a menu, so the page itself cannot click it."""
@@ -66,8 +91,20 @@ def build_app(store: str | Path | None) -> gr.Blocks:
             return gr.Tabs(selected=named) if named in known else gr.skip()
 
         app.load(open_tab, outputs=tabs, queue=False, show_progress="hidden", api_visibility="private")
+        submit_tab.select(
+            lambda: (gr.Dropdown(choices=submitting.choices()), submitting.open_submissions()),
+            outputs=[target, waiting],
+            queue=False,
+            show_progress="hidden",
+            api_visibility="private",
+        )
+        # Gradio's MCP server makes a tool of every event; the page's own are no agent's business.
+        for event in app.fns.values():
+            if event.fn is not None:
+                getattr(event.fn, "__func__", event.fn)._mcp_type = "page"
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
+    board.watch()  # last: reading answers would slow the building of the page down
     return app
 
 
@@ -84,20 +121,30 @@ def _spoken(tool: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def serve(store: str | Path | None, port: int = 7860, host: str = "127.0.0.1") -> None:
-    """Serve the board and print its address; returns when interrupted.
+def serve(
+    store: str | Path | None,
+    port: int = 7860,
+    host: str = "127.0.0.1",
+    data: Sequence[str] = (),
+    hidden: HiddenTest | None = None,
+) -> None:
+    """Serve the board and print its address; returns when interrupted. `data`, `hidden`: as for `build_app`.
+
+    On a loopback address whoever reads the page sits at this machine, and may submit as its user.
 
     Raises BadInput when `store` is no results store, or the port is taken.
     """
     _check_port(host, port)
-    app = build_app(store)
-    app.launch(
-        server_name=host,
-        server_port=port,
-        prevent_thread_lock=True,
-        quiet=True,
-        **launch_options(),
-    )
+    app = build_app(store, data, may_write=host in LOOPBACK and get_space() is None, hidden=hidden)
+    with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
+        app.launch(
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=True,
+            **launch_options(),
+        )
+    _answer_agents_in_json(app)
     print(f"The board is on http://{host}:{port} (Ctrl-C ends it).", flush=True)
     app.block_thread()
 
@@ -105,29 +152,50 @@ def serve(store: str | Path | None, port: int = 7860, host: str = "127.0.0.1") -
 def launch_options() -> dict[str, Any]:
     """What `launch` needs for the board's look, and for calling nobody outside."""
     theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="teal", neutral_hue="slate")
-    return {"theme": theme, "share": False, "footer_links": ["api"], "run_history": False, "ssr_mode": False}
+    return {
+        "theme": theme,
+        "share": False,
+        "footer_links": ["api"],
+        "run_history": False,
+        "ssr_mode": False,
+        "max_file_size": MAX_FILE,
+        "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
+    }
+
+
+def _answer_agents_in_json(app: gr.Blocks) -> None:
+    """Gradio's MCP server writes what a tool returns as Python would print it; an agent reads JSON."""
+    server = app.mcp_server_obj
+    if server is None:
+        return
+    from mcp.types import TextContent
+
+    def in_json(data: list[Any], root_url: str) -> list[TextContent]:
+        return [TextContent(type="text", text=json.dumps(output, ensure_ascii=False)) for output in data]
+
+    server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
 def _benchmark(format: str, service: Service, script: str, first: bool) -> None:
     """One benchmark's tab: a single component that draws itself and asks the server for what changes."""
 
-    def view(request: dict[str, Any]) -> dict[str, Any]:
-        return _answer(service.view, request)
+    async def view(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(service.view, request, service)
 
-    def tree(request: dict[str, Any]) -> dict[str, Any]:
-        return _answer(service.tree, request)
+    async def tree(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(service.tree, request, service)
 
-    def breakdown(request: dict[str, Any]) -> dict[str, Any]:
-        return _answer(service.breakdown, request)
+    async def breakdown(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(service.breakdown, request, service)
 
-    def detail(request: dict[str, Any]) -> dict[str, Any]:
-        return _answer(service.detail, request)
+    async def detail(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(service.detail, request, service)
 
-    def export(request: dict[str, Any]) -> dict[str, Any]:
-        return _answer(service.export, request)
+    async def export(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(service.export, request, service)
 
-    def cite(request: dict[str, Any]) -> dict[str, Any]:
-        return _answer(service.cite, request)
+    async def cite(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(service.cite, request, service)
 
     def panel() -> str:
         shown = service.view({"format": format})["html"] if first else '<p class="sub">Reading the results.</p>'
@@ -146,33 +214,61 @@ def _benchmark(format: str, service: Service, script: str, first: bool) -> None:
     )
 
 
-def _page(name: str, draw: Callable[[Board, Any], str], board: Board) -> None:
-    """A page that is a form and what follows from it; the server draws it whole for every choice."""
+def _script(name: str) -> str:
+    """A component's script, with what all tables can do before it."""
+    return "\n".join((ASSETS / part).read_text(encoding="utf-8") for part in ("table.js", name))
 
-    def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
-        return _answer(lambda asked: draw(board, asked), request)
+
+def _page(
+    name: str, draw: Callable[[Board, Any], str], save: Callable[[Board, Any], dict[str, str]], board: Board
+) -> None:
+    """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files."""
+
+    async def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
+        return await _answer(lambda asked: draw(board, asked), request)
+
+    async def page_file(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(lambda asked: save(board, asked), request)
 
     gr.HTML(
         f'<div class="mp-page" data-page="{name}"><h2 class="finding">Reading the results.</h2></div>',
         elem_id=f"mp-{name}",
         apply_default_css=False,
-        js_on_load=(ASSETS / "page.js").read_text(encoding="utf-8"),
-        server_functions=[whole_page],
+        js_on_load=_script("page.js"),
+        server_functions=[whole_page, page_file],
     )
 
 
-def _answer(function: Callable[[Any], Any], request: Any) -> dict[str, Any]:
-    """The answer to a request, or one line about what is wrong with it; nothing a browser sends takes the board down."""
+async def _answer(function: Callable[[Any], Any], request: Any, service: Service | None = None) -> dict[str, Any]:
+    """The answer to a request, or one line about what is wrong with it; nothing a browser sends takes the board down.
+
+    What the service can answer at once is left to WORKERS; who waits for answers still being read waits in a thread of his own.
+    """
+    asked = request if isinstance(request, dict) else {}
+    loop = asyncio.get_running_loop()
     try:
-        return {"ok": function(request if isinstance(request, dict) else {})}
+        if service is None:
+            return {"ok": await loop.run_in_executor(None, function, asked)}
+        if not service.ready(asked):
+            await loop.run_in_executor(None, service.wait, asked)
+        return {"ok": await loop.run_in_executor(WORKERS, function, asked)}
     except BadInput as error:
         return {"error": str(error)}
 
 
 def main() -> None:
-    """Run as a Space: the store is named by MEDPROBE_RESULTS, the address by Gradio's own variables."""
+    """Run as a Space: MEDPROBE_RESULTS names the store, MEDPROBE_DATA the datasets (divided by spaces), MEDPROBE_HIDDEN three repositories
+    (questions, answers, ledger) and MEDPROBE_SCORINGS_PER_DAY the limit of the hidden test; the address is Gradio's affair.
+    """
     host = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
-    serve(os.environ.get("MEDPROBE_RESULTS") or None, int(os.environ.get("GRADIO_SERVER_PORT", "7860")), host)
+    data = os.environ.get("MEDPROBE_DATA", "").split()
+    places = os.environ.get("MEDPROBE_HIDDEN", "").split()
+    if len(places) not in (0, 3):
+        raise SystemExit("MEDPROBE_HIDDEN: give three repositories: the questions, the answers, the ledger.")
+    per_day = int(os.environ.get("MEDPROBE_SCORINGS_PER_DAY", "2"))
+    hidden = HiddenTest(places[0], places[1], places[2], per_day) if places else None
+    port = int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
+    serve(os.environ.get("MEDPROBE_RESULTS") or None, port, host, data, hidden)
 
 
 def _check_port(host: str, port: int) -> None:

@@ -5,20 +5,84 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leaderboard_space.sections import Section
-from leaderboard_space.standings import Standings, with_interval
+from eval_harness.results import Score
+from leaderboard_space.published_results import table_of
+from leaderboard_space.sections import Entry, Section
+from leaderboard_space.standings import Row, Standings, own_cell, with_interval
 from leaderboard_space.tree import SEPARATOR, Path
 
 Table = list[dict[str, Any]]
 
 
+def selection_in_words(branches: Sequence[Path]) -> str:
+    """The branches by the source's own labels; empty for everything."""
+    return "; ".join(SEPARATOR.join(branch[1:]) for branch in branches)
+
+
+def breakdown_table(
+    section: Section,
+    entries: Sequence[Entry],
+    facet: str,
+    cells: Mapping[str, Mapping[str, Score]],
+    metric: str | None,
+    branches: Sequence[Path] = (),
+) -> Table:
+    """A breakdown as plain rows, one per result and cell. `cells`: column -> entry key -> score; `metric` None: the columns are metrics."""
+    rows: Table = []
+    for entry in entries:
+        result = entry.result
+        for column, scores in cells.items():
+            if entry.key not in scores:
+                continue
+            score, name = with_interval(scores[entry.key]), metric or column
+            printed = table_of(result, name, facet if metric else "", column if metric else "")
+            rows.append(
+                {
+                    "benchmark": section.benchmark,
+                    "split": section.split,
+                    "set": section.kind,
+                    "selection": selection_in_words(branches),
+                    "model": result.model.name,
+                    "method": result.method.name,
+                    "facet": facet if metric else None,
+                    "facet_value": column if metric else None,
+                    "metric": name,
+                    "value": score.value,
+                    "low": score.low,
+                    "high": score.high,
+                    "n": score.n,
+                    "n_cases": score.n_cases,
+                    "chance": score.chance,
+                    "verdict": score.verdict,
+                    "kind": result.kind,
+                    "provenance": result.provenance,
+                    "source": result.source.citation if result.source else None,
+                    "table": printed if result.kind == "published" else None,
+                    "run": entry.key,
+                }
+            )
+    return rows
+
+
+def as_file(table: Table, name: str, form: str) -> dict[str, str]:
+    """A table as what the browser saves: `name`, `text`, `type`. `form`: csv or json."""
+    form = "json" if form == "json" else "csv"
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
+    return {
+        "name": f"medprobe-{safe}.{form}",
+        "text": as_json(table) if form == "json" else as_csv(table),
+        "type": "application/json" if form == "json" else "text/csv",
+    }
+
+
 def leaderboard_table(section: Section, found: Standings, branches: Sequence[Path]) -> Table:
     """The standings as plain rows, everything that a number rests on beside it."""
-    where = "; ".join(SEPARATOR.join(branch[1:]) for branch in branches)
+    where = selection_in_words(branches)
     rows = []
     for row in found.rows:
         result, score = row.entry.result, with_interval(row.score)
@@ -47,7 +111,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 "kind": result.kind,
                 "provenance": result.provenance,
                 "source": result.source.citation if result.source else None,
-                "table": result.source.table if result.source else None,
+                "table": _table_of(row, found.metric, branches),
                 "interval_method": score.interval_method,
                 "run": row.entry.key,
             }
@@ -60,7 +124,9 @@ def as_csv(table: Table) -> str:
     if not table:
         return ""
     out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=list(table[0]), lineterminator="\r\n")
+    writer = csv.DictWriter(
+        out, fieldnames=list(dict.fromkeys(name for row in table for name in row)), lineterminator="\r\n"
+    )
     writer.writeheader()
     writer.writerows([{name: _harmless(value) for name, value in row.items()} for row in table])
     return out.getvalue()
@@ -68,7 +134,8 @@ def as_csv(table: Table) -> str:
 
 def as_json(table: Table) -> str:
     """A list of objects; nothing is rounded."""
-    return json.dumps(table, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    plain = [{name: _finite(value) for name, value in row.items()} for row in table]
+    return json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def _harmless(value: Any) -> Any:
@@ -78,10 +145,18 @@ def _harmless(value: Any) -> Any:
     return value
 
 
-def file_name(section: Section, metric: str, form: str) -> str:
-    """A name for a download: ASCII letters, digits, dots and dashes."""
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{section.benchmark}-{section.key}-{metric}")
-    return f"medprobe-{name.strip('-.')[:100]}.{form}"
+def _finite(value: Any) -> Any:
+    """NaN and infinities are no JSON."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _table_of(row: Row, metric: str, branches: Sequence[Path]) -> str | None:
+    """The table a published number is printed in: its own where the board knows it, else those its result names."""
+    result = row.entry.result
+    if result.kind != "published" or result.source is None:
+        return None
+    cell = own_cell(row.entry, branches) or ("", "")
+    return table_of(result, metric, *cell) or result.source.table
 
 
 def citation(section: Section, found: Standings) -> str:

@@ -5,19 +5,21 @@ Not here: which runs belong together (`sections.py`), statistics (`ranking.py`),
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import fingerprint
 from eval_harness.scores import METRICS, units
+from leaderboard_space import answer_cache
 from leaderboard_space.ranking import Bools, Floats, Ints, MetricUnits
 
 BALANCED = {"average": "scenario", "accuracy_macro_task": "task"}
@@ -28,20 +30,21 @@ UNCOUNTED = ("question", "keyword", "modality", "department", "granularity", "or
              "image_source", "caption", "ai_question", "ai_options")  # fmt: skip
 """Columns that decide no unit; without them units are made twice as fast. Selections and breakdowns take them from the questions."""
 
+NAMES, NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
+"""The columns of units that say what they are, and those that say how a run did."""
+
 
 @dataclass(frozen=True)
 class Layout:
     """What is the same for every run on the same questions: per metric the positions of its units in the table, sorted by cluster."""
 
-    metric: NDArray[np.object_]
-    unit: NDArray[np.object_]
+    named: str
+    """A digest of what the units are: runs of the same name have the same units, in the same order."""
     order: dict[str, Ints]
     table: pd.DataFrame
-    """The first run's units: `unit, case_id, cluster, count` and the facets that BALANCED needs."""
-
-    def fits(self, metric: NDArray[np.object_], unit: NDArray[np.object_]) -> bool:
-        """Whether another run's units are the same ones, in the same order."""
-        return np.array_equal(self.metric, metric) and np.array_equal(self.unit, unit)
+    """What the units are: NAMES, and the facets that BALANCED needs."""
+    columns: dict[str, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
+    """The first run's `base`, `expected`, `count` per metric. Most runs have the same: they hold these arrays instead of copies."""
 
 
 @dataclass(frozen=True)
@@ -108,41 +111,72 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
     return frame
 
 
-def read_run(format: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None) -> RunUnits:
+def read_run(
+    format: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None, digest: str | None = None
+) -> RunUnits:
     """Units of the run whose answers are at `path`; `layout` is that of another run on the same questions.
 
+    With the `digest_of` the questions the units are kept on disk, and taken from there the next time.
     Raises BadInput when the answers cannot be read or do not fit the questions.
     """
     try:
-        answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
-        answers = answers.astype({"question_id": object, "status": object})
-        table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
+        key = answer_cache.key_of(format, digest, path.read_bytes()) if digest is not None else None
+        kept = answer_cache.load(key) if key else None
+        names = None
+        if kept is not None and (layout is None or layout.named != kept[0]):
+            names = answer_cache.load_names(kept[0])
+            kept = kept if names is not None and len(names) == len(kept[1]) else None
+        if kept is None:
+            table = _units(format, questions, path)
+            names, numbers = table.drop(columns=list(NUMBERS)), table[list(NUMBERS)]
+            named = layout.named if layout is not None and layout.table.equals(names) else answer_cache.name_of(names)
+            if key:
+                answer_cache.save(key, named, names, numbers)
+            kept = (named, numbers)
     except FileNotFoundError:
         raise BadInput("its answers are not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so
-        raise BadInput(f"its answers cannot be read ({type(error).__name__}: {error}).") from None
-    if layout is None or not layout.fits(table["metric"].to_numpy(object), table["unit"].to_numpy(object)):
-        layout = _layout(table)
-    columns = [table[name].to_numpy(float) for name in ("numerator", "denominator", "chance", "count")]
-    metrics = {
-        name: (columns[0][rows], columns[1][rows], columns[2][rows], columns[3][rows])
-        for name, rows in layout.order.items()
-    }
+        reason = str(error).replace(f"{path.parent}{os.sep}", "")  # not where the store lies
+        raise BadInput(f"its answers cannot be read ({type(error).__name__}: {reason}).") from None
+    if layout is None or layout.named != kept[0]:
+        assert names is not None
+        layout = _layout(names, kept[0])
+    top, *others = [kept[1][name].to_numpy(float) for name in NUMBERS]
+    metrics = {}
+    for name, rows in layout.order.items():
+        found = (others[0][rows], others[1][rows], others[2][rows])
+        same = layout.columns.setdefault(name, found)
+        shared = [
+            old if np.array_equal(old, new, equal_nan=True) else new for old, new in zip(same, found, strict=True)
+        ]
+        metrics[name] = (top[rows], shared[0], shared[1], shared[2])
     return RunUnits(metrics, layout)
 
 
-def _layout(table: pd.DataFrame) -> Layout:
+def digest_of(questions: pd.DataFrame) -> str:
+    """A digest of everything in the questions that decides units."""
+    deciding = questions.drop(columns=list(UNCOUNTED), errors="ignore")
+    return hashlib.sha256(deciding.to_json(orient="split").encode("utf-8", "replace")).hexdigest()
+
+
+def _units(format: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The units of a run that the board counts; the shares of letters are left out."""
+    answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
+    answers = answers.astype({"question_id": object, "status": object})
+    table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
+    facets = [facet for facet in sorted(set(BALANCED.values())) if facet in table.columns]
+    table = table.loc[~table["metric"].str.startswith("share_"), [*NAMES, *facets, *NUMBERS]]
+    return table.reset_index(drop=True)
+
+
+def _layout(table: pd.DataFrame, named: str) -> Layout:
     codes, names = pd.factorize(table["metric"])
     order = np.lexsort((table["cluster"].to_numpy(), codes))
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    facets = [facet for facet in set(BALANCED.values()) if facet in table.columns]
     return Layout(
-        metric=table["metric"].to_numpy(object),
-        unit=table["unit"].to_numpy(object),
-        order={
-            str(name): order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names) if not name.startswith("share_")
-        },
-        table=table[["unit", "case_id", "cluster", "count", *facets]],
+        named=named,
+        order={str(name): order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)},
+        table=table,
     )
 
 
@@ -187,6 +221,6 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
 
 def _stack(rows: list[Any]) -> Floats:
     """(R, U), or (1, U) where all rows are the same."""
-    if all(np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
+    if all(row is rows[0] or np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
         return np.asarray(rows[0], dtype=float)[None, :]
     return np.stack(rows).astype(float)

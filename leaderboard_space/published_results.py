@@ -1,9 +1,9 @@
 """The papers' own numbers as results: the tables in `published/` read into `published` Result objects.
 
-`published/` holds one CSV per printed table, in its shape and with its digits, and five CSVs that say what they are:
+`published/` holds one CSV per printed table, in its shape and with its digits, and six CSVs that say what they are:
 `papers.csv` (citation, date), `tables.csv` (number, benchmark, a note on the table), `cells.csv` (metric, facet, method, n of the
 cells of a row, a column or both), `notes.csv` (where a paper contradicts itself) and `models.csv` (one name per model; the label
-that each paper prints for it; distinct versions stay distinct).
+that each paper prints for it; distinct versions stay distinct). `departments.csv` is no paper's: see `departments`.
 
 Where the counts come from, when a paper does not print them:
 - MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts the pairs that have the label
@@ -33,7 +33,7 @@ from eval_harness.scores.metrics import METRICS, MetricInfo
 from eval_harness.scores.statistics import published_interval
 
 FOLDER = Path(__file__).parent / "published"
-ABOUT = ("papers", "tables", "cells", "notes", "models")
+ABOUT = ("papers", "tables", "cells", "notes", "models", "departments")
 """The CSVs in `published/` that are no printed table."""
 
 Row = dict[str, str]
@@ -96,7 +96,7 @@ def published_results() -> list[Result]:
     So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
     Result per model instead.
     """
-    return [result.model_copy(deep=True) for result, _ in _published()]
+    return [result.model_copy(deep=True) for result, _, _ in _published()]
 
 
 def board_results(ablations: bool = False) -> list[Result]:
@@ -108,10 +108,10 @@ def board_results(ablations: bool = False) -> list[Result]:
     Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
     """
     merged: dict[tuple[str, ...], tuple[Result, list[str]]] = {}
-    for result, notes in _published(ablations):
-        method, benchmark = result.method, result.benchmark
-        variant = str(method.generation.get("variant", ""))
-        key = (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
+    for result, notes, is_ablation in _published():
+        if is_ablation and not ablations:
+            continue
+        key = _merged_as(result)
         if key in merged:
             _merge(*merged[key], result, notes)
         else:
@@ -120,6 +120,47 @@ def board_results(ablations: bool = False) -> list[Result]:
         assert result.source is not None
         result.source.note = _joined(notes)
     return [result for result, _ in merged.values()]
+
+
+def departments() -> tuple[Row, ...]:
+    """Which branches of other benchmarks are a department of GMAI-MMBench, and why (not): `benchmark, facet, label, department, why`.
+
+    A department stands there only where it is beyond doubt; empty means that the branch stays unlabelled. GMAI-MMBench gives its
+    departments finding by finding (oncology and infections cut through the organs), so that no area of the body is one of them: as it
+    stands, no branch is mapped, and nothing reads departments into other benchmarks' questions.
+    """
+    return _read("departments")
+
+
+def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
+    """The table that a number of `board_results` is printed in: its score, or a cell of its breakdown; None where it is no such number.
+
+    >>> table_of(next(r for r in board_results() if r.benchmark.name == "probmed"), "organ", "image_type", "brain_ct")
+    'Table 7'
+    """
+    return _tables_of_numbers().get(_merged_as(result), {}).get((facet, value, metric))
+
+
+@cache
+def _tables_of_numbers() -> dict[tuple[str, ...], dict[tuple[str, str, str], str]]:
+    """Per merged result, (facet, facet value, metric) -> the first table that prints it."""
+    found: dict[tuple[str, ...], dict[tuple[str, str, str], str]] = {}
+    for result, _, _ in _published():
+        assert result.source is not None
+        place = found.setdefault(_merged_as(result), {})
+        parts = [("", "", result.scores)]
+        parts += [(facet, value, held) for facet, values in result.breakdown.items() for value, held in values.items()]
+        for facet, value, held in parts:
+            for metric in held:
+                place.setdefault((facet, value, metric), result.source.table or "")
+    return found
+
+
+def _merged_as(result: Result) -> tuple[str, ...]:
+    """What the tables of a paper share that become one result of the board."""
+    method, benchmark = result.method, result.benchmark
+    variant = str(method.generation.get("variant", ""))
+    return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
 
 
 def printed_tables() -> list[str]:
@@ -165,12 +206,15 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
 
 
 @cache
-def _published(ablations: bool = True) -> tuple[tuple[Result, list[str]], ...]:
-    """Every result with the notes on it, one by one."""
+def _published() -> tuple[tuple[Result, list[str], bool], ...]:
+    """Every result with the notes on it, and whether its table is an ablation (see `board_results`), one by one."""
     papers = {row["paper"]: row for row in _read("papers")}
-    tables = [table for table in _read("tables") if ablations or not table["ablation"]]
-    groups = [group for table in tables for group in _groups(table, papers[table["paper"]]).values()]
-    return tuple((_result(group, notes), notes) for group in groups for notes in [_notes(group)])
+    found = []
+    for table in _read("tables"):
+        for group in _groups(table, papers[table["paper"]]).values():
+            notes = _notes(group)
+            found.append((_result(group, notes), notes, bool(table["ablation"])))
+    return tuple(found)
 
 
 def _groups(table: Row, paper: Row) -> dict[tuple[str, ...], _Group]:

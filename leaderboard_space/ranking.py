@@ -230,7 +230,8 @@ def _verdicts(
     `up`: higher is better. The verdict judges the responder, not the number."""
     verdicts: list[Verdict | None] = []
     spreads: dict[int, float] = {}
-    laws: dict[int, Floats] = {}
+    laws: dict[int, tuple[Floats, Floats, Floats]] = {}
+    guessed: dict[int, tuple[Bools, Floats, Floats]] = {}
     for run in range(top.size):
         if not (np.isfinite(chance[run]) and np.isfinite(low[run])):
             verdicts.append(None)
@@ -239,8 +240,10 @@ def _verdicts(
             verdicts.append("no different")
             continue
         row = run if units.base.shape[0] > 1 or units.expected.shape[0] > 1 else 0
-        used = _row(counted, run)
-        base, mean = _row(units.base, run)[used], _row(units.expected, run)[used]
+        if row not in guessed:
+            used = _row(counted, run)
+            guessed[row] = (used, _row(units.base, run)[used], _row(units.expected, run)[used])
+        used, base, mean = guessed[row]
         if row not in spreads:
             probability = np.clip(mean / base, 0.0, 1.0)
             spreads[row] = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
@@ -251,10 +254,12 @@ def _verdicts(
             verdicts.append(side if z > 3 else "no different")
             continue
         if units.binary and row not in laws and bool(np.all(base == 1)):
-            laws[row] = statistics.poisson_binomial(np.clip(mean, 0.0, 1.0))
+            law = statistics.poisson_binomial(np.clip(mean, 0.0, 1.0))
+            rare = np.sort(law)
+            laws[row] = (law, rare, np.cumsum(rare))
         if row in laws:
-            law = laws[row]
-            p = float(law[law <= law[round(float(top[run]))] * (1 + 1e-7)].sum())
+            law, rare, upto = laws[row]
+            p = float(upto[np.searchsorted(rare, law[round(float(top[run]))] * (1 + 1e-7), side="right") - 1])
         else:
             p = statistics.chance_p_value(units.top[run][used].astype(float), base, mean)
         verdicts.append(side if p < ALPHA else "no different")

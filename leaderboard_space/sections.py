@@ -5,9 +5,10 @@ Not here: scoring selections (`ranking.py`), drawing (`views/`).
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,11 @@ from dataset_builders import schema
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
 from eval_harness.results import Result, StoredResult, read_result, scan_store
-from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, read_questions, read_run
+from leaderboard_space import answer_cache
+from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, digest_of, read_questions, read_run
 from leaderboard_space.store_source import open_store
 from leaderboard_space.tree import Tree, published_tree, tree_of
+from leaderboard_space.trusted_data import TrustedData
 
 Loaded = tuple[Outcomes | None, Tree]
 RESCAN_SECONDS = 5.0
@@ -42,7 +45,8 @@ class Entry:
 
 @dataclass
 class Section:
-    """Results on exactly the same questions. `kind`: complete, phantom, custom, partial, or sample (of an official source)."""
+    """Results on exactly the same questions. `kind`: complete, phantom, custom, partial, sample (of an official source), unconfirmed
+    (official by its counts, and no released fingerprint is known to compare with), or retired."""
 
     key: str
     format: str
@@ -55,6 +59,10 @@ class Section:
     selection: str | None = None
     notes: list[str] = field(default_factory=list)
     loading: Future[Loaded] | None = None
+    so_far: Loaded | None = None
+    """What is known while answers are still being read: those of the first results."""
+    begun: threading.Event = field(default_factory=threading.Event)
+    """Set when `so_far` or the whole is there."""
 
     @property
     def ready(self) -> bool:
@@ -68,6 +76,8 @@ class Section:
             "custom": self.benchmark,
             "partial": "Part of the official set",
             "sample": "Sample (not the complete official set)",
+            "unconfirmed": "Official set by its counts",
+            "retired": "Retired (an earlier version of the dataset)",
         }
         return names[self.kind]
 
@@ -89,14 +99,18 @@ class Snapshot:
 class Board:
     """The store behind the board. Readers take `snapshot`; a new one replaces it whole when files come or change."""
 
-    def __init__(self, store: str | Path | None, published: Sequence[Result] = ()) -> None:
+    def __init__(
+        self, store: str | Path | None, published: Sequence[Result] = (), trusted: TrustedData | None = None
+    ) -> None:
+        self.trusted = trusted or TrustedData()
         self._source = open_store(store) if store is not None else None
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._read: dict[Path, tuple[tuple[int, int], Entry | str]] = {}
         self._units: dict[tuple[str, str, int], RunUnits] = {}
         self._lock, self._scanning = threading.Lock(), threading.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="read-answers")
+        # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
         if self._source is not None:
             folder = self._source.folder()
             if not (folder / "results").is_dir():
@@ -113,10 +127,12 @@ class Board:
         """Refresh every few seconds, in a thread that ends with the process."""
 
         def loop() -> None:
+            answer_cache.prune()
             while True:
                 self.prepare()
                 time.sleep(RESCAN_SECONDS)
                 try:
+                    self.trusted.refresh()
                     self.refresh()
                 except (OSError, BadInput):  # the store is away for a moment: what was read stays on show
                     continue
@@ -132,7 +148,7 @@ class Board:
     def outcomes(self, section: Section, patience: float | None = None) -> Loaded | None:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
 
-        None when reading them takes longer than `patience` seconds; it goes on meanwhile.
+        None when reading them takes longer than `patience` seconds; it goes on meanwhile, and `begun` tells what is known so far.
         """
         with self._lock:
             if section.loading is None:
@@ -142,34 +158,61 @@ class Board:
         except TimeoutError:
             return None
 
+    def begun(self, section: Section, patience: float) -> Loaded | None:
+        """The answers of the first results while the others are still being read; None where none are within `patience` seconds."""
+        section.begun.wait(patience)
+        return section.so_far
+
     def outline(self, section: Section) -> Loaded:
         """What is known of a section without its answers."""
         return None, published_tree(section.format, [entry.result.breakdown for entry in section.entries])
 
     def _load(self, section: Section) -> Loaded:
+        try:
+            return self._read_answers(section)
+        finally:
+            section.begun.set()
+
+    def _read_answers(self, section: Section) -> Loaded:
         measured = [entry for entry in section.entries if entry.result.kind == "measured"]
         known = self.outline(section)
         if not measured or section.fingerprint is None or self.store is None:
             return known
         try:
-            questions = read_questions(self.store / "questions" / f"{section.fingerprint}.parquet", section.fingerprint)
+            questions = self._questions(section.fingerprint)
         except BadInput as error:
             section.notes.append(f"{error} Scores are shown as they were handed in; no finer answers are known.")
             return known
+        tree, digest = tree_of(section.format, questions), digest_of(questions)
         runs: dict[str, RunUnits] = {}
         for entry in measured:
             try:
                 layout = next(iter(runs.values())).layout if runs else None
-                found = self._run(section, questions, entry, layout)
-                if layout is not None and not layout.fits(found.layout.metric, found.layout.unit):
+                found = self._run(section, questions, digest, entry, layout)
+                if layout is not None and layout.named != found.layout.named:
                     raise BadInput("it was scored on other units than the others.")
                 runs[entry.key] = found
             except BadInput as error:
                 section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as handed in.")
-        tree = tree_of(section.format, questions)
+                continue
+            if len(runs) < len(measured) and len(runs) & (len(runs) - 1) == 0:  # 1, 2, 4, 8 ...: aligning costs, too
+                section.so_far = align(section.format, questions, runs), tree
+                section.begun.set()
         return (align(section.format, questions, runs) if runs else None), tree
 
-    def _run(self, section: Section, questions: pd.DataFrame, entry: Entry, layout: Layout | None) -> RunUnits:
+    def _questions(self, fingerprint: str) -> pd.DataFrame:
+        """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
+        assert self.store is not None
+        path = self.store / "questions" / f"{fingerprint}.parquet"
+        if not path.is_file():
+            for split in self.trusted.splits:
+                if split.benchmark.fingerprint == fingerprint:
+                    return split.repository.questions(split.benchmark.split)
+        return read_questions(path, fingerprint)
+
+    def _run(
+        self, section: Section, questions: pd.DataFrame, digest: str, entry: Entry, layout: Layout | None
+    ) -> RunUnits:
         path = entry.answers
         assert path is not None
         try:
@@ -178,7 +221,7 @@ class Board:
             raise BadInput("its answers are not in the store.") from None
         place = (section.key, entry.key, stamp)
         if place not in self._units:
-            self._units[place] = read_run(section.format, questions, path, layout)
+            self._units[place] = read_run(section.format, questions, path, layout, digest)
         return self._units[place]
 
     def _scan(self) -> Snapshot:
@@ -189,7 +232,7 @@ class Board:
         if hasattr(self, "snapshot"):
             before = {(s.format, s.key): s for found in self.snapshot.sections.values() for s in found}
         sections: dict[str, list[Section]] = {format: [] for format in FORMATS}
-        for section in group(entries):
+        for section in group(entries, self.trusted.is_replaced):
             if section.format not in sections:
                 problems.append(f"{section.benchmark}: the format {section.format!r} is not one this board knows.")
                 continue
@@ -198,9 +241,14 @@ class Board:
                 old is not None
                 and [e.key for e in old.entries] == [e.key for e in section.entries]
                 and all(a.result is b.result for a, b in zip(old.entries, section.entries, strict=True))
+                and old.kind == section.kind
             )
             sections[section.format].append(old if same and old is not None else section)
-        stamp = f"{len(entries)}-{max((value[0][0] for value in self._read.values()), default=0)}-{len(problems)}"
+        newest = max((value[0][0] for value in self._read.values()), default=0)
+        retired = sum(
+            len(section.entries) for found in sections.values() for section in found if section.kind == "retired"
+        )
+        stamp = f"{len(entries)}-{newest}-{len(problems)}-{retired}"
         return Snapshot(stamp, sections, problems)
 
     def _entries(self) -> tuple[list[Entry], list[str]]:
@@ -220,7 +268,10 @@ class Board:
             except (BadInput, OSError, RecursionError) as error:
                 seen[path] = ((0, 0), str(error))
             value = seen[path][1]
-            problems.append(value) if isinstance(value, str) else found.append(value)
+            if isinstance(value, str):  # readers see the place in the store, not where the store lies
+                problems.append(value.replace(f"{self.store}{os.sep}", ""))
+            else:
+                found.append(value)
         self._read = seen
         return found + self._published, problems
 
@@ -230,13 +281,18 @@ class Board:
         return Entry(key, StoredResult(read_result(path), path.parent, path.parent.name).result, path.parent)
 
 
-def group(entries: Iterable[Entry]) -> list[Section]:
-    """Sections from entries: one per benchmark, split and set of questions; the complete official set comes first."""
+def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False) -> list[Section]:
+    """Sections from entries: one per benchmark, split and set of questions; the complete official set comes first.
+
+    `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own.
+    """
     sections: dict[tuple[str, str, str], Section] = {}
     for entry in entries:
         benchmark = entry.result.benchmark
-        kind = kind_of(entry.result)
+        kind = "retired" if is_replaced(entry.result) else kind_of(entry.result)
         known = benchmark.fingerprint[:12] if benchmark.fingerprint else None
+        if kind == "retired":
+            known = f"retired-{known}"
         which = (
             "complete"
             if kind == "complete"
@@ -261,15 +317,25 @@ def group(entries: Iterable[Entry]) -> list[Section]:
         section.fingerprint = section.fingerprint or benchmark.fingerprint
         section.questions = max(section.questions, benchmark.questions)
         section.entries.append(entry)
-    order = {"complete": 0, "sample": 1, "partial": 2, "custom": 3, "phantom": 4}
+    order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
         sections.values(),
-        key=lambda s: (order[s.kind], s.split != DEFAULT_SPLIT.get(s.format), -len(s.entries), s.key),
+        # A set of which nothing but totals is known comes after one that can be broken down: readers come to choose.
+        key=lambda s: (
+            order[s.kind],
+            not any(entry.result.kind == "measured" or entry.result.breakdown for entry in s.entries),
+            s.split != DEFAULT_SPLIT.get(s.format),
+            -len(s.entries),
+            s.key,
+        ),
     )
 
 
 def kind_of(result: Result) -> str:
-    """What a set of questions is. Only a released fingerprint, or a paper's own table, is the complete official set."""
+    """What a set of questions is. Only a released fingerprint, or a paper's own table, is the complete official set.
+
+    Where no released fingerprint is known, a set whose builder found the paper's counts in it is `unconfirmed`.
+    """
     benchmark = result.benchmark
     if benchmark.name != benchmark.format:
         return "phantom" if benchmark.origin == "phantom" else "custom"
@@ -280,5 +346,7 @@ def kind_of(result: Result) -> str:
         return "complete"
     if benchmark.origin == "phantom":
         return "phantom"
+    if released is None and benchmark.origin == "official" and benchmark.selection is None:
+        return "unconfirmed"
     # It carries the official name but not the released questions: some of them (a part, said by its selection), or a sample.
     return "partial" if benchmark.selection else "sample"

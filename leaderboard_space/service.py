@@ -13,18 +13,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.export import as_csv, as_json, citation, file_name, leaderboard_table
+from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table
 from leaderboard_space.html import text
 from leaderboard_space.outcomes import Outcomes
-from leaderboard_space.sections import Board, Section, Snapshot
+from leaderboard_space.sections import Board, Entry, Section, Snapshot
 from leaderboard_space.standings import ALL, ONE, Standings, methods_of, metrics_of, standings
-from leaderboard_space.tree import SEPARATOR, Path, Tree
-from leaderboard_space.views import breakdown, leaderboard, plots
+from leaderboard_space.tree import Path, Tree, branch_name
+from leaderboard_space.views import breakdown, leaderboard, plots, transfer
+from leaderboard_space.views.breakdown import Cells
+from leaderboard_space.views.choices import labels
 
 MOST_BRANCHES = 2000
 REMEMBERED = 512
-PATIENCE = 0.5
-"""Seconds a reader waits for answers that are still being read, before seeing the scores as handed in."""
+PATIENCE, LONG_PATIENCE = 0.2, 20.0
+"""Seconds a reader waits for answers that are still being read, before seeing the scores as handed in; and, for a selection of branches,
+before seeing what the first answers say: without any, nothing is known of a selection."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,17 @@ class Asked:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown, self.ready)
+        read = len(self.outcomes.runs) if self.outcomes is not None else -1
+        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown, self.ready, read)
 
 
 class Service:
     """Answers the board's requests. Thread-safe: many readers, one store."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, waits: bool = True) -> None:
+        """`waits`: answers still being read are waited for; else the caller has done so (see `wait`), and gets what is known."""
         self.board = board
+        self._waits = waits
         self._memory: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -91,7 +97,7 @@ class Service:
             "html": html,
             "stamp": asked.snapshot.stamp,
             "state": state,
-            "tree": f"{asked.section.key}@{asked.ready}@{asked.snapshot.stamp}",
+            "tree": f"{asked.section.key}@{asked.outcomes is not None}@{asked.snapshot.stamp}",
             "ready": asked.ready,
             "selected": found.selected,
         }
@@ -101,38 +107,56 @@ class Service:
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return []
         asked = self.asked(request)
-        return self._remember(("tree", *asked.key[:2]), asked.tree.as_json)
+        return self._remember(("tree", *asked.key[:2], asked.outcomes is not None), asked.tree.as_json)
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
-        """The breakdown table of a selection, as HTML."""
+        """The plots and the breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
         asked = self.asked(request)
-        facets = breakdown.facets_of(asked.section, asked.outcomes)
-        wanted = str(request.get("facet") or "")
-        facet = (
-            wanted
-            if wanted in facets
-            else next(
-                (name for name in facets if breakdown.known(asked.section, asked.outcomes, name, asked.metric)),
-                facets[-1],
-            )
-        )
+        facet, facets = self._facet(asked, request)
+        one = str(request.get("one") or "")
 
         def draw() -> str:
-            cells = breakdown.cells_of(
-                asked.section, asked.outcomes, asked.tree, asked.metric, facet, asked.branches, asked.metrics
-            )
             drawn = plots.plot(
                 asked.section.format,
                 self.standings(replace(asked, metric=plots.CHOOSING.get(asked.section.format, asked.metric))).rows,
                 lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
             )
+            if asked.section.format == "probmed":
+                entries = self._entries(asked)
+                drawn += transfer.view(entries, self._by_image_type(asked), one, labels(entries), asked.metric)
             return drawn + breakdown.view(
-                asked.section, asked.outcomes, cells, self.standings(asked), facet, facets, asked.metrics
+                asked.section,
+                asked.outcomes,
+                self._cells(asked, facet),
+                self.standings(asked),
+                facet,
+                facets,
+                asked.metrics,
             )
 
-        return self._remember(("breakdown", facet, *asked.key), draw)
+        return self._remember(("breakdown", facet, one, *asked.key), draw)
+
+    def _facet(self, asked: Asked, request: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
+        facets = breakdown.facets_of(asked.section, asked.outcomes)
+        wanted = str(request.get("facet") or "")
+        known = (name for name in facets if breakdown.known(asked.section, asked.outcomes, name, asked.metric))
+        return (wanted if wanted in facets else next(known, facets[-1])), facets
+
+    def _cells(self, asked: Asked, facet: str, metric: str | None = None) -> Cells:
+        return breakdown.cells_of(
+            asked.section, asked.outcomes, asked.tree, metric or asked.metric, facet, asked.branches, asked.metrics
+        )
+
+    def _by_image_type(self, asked: Asked) -> Callable[[str], Cells]:
+        return lambda metric: self._cells(asked, "image_type", metric)
+
+    def _entries(self, asked: Asked) -> list[Entry]:
+        """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
+        found = self.standings(asked)
+        return [*(row.entry for row in found.rows), *found.hidden]
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
@@ -144,21 +168,47 @@ class Service:
         return leaderboard.detail(entry, asked.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """The leaderboard of a selection as a file: `name`, `text`, `type`."""
+        """A table of a selection as a file: `name`, `text`, `type`. `of`: leaderboard, breakdown, cells, or transfer; `as`: csv or json."""
         asked = self.asked(request)
-        table = leaderboard_table(asked.section, self.standings(asked), asked.branches)
-        form = "json" if request.get("as") == "json" else "csv"
-        body = as_json(table) if form == "json" else as_csv(table)
-        return {
-            "name": file_name(asked.section, asked.metric, form),
-            "text": body,
-            "type": "application/json" if form == "json" else "text/csv",
-        }
+        section, found, of = asked.section, self.standings(asked), str(request.get("of") or "leaderboard")
+        name = f"{section.benchmark}-{section.key}-{asked.metric}"
+        if of == "breakdown":
+            facet, _ = self._facet(asked, request)
+            metric = None if facet == breakdown.METRICS_FACET else asked.metric
+            cells = self._cells(asked, facet)
+            table = breakdown_table(section, self._entries(asked), facet, cells, metric, asked.branches)
+            name += f"-by-{facet}"
+        elif of == "transfer":
+            table = []
+            for metric in dict.fromkeys((*transfer.ASPECTS, asked.metric)):
+                cells = self._by_image_type(asked)(metric)
+                table += breakdown_table(section, self._entries(asked), "image_type", cells, metric, asked.branches)
+            name += "-by-image-type"
+        elif of == "cells":
+            entries, printed = leaderboard.published_cells(found, asked.branches)
+            table = []
+            for (facet, value), held in printed.items():
+                table += breakdown_table(section, entries, facet, {value: held}, asked.metric, asked.branches)
+            name += "-published-cells"
+        else:
+            table = leaderboard_table(section, found, asked.branches)
+        return as_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
         asked = self.asked(request)
         return citation(asked.section, self.standings(asked))
+
+    def ready(self, request: Mapping[str, Any]) -> bool:
+        """Whether a request can be answered without waiting for answers that are still being read."""
+        section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
+        return section is None or section.ready
+
+    def wait(self, request: Mapping[str, Any]) -> None:
+        """Wait for the answers a request needs, as long as is decent: all of them for a moment, then the first ones."""
+        section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
+        if section is not None and self.board.outcomes(section, PATIENCE) is None and request.get("branches"):
+            self.board.begun(section, LONG_PATIENCE)
 
     def refresh(self) -> str:
         """Look at the store now; the stamp of what is there."""
@@ -178,10 +228,10 @@ class Service:
         if section is None:
             raise BadInput(f"benchmark {request.get('format')!r}: this board has no results of it.")
         wanted = _branches(request.get("branches"))
-        loaded = self.board.outcomes(section, patience=None if wanted else PATIENCE)
-        outcomes, tree = loaded or self.board.outline(section)
+        loaded = self.board.outcomes(section, (None if wanted else PATIENCE) if self._waits else 0)
+        outcomes, tree = loaded or self.board.begun(section, 0) or self.board.outline(section)
         branches = tuple(branch for branch in wanted if branch in tree.rows)
-        dropped = tuple(SEPARATOR.join(branch[1:]) for branch in wanted if branch not in tree.rows)
+        dropped = tuple(branch_name(branch) for branch in wanted if branch not in tree.rows)
         metrics = metrics_of(section, outcomes)
         wanted_shown = str(request.get("shown"))
         shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE

@@ -17,7 +17,7 @@ from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.published_results import ONLY_PRINTED
 from leaderboard_space.ranking import Floats, MetricUnits, p_values, places, scores_of, unpaired_p_values
 from leaderboard_space.sections import Entry, Section
-from leaderboard_space.tree import Path, Tree
+from leaderboard_space.tree import Path, Tree, cells_under
 
 ALL, ONE = "all", "one"
 """Which results are shown: every one of them, or one per model."""
@@ -150,13 +150,17 @@ def _stands_for(row: Row) -> tuple[bool, bool, bool, bool, bool, bool, str]:
 
 
 def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
-    """What a result itself says about a selection: its score, or the cell of its breakdown for a single branch of one facet."""
+    """What a result itself says about a selection: its score, or the cell of its breakdown that is exactly the one branch."""
     if not branches:
         return entry.result.scores.get(metric)
-    if len(branches) > 1 or len(branches[0]) != 2:
-        return None
-    facet, label = branches[0]
-    return entry.result.breakdown.get(facet, {}).get(label, {}).get(metric)
+    cell = own_cell(entry, branches)
+    return entry.result.breakdown[cell[0]][cell[1]].get(metric) if cell else None
+
+
+def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
+    """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
+    cells = cells_under(branches[0], entry.result.breakdown) if len(branches) == 1 else []
+    return cells[0] if len(cells) == 1 else None
 
 
 def with_interval(score: Score) -> Score:

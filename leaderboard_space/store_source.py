@@ -44,16 +44,18 @@ class HubRepository:
 
     def folder(self) -> Path:
         """The newest copy. Raises BadInput when there is none yet and none can be had."""
-        from huggingface_hub import HfApi, snapshot_download
         from huggingface_hub.errors import HfHubHTTPError
+
+        from dataset_builders.hub import connect
 
         if self._path is not None and time.monotonic() - self._asked < RECHECK_SECONDS:
             return self._path
         self._asked = time.monotonic()
         try:
-            revision = HfApi().dataset_info(self.name).sha
+            api = connect()
+            revision = api.dataset_info(self.name).sha
             if revision != self._revision or self._path is None:
-                copy = snapshot_download(
+                copy = api.snapshot_download(
                     self.name, repo_type="dataset", revision=revision, allow_patterns=["results/**", "questions/**"]
                 )
                 self._path, self._revision = Path(copy), revision

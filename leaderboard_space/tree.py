@@ -5,7 +5,7 @@ Not here: drawing (`assets/board.js`), the parsing of branch expressions of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,8 @@ FACET_LABEL = {
     "source_dataset": "Source",
 }
 UNLABELLED = "unlabelled"
+SPELT = {"xray": "X-ray", "ct": "CT", "mri": "MRI"}
+"""How parts of ProbMed's labels (`chest_xray`) are shown."""
 SEPARATOR = " > "
 Path = tuple[str, ...]
 
@@ -54,8 +56,14 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def as_list(self) -> list[Any]:
-        """Compact form for the browser: [label, count, [children]]."""
-        return [self.label, self.count, [child.as_list() for child in self.children]]
+        """Compact form for the browser: [label, count, [children]], and how the label is shown where that differs."""
+        name = shown_label(self.facet, self.label)
+        return [
+            self.label,
+            self.count,
+            [child.as_list() for child in self.children],
+            *([name] if name != self.label else []),
+        ]
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,50 @@ class Tree:
         ]
 
 
+def shown_label(facet: str, label: str) -> str:
+    """A label as it is shown: the source's own name, with ProbMed's underscores and abbreviations spelt out.
+
+    >>> shown_label("image_type", "chest_xray"), shown_label("task", "Disease Diagnosis")
+    ('chest X-ray', 'Disease Diagnosis')
+    """
+    if facet == "image_type":
+        return " ".join(SPELT.get(part, part) for part in label.split("_"))
+    return SPELT.get(label, label) if facet == "modality" else label
+
+
+def branch_name(branch: Path) -> str:
+    """A branch as it is shown: its labels without the facet."""
+    last = "modality" if len(branch) > 2 else branch[0]
+    return SEPARATOR.join([*branch[1:-1], shown_label(last, branch[-1])])
+
+
+def organ_and_modality(image_type: str) -> tuple[str, str]:
+    """The two halves of a ProbMed image type; the source joins them by an underscore.
+
+    >>> organ_and_modality("chest_xray")
+    ('chest', 'xray')
+    """
+    organ, _, modality = image_type.partition("_" if "_" in image_type else " ")
+    return organ, modality
+
+
+def cells_under(branch: Path, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The cells (facet, facet value) of a result's breakdown that a branch consists of; empty where the breakdown does not say.
+
+    An organ of ProbMed is its image types, an organ's modality is one image type.
+    """
+    if len(branch) == 2 and branch[1] in breakdown.get(branch[0], {}):
+        return [(branch[0], branch[1])]
+    if branch[0] != "organ":
+        return []
+    wanted = branch[1:]
+    return [
+        ("image_type", name)
+        for name in breakdown.get("image_type", {})
+        if organ_and_modality(name)[: len(wanted)] == wanted
+    ]
+
+
 def tree_of(format: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
     rows: dict[Path, Ints] = {}
@@ -100,21 +152,45 @@ def tree_of(format: str, questions: pd.DataFrame) -> Tree:
 
 
 def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
-    """The tree of a section of which only published tables are known: the first facet of every chain, without counts of questions."""
+    """The tree of a section of which only published tables are known: the first facet of every chain, with what the tables count (n).
+
+    ProbMed's image types are organ and modality at once, so that they make the branches of organs, too.
+    """
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[Node]]] = []
     for chain in CHAINS.get(format, ()):
         facet = chain[0]
-        sizes: dict[str, int] = {}
-        for breakdown in breakdowns:
-            for label, scores in breakdown.get(facet, {}).items():
-                n = max((score.n for score in scores.values()), default=0)
-                sizes[label] = max(sizes.get(label, 0), n)
-        for label in sizes:
-            rows[(facet, label)] = np.zeros(0, np.int64)
-        if sizes:
-            groups.append((facet, [Node(label, facet, size) for label, size in _sorted(sizes)]))
+        sizes = _printed_sizes(facet, breakdowns)
+        nodes = [Node(label, facet, size) for label, size in _sorted(sizes)]
+        if not sizes and facet == "organ":
+            nodes = _organs(_printed_sizes("image_type", breakdowns))
+        for node in nodes:
+            rows[(facet, node.label)] = np.zeros(0, np.int64)
+            rows |= {(facet, node.label, child.label): np.zeros(0, np.int64) for child in node.children}
+        if nodes:
+            groups.append((facet, nodes))
     return Tree(groups, rows, 0)
+
+
+def _printed_sizes(facet: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for breakdown in breakdowns:
+        for label, scores in breakdown.get(facet, {}).items():
+            n = max((score.n for score in scores.values()), default=0)
+            sizes[label] = max(sizes.get(label, 0), n)
+    return sizes
+
+
+def _organs(image_types: dict[str, int]) -> list[Node]:
+    found: dict[str, dict[str, int]] = {}
+    for name, size in image_types.items():
+        organ, modality = organ_and_modality(name)
+        found.setdefault(organ, {})[modality] = size
+    sizes = {organ: sum(held.values()) for organ, held in found.items()}
+    return [
+        Node(organ, "organ", size, [Node(name, "modality", n) for name, n in _sorted(found[organ])])
+        for organ, size in _sorted(sizes)
+    ]
 
 
 def _grow(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.localhub.fixture"]
+pytest_plugins = ["tests.browser", "tests.localhub.fixture"]
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -186,16 +186,25 @@ def _sign_flip(score: NDArray[np.float32], share: Floats, paired: bool) -> Float
     z = np.divide(difference, np.sqrt(np.maximum(variance, 0)), out=np.zeros_like(difference), where=differ)
     p = 2 * special.ndtr(-z)
     if paired:
-        p = np.maximum(p, 2.0 ** (1 - np.minimum(_differing_clusters(score, variance), 1000)))
+        p = np.maximum(p, _least_p(score, variance, p))
     return np.where(differ, np.minimum(p, 1.0), 1.0)
 
 
-def _differing_clusters(score: NDArray[np.float32], variance: Floats) -> Floats:
-    """How many clusters differ between two models (M, M); for very many clusters a number there are at least."""
+def _least_p(score: NDArray[np.float32], variance: Floats, p: Floats) -> Floats:
+    """The smallest p-value that the sign flips can give (M, M): 2^(1 - d), d the clusters in which two models differ.
+
+    A bound on d from below tells where it cannot matter (p is larger all the same). Elsewhere clusters are counted, up to
+    `COUNTED_UP_TO` of them; beyond that the bound stands for the count.
+    """
+    largest = float(np.ptp(score)) if score.size else 0.0
+    least = np.exp2(1 - np.minimum(np.maximum(variance, 0) / max(largest * largest, 1e-300), 1000.0))
     if score.shape[1] <= COUNTED_UP_TO:
-        return np.stack([(np.abs(score - row) > 1e-9).sum(axis=1) for row in score]).astype(np.float64)
-    largest = float(np.abs(score).max())
-    return np.maximum(variance, 0) / max(largest * largest, 1e-300)
+        one, other = np.nonzero(np.triu(p < least, 1))
+        for first in range(0, len(one), 256):
+            a, b = one[first : first + 256], other[first : first + 256]
+            floor = np.exp2(1.0 - np.minimum((np.abs(score[a] - score[b]) > 1e-9).sum(axis=1), 1000))
+            least[a, b] = least[b, a] = floor
+    return least
 
 
 def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> PairedTest:

@@ -57,7 +57,8 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     """Set answers (columns `question_id, sample, choice, status`) against the key of `questions`.
 
     Questions with a hidden answer are left out. An answer that is missing for one of the samples counts as failed and wrong.
-    Raises BadInput for an unknown format, an unknown question id, a doubled (question_id, sample), or a missing column.
+    A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a doubled
+    (question_id, sample), a sample without a number, an unknown status, a choice outside the options, or a missing column.
     """
     if format not in FACETS:
         raise BadInput(f"format {format!r}: unknown. There are: {', '.join(FACETS)}.")
@@ -70,11 +71,12 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     first, statuses = np.full(shape, -1, np.int64), np.full(shape, "failed", dtype=object)
     statuses[rows, column] = answers["status"].to_numpy(dtype=object)
+    _check_statuses(answers)
     # The authors' ProbMed reader takes a response with both words as right for either key; ours never reads both.
     lenient = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
         size = _size(choice)
-        if not size:
+        if not size or statuses[row, sample] != "answered":
             continue
         first[row, sample] = choice[0]
         if size == 1 and len(keys[row] if known[row] else ()) == 1:
@@ -86,6 +88,10 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
     frame, status = questions[known].reset_index(drop=True), statuses[known]
     k = _sizes(frame["options"].tolist())
+    outside = (first[known] >= k[:, None]) | (first[known] < -1)
+    if outside.any():
+        wrong = frame["question_id"].iloc[int(np.argmax(outside.any(axis=1)))]
+        raise BadInput(f"answers: the choice for {wrong!r} is none of its options. Read the responses again.")
     multiple = (frame["question_type"] == "multiple").to_numpy(dtype=bool)
     return Graded(
         questions=frame,
@@ -108,6 +114,15 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         case=pd.factorize(frame["case_id"])[0].astype(np.int64),
         cluster=clusters(frame),
     )
+
+
+def _check_statuses(answers: pd.DataFrame) -> None:
+    unknown = ~answers["status"].isin(("answered", "irrelevant", "refused", "failed")).to_numpy()
+    if unknown.any():
+        status, question = answers[["status", "question_id"]].iloc[int(np.argmax(unknown))]
+        raise BadInput(
+            f"answers: status {status!r} of {question!r} is unknown. There are: answered, irrelevant, refused, failed."
+        )
 
 
 def _source(facet: str) -> str:
@@ -141,9 +156,16 @@ def _places(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints,
     rows = index.get_indexer(pd.Index(answers["question_id"].astype(str)))
     if (rows < 0).any():
         unknown = answers["question_id"].iloc[int(np.argmin(rows))]
-        raise BadInput(f"answers: {unknown!r} is no question of this benchmark. Check the benchmark, split and ids.")
+        raise BadInput(
+            f"answers: {str(unknown)!r} is no question of this benchmark. Check the benchmark, split and ids."
+        )
     given = answers["sample"] if "sample" in answers.columns else pd.Series(0, index=answers.index)
     column, names = pd.factorize(given, sort=True)
+    if (column < 0).any():  # factorize gives -1 for "no number", which would land in the last sample
+        unnumbered = answers["question_id"].iloc[int(np.argmin(column))]
+        raise BadInput(
+            f"answers: {unnumbered!r} has no sample number. Number the samples 0, 1, 2 ..., or leave them all out."
+        )
     samples = max(len(names), 1)
     flat = rows * samples + column
     if len(np.unique(flat)) != len(flat):

@@ -1,11 +1,11 @@
 // One benchmark's page: draws the tree of branches, asks the server for what a selection changes, keeps the state in the address.
-// Runs as the body of a function with `element` (this component) and `server` (the functions named in app.py).
+// Runs as the body of a function with `element` (this component) and `server` (the functions named in app.py); table.js stands before it.
 // Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
 const root = element.querySelector(".mp");
 if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format;
-let state = { section: null, metric: null, branches: [], shown: null, facet: null };
+let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, sorts: {} };
 let stamp = panel.dataset.stamp || null, treeKey = null, asked = 0, groups = [], rows = [], query = "", current = null;
 const open = new Set();
 
@@ -33,12 +33,13 @@ async function ask(name, extra) {
   return answer.ok;
 }
 
-// ---- the address: ?b=benchmark&s=section&m=metric&r=results&by=facet&branch=facet:Label > Label
+// ---- the address: ?b=benchmark&s=section&m=metric&r=results&by=facet&one=result&branch=facet:Label > Label&sort=table:d:column
 const SEPARATOR = " > ";
 function readAddress() {
   const given = new URLSearchParams(location.search);
   if (given.get("b") !== format) return;
-  state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by");
+  state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by"); state.one = given.get("one");
+  state.sorts = readSorts(given);
   state.branches = given.getAll("branch").map((said) => {
     const at = said.indexOf(":");
     return at < 0 ? null : [said.slice(0, at), ...said.slice(at + 1).split(SEPARATOR)];
@@ -46,13 +47,17 @@ function readAddress() {
 }
 function address() {
   const said = new URLSearchParams(location.search);
-  for (const name of ["b", "s", "m", "r", "by", "branch"]) said.delete(name);
+  const kept = said.get("__theme");
+  for (const name of [...said.keys()]) said.delete(name);  // what another tab left there is not this view
+  if (kept) said.set("__theme", kept);
   said.set("b", format);
   if (state.section) said.set("s", state.section);
   if (state.metric) said.set("m", state.metric);
   if (state.shown && state.shown !== "one") said.set("r", state.shown);
   if (state.facet) said.set("by", state.facet);
+  if (state.one) said.set("one", state.one);
   for (const path of state.branches) said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
+  writeSorts(said, state.sorts);
   return location.origin + location.pathname + "?" + said.toString();
 }
 function writeAddress() { if (root.offsetParent !== null) history.replaceState(history.state, "", address()); }
@@ -67,6 +72,7 @@ async function update(changes, quiet) {
     if (number !== asked) return;
     if (shown.unchanged) return;
     panel.innerHTML = shown.html;
+    applySorts(panel, state.sorts);
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     stamp = shown.stamp;
     Object.assign(state, shown.state);
@@ -75,7 +81,7 @@ async function update(changes, quiet) {
     else drawTree();
     if (!quiet || changes) writeAddress();
     await loadBreakdown();
-    if (shown.ready === false) setTimeout(() => { stamp = null; update(null, true); }, 1000);
+    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(null, true); } }, 1500);
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {
@@ -91,15 +97,19 @@ async function loadTree(key) {
   for (const node of state.branches) for (let depth = 2; depth < node.length; depth++) open.add(keyOf(node.slice(0, depth)));
   drawSide();
 }
-const grow = (nodes, path, parent) => nodes.map(([label, count, children]) => {
-  const node = { label, count, parent, path: [...path, label] };
+const names = new Map();  // how branches are shown, where not by the source's label
+const grow = (nodes, path, parent) => nodes.map(([source, count, children, shown]) => {
+  const node = { label: shown || source, count, parent, path: [...path, source] };
+  if (shown) names.set(keyOf(node.path), shown);
   node.children = grow(children, node.path, node);
   return node;
 });
 async function loadBreakdown() {
   const number = asked;
-  const html = await ask("breakdown", { facet: state.facet });
-  if (number === asked) below.innerHTML = html;
+  const html = await ask("breakdown", { facet: state.facet, one: state.one });
+  if (number !== asked) return;
+  below.innerHTML = html;
+  applySorts(below, state.sorts);
 }
 
 // ---- the tree
@@ -137,11 +147,12 @@ function drawSide() {
   side.hidden = false; root.classList.remove("alone");
   const box = make("details", "filter");
   box.open = !matchMedia("(max-width: 760px)").matches;
-  const title = make("summary", "", "Choose " + groups.map((group) => group.label.toLowerCase()).join(", "));
+  box.append(make("h2", "ask", "What do you care about?"));
+  const title = make("summary", "", "What do you care about? Choose " + groups.map((group) => group.label.toLowerCase()).join(", "));
   const search = make("input", "search");
   search.type = "search"; search.value = query;
-  search.placeholder = "Search " + groups.map((group) => group.label.toLowerCase()).join(", ");
-  search.setAttribute("aria-label", search.placeholder);
+  search.placeholder = "Search, e.g. " + groups[0].nodes[0].label;
+  search.setAttribute("aria-label", "Search " + groups.map((group) => group.label.toLowerCase()).join(", "));
   search.addEventListener("input", () => { query = search.value; drawTree(); });
   const chips = make("div", "chips"), list = make("div", "tree");
   list.setAttribute("role", "tree");
@@ -228,9 +239,10 @@ function onKey(event) {
 function drawChips(chips) {
   chips.replaceChildren();
   for (const path of state.branches.slice(0, 12)) {
-    const chip = make("button", "chip", path.slice(1).join(" › ") + " ×");
+    const steps = path.slice(1).map((label, at) => names.get(keyOf(path.slice(0, at + 2))) || label);
+    const chip = make("button", "chip", steps.join(" › ") + " ×");
     chip.type = "button";
-    chip.setAttribute("aria-label", "Remove " + path.slice(1).join(SEPARATOR));
+    chip.setAttribute("aria-label", "Remove " + steps.join(SEPARATOR));
     chip.addEventListener("click", () => update({ branches: state.branches.filter((other) => other !== path) }));
     chips.append(chip);
   }
@@ -255,68 +267,48 @@ async function showDetail(button) {
   line.after(extra);
   button.setAttribute("aria-expanded", "true");
 }
-const numberIn = (cell) => {
-  const found = cell && cell.textContent.replace(/,/g, "").replace("\u2212", "-").match(/-?[0-9.]+(e[+-]?[0-9]+)?/);
-  return found ? Number(found[0]) : null;
-};
-function sortBy(head) {  // rows by a column of numbers; the first column by name; what has no number comes last
-  const table = head.closest("table"), at = [...head.parentNode.children].indexOf(head), body = table.tBodies[0];
-  const down = head.getAttribute("aria-sort") !== "descending";
-  for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const sign = down ? -1 : 1;
-  const rows = [...body.rows].map((row) => [at ? numberIn(row.cells[at]) : row.cells[0].textContent.toLowerCase(), row]);
-  rows.sort(([a], [b]) => a === b ? 0 : a === null ? 1 : b === null ? -1 : sign * (a < b ? -1 : 1));
-  body.append(...rows.map(([, row]) => row));
-}
 function changeSection(section) {
   const list = side.querySelector(".tree");
   if (list && section !== state.section) list.replaceChildren();  // its branches are another set's
-  return update({ section, branches: [], facet: null });
+  return update({ section, branches: [], facet: null, one: null, sorts: {} });
 }
 async function act(button) {
   const what = button.dataset.act;
   if (what === "link") {
-    try { await navigator.clipboard.writeText(address()); button.textContent = "Link copied"; }
-    catch (error) { prompt("The link to this view:", address()); }
-    setTimeout(() => { button.textContent = "Copy link"; }, 2000);
+    await copyLink(button, address());
   } else if (what === "cite") {
     const box = panel.querySelector(".cite");
     if (box.hidden) box.textContent = await ask("cite");
     box.hidden = !box.hidden;
   } else {
-    const file = await ask("export", { as: what });
-    const link = make("a");
-    link.href = URL.createObjectURL(new Blob([file.text], { type: file.type + ";charset=utf-8" }));
-    link.download = file.name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    saveFile(await ask("export", { as: what, of: button.dataset.of || "leaderboard", facet: state.facet, one: state.one }));
   }
 }
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button || side.contains(button)) return;
+  if (sortClicked(button, state.sorts)) { writeAddress(); return; }
   const done = button.dataset.section ? changeSection(button.dataset.section)
     : button.classList.contains("more") ? showDetail(button)
     : button.dataset.act ? act(button) : null;
   if (done) done.catch((error) => say(error.message));
 });
-for (const kind of ["click", "keydown"]) root.addEventListener(kind, (event) => {
-  const head = event.target.closest("table.heat thead th");
-  if (!head || (kind === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
-  event.preventDefault();
-  sortBy(head);
-});
 root.addEventListener("change", (event) => {
   if (event.target.matches("[data-metric]")) update({ metric: event.target.value });
   if (event.target.matches("[data-shown]")) update({ shown: event.target.value });
-  if (event.target.matches("[data-facet]")) { state.facet = event.target.value; writeAddress(); loadBreakdown().catch((error) => say(error.message)); }
+  for (const name of ["facet", "one"]) {
+    if (!event.target.matches("[data-" + name + "]")) continue;
+    state[name] = event.target.value;
+    delete state.sorts.breakdown;
+    writeAddress();
+    loadBreakdown().catch((error) => say(error.message));
+  }
 });
 
 // ---- beginning, and news from the store
 readAddress();
 update(null, true);
-new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && stamp) writeAddress(); }).observe(root);
+new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && stamp) { writeAddress(); showTab(); } }).observe(root);
 const news = setInterval(() => {
   if (!root.isConnected) clearInterval(news);
   else if (!document.hidden && root.offsetParent !== null) update(null, true);

@@ -1,12 +1,26 @@
-"""What the board is, how to read it, and what it is not: the page is `assets/about.html`."""
+"""What the board is, how to read it, and what it is not: the page is `assets/about.html`, with the table of departments in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from leaderboard_space.html import text
+from leaderboard_space.published_results import departments
+
 PAGE = Path(__file__).parents[1] / "assets" / "about.html"
+NAMES = {"mediconfusion": "MediConfusion", "probmed": "ProbMed"}
 
 
 def page() -> str:
     """The page as HTML."""
-    return PAGE.read_text(encoding="utf-8")
+    rows = "".join(
+        f'<tr><th scope="row">{text(row["label"])}</th><td>{text(NAMES.get(row["benchmark"], row["benchmark"]))}, {text(row["facet"])}</td>'
+        f"<td>{text(row['department'] or 'unlabelled')}</td><td>{text(row['why'], 300)}</td></tr>"
+        for row in departments()
+    )
+    table = (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Departments"><table aria-label="Departments">'
+        '<thead><tr><th scope="col">Label</th>'
+        f'<th scope="col">Of</th><th scope="col">Department</th><th scope="col">Why</th></tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+    return PAGE.read_text(encoding="utf-8").replace("<!-- departments -->", table)

@@ -11,10 +11,10 @@ from eval_harness.results import Score
 from leaderboard_space.html import count, interval, number, options, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.ranking import Bools, scores_of
-from leaderboard_space.sections import Section
-from leaderboard_space.standings import Standings, info_of, own_score
-from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, values_of
-from leaderboard_space.views.leaderboard import FEW
+from leaderboard_space.sections import Entry, Section
+from leaderboard_space.standings import Standings, info_of, own_score, with_interval
+from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
+from leaderboard_space.views.leaderboard import FEW, files, sorted_by, source_mark
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
@@ -64,11 +64,11 @@ def cells_of(
             part &= mask
         if part.any():
             cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches)
-    if branches:
-        return cells
     for entry in section.entries:
-        for label, scores in entry.result.breakdown.get(facet, {}).items():
-            if metric in scores:
+        printed = entry.result.breakdown
+        inside = {cell for branch in branches for cell in cells_under(branch, printed)}
+        for label, scores in printed.get(facet, {}).items():
+            if metric in scores and (not branches or (facet, label) in inside):
                 cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
     return cells
 
@@ -87,7 +87,7 @@ def view(
     chosen = options(
         [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
     )
-    control = f"<label>Break down by <select data-facet>{chosen}</select></label>"
+    control = f"<label>Break down by <select data-facet>{chosen}</select></label>{files('breakdown')}"
     title = (
         "All metrics side by side"
         if facet == METRICS_FACET
@@ -95,6 +95,8 @@ def view(
     )
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
     columns = _columns(cells, facet)
+    if len(columns) == 1 and facets == [METRICS_FACET]:
+        return ""  # one number per result, which stands in the table above
     if not columns:
         return head + '<p class="sub">Nothing is known at this grain for this selection.</p>'
     dropped = max(len(columns) - MOST_COLUMNS, 0)
@@ -103,14 +105,13 @@ def view(
     body = ""
     for entry in [*(row.entry for row in found.rows), *found.hidden]:
         if any(entry.key in cells[name] for name in columns):
-            line = "".join(
-                _cell(cells[name].get(entry.key), name if facet == METRICS_FACET else found.metric) for name in columns
-            )
+            line = "".join(_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
             body += f'<tr><th scope="row">{text(entry.result.model.name, 48)}</th>{line}</tr>'
     more = f" The {dropped} smallest columns are left out." if dropped else ""
     return (
-        f'{head}<div class="scroll"><table class="heat" aria-label="{text(title)}"><thead><tr>'
-        f'<th scope="col" tabindex="0" data-sorts>Model</th>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
+        f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
+        f"{top}</tr></thead><tbody>{body}</tbody></table></div>"
         f'<p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
         f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{more}</p>"
     )
@@ -168,25 +169,32 @@ def _columns(cells: Cells, facet: str) -> list[str]:
 
 
 def _column_head(name: str, scores: dict[str, Score], facet: str) -> str:
-    label = info_of(name).label if facet == METRICS_FACET else name
+    label = info_of(name).label if facet == METRICS_FACET else shown_label(facet, name)
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"
-    return f'<th scope="col" tabindex="0" data-sorts title="Sort by this column"><span>{text(label, 48)}</span><small>n {size}</small></th>'
+    return (
+        f'<th scope="col" data-sort="{text(name, 200)}"><button type="button" class="sorts"><span>{text(label, 48)}</span></button>'
+        f"<small>n {size}</small></th>"
+    )
 
 
-def _cell(score: Score | None, metric: str) -> str:
+def _cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str) -> str:
     if score is None or score.value is None:
-        return '<td class="none">–</td>'
+        return '<td class="none" data-v="">–</td>'
+    cell = None if facet == METRICS_FACET else (facet, column)
+    metric = metric if cell else column
     info = info_of(metric)
-    share = min(max(score.value / 100, 0.0), 1.0) if info.unit == "percent" else 0.0
+    score = with_interval(score) if info.unit == "percent" else score
+    share = min(max(score.value or 0.0, 0.0) / 100, 1.0) if info.unit == "percent" else 0.0
     few = score.n_cases < FEW
     mark = {"better": "▲", "worse": "▼"}.get(score.verdict or "", "")
     said = f"95% interval {interval(score.low, score.high)}, n {score.n}, {score.n_cases} cases"
     if score.chance is not None:
         said += f", chance {number(score.chance)}"
+    said += f", {source_mark(entry.result, metric, cell)}"
     style = "" if few else f' style="--s:{share:.3f}"'
     return (
-        f'<td class="{"few" if few else "shade"}"{style} title="{text(said, 200)}">'
+        f'<td class="{"few" if few else "shade"}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
         f"{number(score.value, 0 if info.unit == 'count' else 1)}<i>{mark}</i></td>"
     )

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.image_terms import allows_copies
-from dataset_builders.repository import Repository, open_repository
 from leaderboard_space.answers_shown import responses
+from leaderboard_space.case_images import CaseImages
+from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, options, plural, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Entry, Section
-from leaderboard_space.views.choices import Request, chosen_section, labels, section_select
+from leaderboard_space.tree import shown_label
+from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
+from leaderboard_space.views.leaderboard import files
 
 PER_PAGE = 8
 LARGEST_IMAGE = 3_000_000
 MOST_RUNS = 24
+MOST_IN_FILE = 500
+IMAGES = CaseImages()
+"""One for the process: what was fetched for one reader is there for the next."""
 ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
 PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
@@ -32,26 +35,80 @@ def page(board: Board, request: Request) -> str:
     if found is None:
         return '<h2 class="finding">No questions are known yet.</h2>'
     key, section = found
-    loaded = board.outcomes(section)
-    outcomes = loaded[0] if loaded else None
+    outcomes = _outcomes(board, section)
     if outcomes is None:
         gone = '<h2 class="finding">The questions of this set are not in the store.</h2>'
         return f'<div class="form">{section_select(board, key)}</div>{gone}'
-    wanted = str(request.get("find") or "")[:200]
-    order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
-    cases = _ordered(outcomes, _matching(outcomes, wanted), order)
+    wanted, order, cases = _chosen(outcomes, request)
     pages = max(-(-len(cases) // PER_PAGE), 1)
     number = min(max(_whole(request.get("page")), 1), pages)
     shown = cases[(number - 1) * PER_PAGE : number * PER_PAGE]
     body = "".join(_case(section, outcomes, case) for case in shown.tolist())
     orders = options(list(ORDERS), order)
+    which = (
+        "" if len(cases) <= MOST_IN_FILE else f" The files hold the first {count(MOST_IN_FILE)} cases of this choice."
+    )
     return (
         f'<div class="form">{section_select(board, key)}<label>Order <select data-name="order">{orders}</select></label>'
-        f'<label>Search <input data-name="find" type="search" value="{text(wanted, 200)}" placeholder="words, id, category"></label></div>'
+        f'<label>Search <input data-name="find" type="search" value="{text(wanted, 200)}" placeholder="words, id, category"></label>'
+        f'<span class="acts"><button type="button" class="link" data-act="link">Copy link</button>{files("cases")}</span></div>'
         f'<h2 class="finding">{plural(len(cases), "case")}{" match" if wanted else ""}.</h2>'
-        f'<p class="sub">Images appear where the dataset lies on this machine and their licence lets them be shown.</p>{body}'
-        f"{_turn(number, pages)}"
+        '<p class="sub">The key is marked; after each option stand the results that chose it. Images appear where the dataset can be '
+        "read and "
+        f"its licences let anybody pass them on.{which}</p>{body}{_turn(number, pages)}"
     )
+
+
+def file(board: Board, request: Request) -> dict[str, str]:
+    """The chosen cases as a file (`name`, `text`, `type`), a row per question and result. `as`: csv or json.
+
+    Raises BadInput when no questions are known.
+    """
+    found = chosen_section(board, request)
+    outcomes = _outcomes(board, found[1]) if found else None
+    if found is None or outcomes is None:
+        raise BadInput("the questions of this set are not in the store.")
+    section = found[1]
+    _, _, cases = _chosen(outcomes, request)
+    entries = _shown(section, outcomes)
+    given = {entry.key: frame for entry in entries if (frame := _responses(entry)) is not None}
+    place = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
+    rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(place)))
+    rows = rows[np.argsort([place[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
+    table: Table = []
+    for _, question in outcomes.questions.iloc[rows].iterrows():
+        asked = {
+            "case_id": question["case_id"],
+            "question_id": question["question_id"],
+            "question": question["question"],
+            "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
+            "key": ", ".join(chr(65 + option) for option in key_of(section, question)) or None,
+            "labels": "; ".join(_facts(question)),
+        }
+        for entry in entries:
+            if entry.key in given:
+                choice, status = _answer(given[entry.key], question["question_id"])
+                chosen = ", ".join(chr(65 + option) for option in choice)
+                table.append(
+                    {**asked, "model": entry.result.model.name, "run": entry.key, "chosen": chosen, "status": status}
+                )
+    return as_file(table, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
+
+
+def _outcomes(board: Board, section: Section) -> Outcomes | None:
+    loaded = board.outcomes(section)
+    return loaded[0] if loaded else None
+
+
+def _chosen(outcomes: Outcomes, request: Request) -> tuple[str, str, np.ndarray]:
+    """The words looked for, the order, and the numbers of the cases in it."""
+    wanted = str(request.get("find") or "")[:200]
+    order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
+    return wanted, order, _ordered(outcomes, _matching(outcomes, wanted), order)
+
+
+def _shown(section: Section, outcomes: Outcomes) -> list[Entry]:
+    return [entry for entry in section.entries if entry.key in outcomes.runs][:MOST_RUNS]
 
 
 def _whole(value: object) -> int:
@@ -91,45 +148,65 @@ def _ordered(outcomes: Outcomes, cases: np.ndarray, order: str) -> np.ndarray:
 
 def _case(section: Section, outcomes: Outcomes, case: int) -> str:
     rows = outcomes.questions[outcomes.case_of_question == case]
-    entries = [entry for entry in section.entries if entry.key in outcomes.runs][:MOST_RUNS]
+    entries = _shown(section, outcomes)
     named = labels(entries)
-    pictures = _pictures(section, rows)
-    body = "".join(_question(question, entries, named) for _, question in rows.iterrows())
-    return f'<article class="case"><h3>Case {text(rows["case_id"].iloc[0], 60)}</h3>{pictures}{body}</article>'
+    pictures = _pictures(section, str(rows["case_id"].iloc[0]))
+    body = "".join(_question(section, question, entries, named) for _, question in rows.iterrows())
+    return (
+        f'<article class="case"><h3>Case {text(rows["case_id"].iloc[0], 60)}</h3><div class="seen">{pictures}'
+        f'<div class="questions">{body}</div></div></article>'
+    )
 
 
-def _question(question: pd.Series, entries: list[Entry], named: dict[str, str]) -> str:
+def _responses(entry: Entry) -> pd.DataFrame | None:
+    try:
+        return responses(entry.answers) if entry.answers is not None else None
+    except BadInput:
+        return None
+
+
+def _answer(frame: pd.DataFrame, question_id: str) -> tuple[list[int], str]:
+    """The options chosen, and the status of the answer."""
+    if question_id not in frame.index:
+        return [], "no answer"
+    row = frame.loc[question_id]
+    return [int(option) for option in row["choice"]], str(row["status"])
+
+
+def _facts(question: pd.Series) -> list[str]:
+    """The labels that the source gives a question."""
+    facts = [
+        shown_label(name, str(question.get(name)))
+        for name in ("department", "modality", "task", "organ", "scenario", "aspect")
+        if isinstance(question.get(name), str)
+    ]
+    categories = question.get("categories")
+    return facts + ([str(label) for label in categories] if isinstance(categories, list) else [])
+
+
+def _question(section: Section, question: pd.Series, entries: list[Entry], named: dict[str, str]) -> str:
     chosen: dict[int, list[str]] = defaultdict(list)
     nothing: list[str] = []
     for entry in entries:
-        assert entry.answers is not None
-        try:
-            answers = responses(entry.answers)
-        except BadInput:
+        answers = _responses(entry)
+        if answers is None:
             continue
-        if question["question_id"] not in answers.index:
-            nothing.append(f"{named[entry.key]} (no answer)")
-            continue
-        row = answers.loc[question["question_id"]]
-        for option in row["choice"]:
-            chosen[int(option)].append(named[entry.key])
-        if not len(row["choice"]):
-            nothing.append(f"{named[entry.key]} ({row['status']})")
-    key = {int(option) for option in question["answer"]}
+        choice, status = _answer(answers, question["question_id"])
+        for option in choice:
+            chosen[option].append(named[entry.key])
+        if not choice:
+            nothing.append(f"{named[entry.key]} ({status})")
+    key = set(key_of(section, question))
     lines = "".join(
         f'<li class="{"key" if number in key else ""}"><b>{chr(65 + number)}</b> {text(option, 300)}'
         f"{' <em>key</em>' if number in key else ''} <span>{text(', '.join(chosen[number]), 600)}</span></li>"
         for number, option in enumerate(question["options"])
     )
-    facts = [str(question.get(name)) for name in ("department", "modality", "task", "organ", "scenario", "aspect")
-             if isinstance(question.get(name), str)]  # fmt: skip
-    categories = question.get("categories")
-    facts += [str(label) for label in categories] if isinstance(categories, list) else []
-    rest = f'<p class="fine">Read no option: {text(", ".join(nothing), 600)}</p>' if nothing else ""
+    rest = f'<p class="fine">Named no option: {text(", ".join(nothing), 600)}</p>' if nothing else ""
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
     return (
         f'<div class="question"><p>{text(question["question"], 2000)}{hidden} <span class="fine">'
-        f"{text(' · '.join([str(question['question_id']), *facts]), 300)}</span></p><ol>{lines}</ol>{rest}</div>"
+        f"{text(' · '.join([str(question['question_id']), *_facts(question)]), 300)}</span></p><ol>{lines}</ol>{rest}</div>"
     )
 
 
@@ -149,39 +226,13 @@ def _turn(number: int, pages: int) -> str:
     return f'<nav class="turn" aria-label="Pages">{back}<span class="fine">Page {count(number)} of {count(pages)}</span>{on}</nav>'
 
 
-@lru_cache(maxsize=32)
-def _repository(place: str, split: str, mark: str) -> Repository | None:
-    """The dataset of a section, if it lies in a folder here and holds exactly these questions."""
-    if not Path(place).is_dir():
-        return None
-    try:
-        repository = open_repository(place)
-        same = repository.manifest["splits"][split]["fingerprint"] == mark
-        return repository if same and repository.has_images else None
-    except (BadInput, KeyError, OSError):
-        return None
-
-
-def _pictures(section: Section, rows: pd.DataFrame) -> str:
-    """The images of a case that may be shown: those we drew, and those whose licence lets anybody pass them on."""
-    allowed = section.kind == "phantom" or all(
-        allows_copies(value) for value in rows.get("image_license", pd.Series([None]))
-    )
-    places = {entry.result.benchmark.repo for entry in section.entries if entry.result.benchmark.repo}
-    if not allowed or section.fingerprint is None:
-        return ""
-    for place in sorted(str(place) for place in places):
-        repository = _repository(place, section.split, section.fingerprint)
-        if repository is None:
-            continue
-        if section.kind == "phantom" and repository.origin != "phantom":
-            continue
-        try:
-            (case,) = repository.cases(section.split, [str(rows["case_id"].iloc[0])])
-        except (BadInput, ValueError, OSError):
-            continue
-        return "".join(_picture(name, data) for name, data in case.images.items())
-    return ""
+def _pictures(section: Section, case_id: str) -> str:
+    """The images of a case that may be shown; while they are on their way from the Hub a note that the browser asks again for."""
+    images = IMAGES.get(section, case_id)
+    if images is None:
+        return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
+    drawn = "".join(_picture(name, data) for name, data in images.items())
+    return f'<div class="pictures">{drawn}</div>' if drawn else ""
 
 
 def _picture(name: str, data: bytes) -> str:

@@ -16,6 +16,8 @@ NAMES = {
     "halt-medvqa": "HALT-MedVQA",
 }
 Request = Mapping[str, Any]
+KEPT_APART = {("gmai-mmbench", "test")}
+"""Format and split whose answers their source keeps from the public: no key of them is shown, even where one lies in the store."""
 
 
 def measured_sections(board: Board) -> list[tuple[str, Section]]:
@@ -29,6 +31,13 @@ def chosen_section(board: Board, request: Request) -> tuple[str, Section] | None
     found = measured_sections(board)
     wanted = str(request.get("set") or "")
     return next((item for item in found if item[0] == wanted), found[0] if found else None)
+
+
+def key_of(section: Section, question: Any) -> list[int]:
+    """The true options of a question; empty where they are hidden."""
+    if section.kind != "phantom" and (section.format, section.split) in KEPT_APART:
+        return []
+    return [int(option) for option in question["answer"]]
 
 
 def section_select(board: Board, key: str) -> str:

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.scores.statistics import PairedTest, paired_test
 from leaderboard_space.answers_shown import responses
+from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, number, options, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Entry, Section
 from leaderboard_space.standings import info_of, metrics_of
-from leaderboard_space.views.choices import Request, chosen_section, labels, section_select
+from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
+from leaderboard_space.views.leaderboard import files, sorted_by
 
-MOST_FLIPS = 40
+MOST_FLIPS = 20
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two results on the same questions, as a request chooses them."""
+
+    key: str
+    section: Section
+    outcomes: Outcomes
+    entries: dict[str, Entry]
+    a: Entry
+    b: Entry
+    metrics: list[str]
+    metric: str
+    named: dict[str, str]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.named[self.a.key], self.named[self.b.key]
 
 
 def page(board: Board, request: Request) -> str:
@@ -22,13 +47,39 @@ def page(board: Board, request: Request) -> str:
     found = chosen_section(board, request)
     if found is None:
         return _nothing("No answers are known yet, so there is nothing to compare.")
+    pair = _pair(board, request)
+    if pair is None:
+        return f'<div class="form">{section_select(board, found[0])}</div>' + _nothing(
+            "Fewer than two results with answers on these questions."
+        )
+    return _form(board, pair) + _comparison(pair)
+
+
+def file(board: Board, request: Request) -> dict[str, str]:
+    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, settings or flips (all of them); `as`: csv or json.
+
+    Raises BadInput when there is nothing to compare.
+    """
+    pair = _pair(board, request)
+    if pair is None or pair.a is pair.b:
+        raise BadInput("there is nothing to compare here. Choose two different results.")
+    tables = {"scores": _score_rows, "settings": _setting_rows, "flips": _flip_rows}
+    of = str(request.get("of"))
+    table = tables.get(of, _score_rows)(pair)
+    return as_file(
+        table, f"compare-{of if of in tables else 'scores'}-{pair.names[0]}-{pair.names[1]}", str(request.get("as"))
+    )
+
+
+def _pair(board: Board, request: Request) -> _Pair | None:
+    found = chosen_section(board, request)
+    if found is None:
+        return None
     key, section = found
     loaded = board.outcomes(section)
     outcomes = loaded[0] if loaded else None
     if outcomes is None or len(outcomes.runs) < 2:
-        return f'<div class="form">{section_select(board, key)}</div>' + _nothing(
-            "Fewer than two results with answers on these questions."
-        )
+        return None
     entries = {entry.key: entry for entry in section.entries if entry.key in outcomes.runs}
     ranked = sorted(entries.values(), key=lambda entry: entry.result.model.kind == "baseline")
     a = entries.get(str(request.get("first")), ranked[0])
@@ -37,42 +88,46 @@ def page(board: Board, request: Request) -> str:
         name for name in metrics_of(section, outcomes) if name in outcomes.metrics and info_of(name).unit != "count"
     ]
     metric = str(request.get("metric")) if str(request.get("metric")) in metrics else metrics[0]
-    return _form(board, key, entries, a, b, metrics, metric) + _comparison(section, outcomes, a, b, metrics, metric)
+    return _Pair(key, section, outcomes, entries, a, b, metrics, metric, labels(list(entries.values())))
 
 
 def _nothing(line: str) -> str:
     return f'<h2 class="finding">{text(line)}</h2>'
 
 
-def _form(
-    board: Board, key: str, entries: dict[str, Entry], a: Entry, b: Entry, metrics: list[str], metric: str
-) -> str:
-    named = sorted(labels(list(entries.values())).items(), key=lambda item: item[1].lower())
-    choices = options([(name, info_of(name).label) for name in metrics], metric)
+def _form(board: Board, pair: _Pair) -> str:
+    named = sorted(pair.named.items(), key=lambda item: item[1].lower())
+    choices = options([(name, info_of(name).label) for name in pair.metrics], pair.metric)
     return (
-        f'<div class="form">{section_select(board, key)}<label>First <select data-name="first">{options(named, a.key)}</select></label>'
-        f'<label>Second <select data-name="second">{options(named, b.key)}</select></label>'
-        f'<label>Score <select data-name="metric">{choices}</select></label></div>'
+        f'<div class="form">{section_select(board, pair.key)}'
+        f'<label>First <select data-name="first">{options(named, pair.a.key)}</select></label>'
+        f'<label>Second <select data-name="second">{options(named, pair.b.key)}</select></label>'
+        f'<label>Score <select data-name="metric">{choices}</select></label>'
+        '<button type="button" class="link" data-act="link">Copy link</button></div>'
     )
 
 
-def _comparison(section: Section, outcomes: Outcomes, a: Entry, b: Entry, metrics: list[str], metric: str) -> str:
-    if a is b:
+def _comparison(pair: _Pair) -> str:
+    if pair.a is pair.b:
         return _nothing("Choose two different results.")
-    named = labels([entry for entry in section.entries if entry.key in outcomes.runs])
-    first, second = named[a.key], named[b.key]
-    frames = {entry.key: _units(outcomes, entry.key, metrics) for entry in (a, b)}
-    tests = {}
-    for name in metrics:
-        if _share(frames[a.key], name) is not None and _share(frames[b.key], name) is not None:
-            tests[name] = paired_test(frames[a.key], frames[b.key], name)
-    parts = [f'<h2 class="finding">{text(_finding(first, second, metric, tests.get(metric)), 400)}</h2>']
-    if metric in tests:
-        parts.append(f'<p class="sub">{text(_caption(tests[metric]), 600)}</p>')
-    parts.append(_table(frames, a, b, first, second, tests))
-    parts.append(_settings(a, b, first, second))
-    parts.append(_flips(outcomes, a, b, first, second, metric))
-    return "".join(parts)
+    first, second = pair.names
+    tests = _tests(pair)
+    test = tests[pair.metric][2] if pair.metric in tests else None
+    parts = [f'<h2 class="finding">{text(_finding(first, second, pair.metric, test), 400)}</h2>']
+    if test is not None:
+        parts.append(f'<p class="sub">{text(_caption(test), 600)}</p>')
+    return "".join([*parts, _table(tests, first, second), _settings(pair), _flips(pair)])
+
+
+def _tests(pair: _Pair) -> dict[str, tuple[float, float, PairedTest]]:
+    """Per metric that both have: the two scores in percent, and the paired test."""
+    frames = [_units(pair.outcomes, entry.key, pair.metrics) for entry in (pair.a, pair.b)]
+    found = {}
+    for name in pair.metrics:
+        one, other = (_share(frame, name) for frame in frames)
+        if one is not None and other is not None:
+            found[name] = (one, other, paired_test(frames[0], frames[1], name))
+    return found
 
 
 def _units(outcomes: Outcomes, run: str, metrics: list[str]) -> pd.DataFrame:
@@ -125,88 +180,172 @@ def _caption(test: PairedTest) -> str:
     )
 
 
-def _table(
-    frames: dict[str, pd.DataFrame], a: Entry, b: Entry, first: str, second: str, tests: dict[str, PairedTest]
-) -> str:
+def _table(tests: dict[str, tuple[float, float, PairedTest]], first: str, second: str) -> str:
     rows = ""
-    for name, test in tests.items():
-        values = [_share(frames[entry.key], name) for entry in (a, b)]
+    for name, (one, other, test) in tests.items():
         mark = "" if test.p >= 0.05 else "surely"
         rows += (
-            f'<tr><th scope="row">{text(info_of(name).label)}</th><td>{number(values[0])}</td><td>{number(values[1])}</td>'
-            f"<td>{number(test.difference)}</td><td>{number(test.low)} to {number(test.high)}</td><td>{mark}</td></tr>"
+            f'<tr><th scope="row">{text(info_of(name).label)}</th><td{sorted_by(one)}>{number(one)}</td>'
+            f"<td{sorted_by(other)}>{number(other)}</td><td{sorted_by(test.difference)}>{number(test.difference)}</td>"
+            f"<td{sorted_by(test.low)}>{number(test.low)} to {number(test.high)}</td><td>{mark}</td></tr>"
         )
+    heads = (("score", "Score"), ("first", first), ("second", second), ("difference", "Difference (points)"),
+             ("interval", "95% interval"), ("different", "Different?"))  # fmt: skip
+    return _framed("Every score (%)", "scores", heads, rows)
+
+
+def _framed(
+    title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, sub: str = "", left: bool = False
+) -> str:
+    """A table with its title, the buttons that save it, and heads that sort it."""
+    top = "".join(
+        f'<th scope="col" data-sort="{name}"><button type="button" class="sorts">{text(said, 60)}</button></th>'
+        for name, said in heads
+    )
     return (
-        '<h3>Every score</h3><div class="scroll"><table class="plain"><thead><tr><th scope="col">Score</th>'
-        f'<th scope="col">{text(first, 60)}</th>'
-        f'<th scope="col">{text(second, 60)}</th><th scope="col">Difference</th><th scope="col">95% interval</th>'
-        f'<th scope="col">Different?</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<div class="bar-head"><h3>{text(title)}</h3>{files(table)}</div>{sub}'
+        f'<div class="scroll"><table class="plain{" left" if left else ""}" data-table="{table}" aria-label="Table of {table}">'
+        f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
-def _settings(a: Entry, b: Entry, first: str, second: str) -> str:
-    """What differs in how the two were run; a comparison is only about the models where nothing does."""
-    one, other = a.result, b.result
+def _score_rows(pair: _Pair) -> Table:
+    return [
+        {
+            "benchmark": pair.section.benchmark,
+            "split": pair.section.split,
+            "first": pair.names[0],
+            "second": pair.names[1],
+            "metric": name,
+            "first_value": one,
+            "second_value": other,
+            "difference": test.difference,
+            "low": test.low,
+            "high": test.high,
+            "p": test.p,
+            "test": test.method,
+            "units": test.n,
+            "only_first": test.only_a,
+            "only_second": test.only_b,
+            "first_run": pair.a.key,
+            "second_run": pair.b.key,
+        }
+        for name, (one, other, test) in _tests(pair).items()
+    ]
+
+
+def _different(pair: _Pair) -> list[tuple[str, object, object]]:
+    """What differs in how the two were run: name, first, second."""
+    one, other = pair.a.result, pair.b.result
     pairs = [
-        (name, getattr(one.method, name), getattr(other.method, name))
+        ("method" if name == "name" else name, getattr(one.method, name), getattr(other.method, name))
         for name in ("name", "prompt", "shots", "samples", "extraction", "generation", "judge")
     ]
     pairs.append(("deviations", "; ".join(one.deviations) or None, "; ".join(other.deviations) or None))
-    different = [(name, x, y) for name, x, y in pairs if x != y]
+    return [(name, x, y) for name, x, y in pairs if x != y]
+
+
+def _setting_rows(pair: _Pair) -> Table:
+    first, second = pair.names
+    return [
+        {"setting": name, "first": None if x is None else str(x), "second": None if y is None else str(y), "first_result": first,
+         "second_result": second}
+        for name, x, y in _different(pair)
+    ]  # fmt: skip
+
+
+def _settings(pair: _Pair) -> str:
+    """What differs in how the two were run; a comparison is only about the models where nothing does."""
+    different = _different(pair)
     if not different:
         return '<h3>Settings</h3><p class="sub">Both were run with the same settings.</p>'
     rows = "".join(
-        f'<tr><th scope="row">{text("method" if name == "name" else name)}</th><td>{text("–" if x is None else x, 300)}</td>'
+        f'<tr><th scope="row">{text(name)}</th><td>{text("–" if x is None else x, 300)}</td>'
         f"<td>{text('–' if y is None else y, 300)}</td></tr>"
         for name, x, y in different
     )
-    return (
-        f'<h3>Settings that differ</h3><div class="scroll"><table class="plain left"><thead><tr><th scope="col">Setting</th>'
-        f'<th scope="col">{text(first, 60)}</th><th scope="col">{text(second, 60)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    heads = (("setting", "Setting"), ("first", pair.names[0]), ("second", pair.names[1]))
+    return _framed("Settings that differ", "settings", heads, rows, left=True)
 
 
-def _flips(outcomes: Outcomes, a: Entry, b: Entry, first: str, second: str, metric: str) -> str:
+def _won_alone(pair: _Pair) -> Iterator[tuple[str, list[int]]]:
+    """The units that one of the two won alone: who, and the positions of the questions of the unit."""
+    units, place = pair.outcomes.metrics[pair.metric], pair.outcomes.places[pair.metric]
+    one, other = (units.top[pair.outcomes.runs.index(entry.key)] for entry in (pair.a, pair.b))
+    for unit in np.flatnonzero(one != other):
+        if place.question[unit] >= 0:
+            where = [int(place.question[unit])]
+        else:
+            where = np.flatnonzero(pair.outcomes.case_of_question == place.case[unit]).tolist()
+        yield pair.names[0] if one[unit] > other[unit] else pair.names[1], where
+
+
+def _said(pair: _Pair) -> tuple[pd.DataFrame, pd.DataFrame]:
+    assert pair.a.answers is not None and pair.b.answers is not None
+    return responses(pair.a.answers), responses(pair.b.answers)
+
+
+def _flip_rows(pair: _Pair) -> Table:
+    said = _said(pair)
+    rows = []
+    for unit, (winner, where) in enumerate(_won_alone(pair), 1):
+        for row in where:
+            question = pair.outcomes.questions.iloc[row]
+            rows.append(
+                {
+                    "unit": unit,
+                    "higher_here": winner,
+                    "question_id": question["question_id"],
+                    "question": question["question"],
+                    "key": _letters(key_of(pair.section, question)) or "hidden",
+                    "first": pair.names[0],
+                    "first_answer": _given(said[0], question["question_id"]),
+                    "second": pair.names[1],
+                    "second_answer": _given(said[1], question["question_id"]),
+                }
+            )
+    return rows
+
+
+def _flips(pair: _Pair) -> str:
     """The units that one of the two won alone, with what was asked and answered."""
-    units, place = outcomes.metrics[metric], outcomes.places[metric]
-    one, other = (units.top[outcomes.runs.index(entry.key)] for entry in (a, b))
-    flips = np.flatnonzero(one != other)
-    if not flips.size:
+    found = list(_won_alone(pair))
+    if not found:
         return '<h3>Questions that flip</h3><p class="sub">None: both have the same outcome everywhere.</p>'
-    assert a.answers is not None and b.answers is not None
     try:
-        said = responses(a.answers), responses(b.answers)
+        said = _said(pair)
     except BadInput as error:
         return f'<h3>Questions that flip</h3><p class="sub">{text(error, 300)}</p>'
-    questions = outcomes.questions
+    questions = pair.outcomes.questions
     body = ""
-    for unit in flips[:MOST_FLIPS]:
-        where = (
-            [int(place.question[unit])]
-            if place.question[unit] >= 0
-            else np.flatnonzero(outcomes.case_of_question == place.case[unit]).tolist()
-        )
-        winner = first if one[unit] > other[unit] else second
-        lines = "".join(_asked(questions.iloc[row], said) for row in where[:12])
+    for winner, where in found[:MOST_FLIPS]:
+        lines = "".join(_asked(pair.section, questions.iloc[row], said) for row in where[:12])
         body += f'<tr><td class="left">{text(winner, 60)}</td><td class="left">{lines}</td></tr>'
-    more = f" The first {MOST_FLIPS} of {count(int(flips.size))} are listed." if flips.size > MOST_FLIPS else ""
-    return (
-        f'<h3>Questions that flip</h3><p class="sub">Only one of the two was right.{more}</p>'
-        '<div class="scroll"><table class="plain left"><thead><tr><th scope="col">Higher here</th>'
-        f'<th scope="col">Question, key, and what each answered</th></tr></thead><tbody>{body}</tbody></table></div>'
+    more = (
+        f" The first {MOST_FLIPS} of {count(len(found))} are listed; the files hold all."
+        if len(found) > MOST_FLIPS
+        else ""
     )
+    heads = (("higher", "Higher here"), ("question", "Question, key, and what each answered"))
+    sub = f'<p class="sub">Only one of the two was right.{more}</p>'
+    return _framed("Questions that flip", "flips", heads, body, sub, left=True)
 
 
-def _asked(question: pd.Series, said: tuple[pd.DataFrame, pd.DataFrame]) -> str:
-    letters = [chr(65 + option) for option in question["answer"]]
-    given = []
-    for frame in said:
-        if question["question_id"] not in frame.index:
-            given.append("no answer")
-            continue
-        row = frame.loc[question["question_id"]]
-        given.append(", ".join(chr(65 + int(option)) for option in row["choice"]) or str(row["status"]))
+def _letters(chosen: Any) -> str:
+    return ", ".join(chr(65 + int(option)) for option in chosen)
+
+
+def _given(frame: pd.DataFrame, question_id: str) -> str:
+    """The letters of an answer, else its status."""
+    if question_id not in frame.index:
+        return "no answer"
+    row = frame.loc[question_id]
+    return _letters(row["choice"]) or str(row["status"])
+
+
+def _asked(section: Section, question: pd.Series, said: tuple[pd.DataFrame, pd.DataFrame]) -> str:
+    first, second = (_given(frame, question["question_id"]) for frame in said)
     return (
         f'<p class="asked">{text(question["question"], 300)} <span class="fine">{text(question["question_id"], 60)}: '
-        f"key {text(', '.join(letters) or 'hidden')}, first {text(given[0])}, second {text(given[1])}</span></p>"
+        f"key {text(_letters(key_of(section, question)) or 'hidden')}, first {text(first)}, second {text(second)}</span></p>"
     )

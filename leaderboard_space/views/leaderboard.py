@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from eval_harness.results import Result, Score
 from leaderboard_space import findings
 from leaderboard_space.html import count, interval, number, options, plural, text
+from leaderboard_space.published_results import table_of
 from leaderboard_space.sections import Entry, Section, Snapshot
-from leaderboard_space.standings import ALL, ONE, Row, Standings, info_of, methods_of, own_score, with_interval
-from leaderboard_space.tree import FACET_LABEL, SEPARATOR, Path
+from leaderboard_space.standings import ALL, ONE, Row, Standings, info_of, methods_of, own_cell, with_interval
+from leaderboard_space.tree import Path, branch_name, cells_under, shown_label
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
@@ -45,7 +46,7 @@ def panel(
             f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
             f'<p class="sub">{_caption(section, found, branches)}</p>',
             _notes(snapshot, section, found, branches, ready),
-            _table(section, found, scale) if found.rows else "",
+            _table(section, found, scale, branches) if found.rows else "",
             _legend(found) if found.rows else "",
             _published_cells(found, branches),
         ]
@@ -102,8 +103,11 @@ def _caption(section: Section, found: Standings, branches: Sequence[Path]) -> st
     if len(sizes) == 1:
         n, n_cases = sizes.pop()
         said.append(f"n = {count(n)}" + (f" from {plural(n_cases, case)}." if n != n_cases else f" {case}s."))
-    where = " or ".join(SEPARATOR.join(branch[1:]) for branch in branches)
+    where = " or ".join(branch_name(branch) for branch in branches)
     said.append(f"Only {where}." if where else "Everything selected.")
+    methods = {row.entry.result.method.name for row in found.rows if not row.is_baseline}
+    if len(methods) == 1 and not any(_tags(found).values()):
+        said.append(f"Asked by {METHODS.get(method := methods.pop(), method)}.".replace("Asked by best", "The best"))
     chances = {round(row.score.chance, 6) for row in found.rows if row.score.chance is not None}
     line = ""
     if len(chances) == 1:
@@ -123,6 +127,13 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     elif section.kind in ("sample", "partial"):
         part = f" ({section.selection})" if section.selection else ""
         lines.append(f"Not the complete official set{part}: ranked only with itself.")
+    elif section.kind == "unconfirmed":
+        lines.append(
+            "As many questions as the paper counts, but no released file is known to us that would prove them to be the same: "
+            "ranked only with itself, not with the paper's numbers."
+        )
+    elif section.kind == "retired":
+        lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked only with itself.")
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
     if found.hidden and branches:
@@ -142,11 +153,15 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     if not ready:
         lines.append("The answers are still being read: scores as handed in, places without pairing.")
     lines += section.notes
-    lines += [f"Set aside, unreadable: {problem}" for problem in snapshot.problems]
-    if not lines:
+    problems = [f"Set aside, unreadable: {problem}" for problem in snapshot.problems]
+    lines += problems if len(problems) == 1 else []
+    if not lines and not problems:
         return ""
     shown = "".join(f'<li class="note">{text(line, 400)}</li>' for line in lines[:8])
     more = f'<li class="note">and {len(lines) - 8} more</li>' if len(lines) > 8 else ""
+    if len(problems) > 1:
+        inner = "".join(f"<p>{text(line, 400)}</p>" for line in problems[:50])
+        more += f'<li class="note"><details><summary>{count(len(problems))} files were set aside</summary>{inner}</details></li>'
     return f'<ul class="notes">{shown}{more}</ul>'
 
 
@@ -165,21 +180,22 @@ def _scale(found: Standings, unit: str) -> float:
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if largest <= step * power)
 
 
-def _table(section: Section, found: Standings, scale: float) -> str:
+def _table(section: Section, found: Standings, scale: float, branches: Sequence[Path]) -> str:
     info = info_of(found.metric)
     sign = "%" if info.unit == "percent" else ""
     ticks = "".join(
         f'<span style="left:{100 * part:.0f}%">{number(part * scale, 0)}{sign if part == 1 else ""}</span>'
         for part in (0.0, 0.5, 1.0)
     )
+    unit = " (%)" if sign else ""
     head = (
-        '<thead><tr><th scope="col" class="place" title="Places this model may hold: tied models overlap">Place</th>'
-        '<th scope="col" class="name">Model</th>'
-        f'<th scope="col" class="chart"><span class="axis" aria-label="Axis from 0 to {number(scale, 0)}">{ticks}</span></th>'
-        f'<th scope="col" class="num val" aria-label="{text(info.label)}">{"%" if sign else "Count"}</th>'
-        '<th scope="col" class="num ci">95% interval</th>'
-        '<th scope="col" class="num n" title="n: what the score divides by; in brackets the independent cases">n</th>'
-        '<th scope="col" class="src">Source</th></tr></thead>'
+        f"<thead><tr>{_head('place', 'Place', 'place', 'Places this model may hold: tied models overlap')}"
+        f"{_head('name', 'Model', 'model')}"
+        f'<th scope="col" class="chart"><span class="axis" aria-label="Axis from 0 to {number(scale, 0)}{sign}">{ticks}</span></th>'
+        f"{_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
+        f"{_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
+        f"{_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
+        f"{_head('src', 'Source', 'source')}</tr></thead>"
     )
     tags = _tags(found)
     body = ""
@@ -190,9 +206,10 @@ def _table(section: Section, found: Standings, scale: float) -> str:
                 f'<tr class="group"><th colspan="2" scope="rowgroup">{text(title)} '
                 f"<span>{plural(len(rows), 'result')}</span></th></tr>"
             )
-        body += "<tbody>" + heading + "".join(_row(row, scale, tags[row.entry.key]) for row in rows) + "</tbody>"
+        lines = "".join(_row(row, scale, tags[row.entry.key], found.metric, branches) for row in rows)
+        body += f"<tbody>{heading}{lines}</tbody>"
     label = f"{info.label}, {section.title()}"
-    return f'<div class="scroll"><table class="board" aria-label="{text(label)}">{head}{body}</table></div>'
+    return f'<div class="scroll"><table class="board" data-table="leaderboard" aria-label="{text(label)}">{head}{body}</table></div>'
 
 
 def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -205,7 +222,18 @@ def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     return [(title, found) for title, found in groups if found]
 
 
-def _row(row: Row, scale: float, tag: str) -> str:
+def _head(kind: str, said: str, name: str, title: str = "") -> str:
+    """A column's head, a button that sorts by it."""
+    hint = f' title="{text(title)}"' if title else ""
+    return f'<th scope="col" class="{kind}" data-sort="{name}"><button type="button" class="sorts"{hint}>{text(said)}</button></th>'
+
+
+def sorted_by(value: float | None) -> str:
+    """The number a cell is sorted by, in full; nothing where there is none."""
+    return f' data-v="{value!r}"' if value is not None and math.isfinite(value) else ' data-v=""'
+
+
+def _row(row: Row, scale: float, tag: str, metric: str, branches: Sequence[Path]) -> str:
     result, score = row.entry.result, with_interval(row.score)
     kind = result.model.kind if result.model.kind in KINDS else "unstated"
     place = ""
@@ -215,18 +243,25 @@ def _row(row: Row, scale: float, tag: str) -> str:
         place = '<abbr title="A baseline: shown for comparison, not ranked">ref</abbr>'
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
+    ends = interval(score.low, score.high)
+    known = score.value is not None
     return (
-        f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}"><td class="place">{place}</td>'
+        f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}"><td class="place"{sorted_by(row.first)}>{place}</td>'
         f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false"><i class="dot"></i>'
         f"<span>{text(result.model.name)}</span>{f' <small>{text(tag, 60)}</small>' if tag else ''}</button></th>"
-        f'<td class="chart">{_chart(score, scale)}</td><td class="num val" title="{text(score.value)}">{number(score.value)}</td>'
-        f'<td class="num ci">{interval(score.low, score.high)}</td><td class="num n">{n if score.value is not None else "–"}</td>'
-        f'<td class="src"{_tables(result)}>{text(source_mark(result))}</td></tr>'
+        f'<td class="chart">{dots(score, scale)}</td>'
+        f'<td class="num val" data-ci="{ends}" title="{text(score.value)}"{sorted_by(score.value)}>'
+        f"{number(score.value)}</td>"
+        f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
+        f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
+        f'<td class="src"{_tables(result)}>{text(source_mark(result, metric, own_cell(row.entry, branches)))}</td></tr>'
     )
 
 
-def _chart(score: Score, scale: float) -> str:
-    """Interval bar, dot and chance line, positioned in percent of the axis; decoration for eyes, the numbers stand beside it."""
+def dots(score: Score, scale: float, rest: float | None = None) -> str:
+    """Interval bar, dot and chance line, positioned in percent of the axis; decoration for eyes, the numbers stand beside it.
+
+    `rest`: what the score is to be seen against, a hollow mark."""
 
     def place(value: float) -> float:
         return min(max(100 * value / scale, 0.0), 100.0)
@@ -237,13 +272,15 @@ def _chart(score: Score, scale: float) -> str:
     if score.low is not None and score.high is not None:
         left, right = place(score.low), place(score.high)
         parts += f'<i class="bar" style="left:{left:.2f}%;width:{right - left:.2f}%"></i>'
+    if rest is not None and math.isfinite(rest):
+        parts += f'<i class="rest" style="left:{place(rest):.2f}%"></i>'
     if score.value is not None and math.isfinite(score.value):
         parts += f'<i class="pt" style="left:{place(score.value):.2f}%"></i>'
     return f'<span class="track" aria-hidden="true">{parts}</span>'
 
 
 def _tags(found: Standings) -> dict[str, str]:
-    """What tells results of one model apart: the method, and the prompt or extraction where these differ within the section."""
+    """What tells results apart: the method, and the prompt or extraction where these differ; nothing where all are alike."""
     results = {row.entry.key: row.entry.result for row in found.rows}
     varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
         {r.method.name for r in results.values()}
@@ -263,14 +300,19 @@ def _tags(found: Standings) -> dict[str, str]:
         if method.samples and method.samples > 1:
             parts.append(f"{method.samples} samples")
         tags[key] = " · ".join(parts)
-    return tags
+    return tags if len(set(tags.values())) > 1 else dict.fromkeys(tags, "")
 
 
-def source_mark(result: Result) -> str:
-    """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`."""
+def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
+    """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`.
+
+    With `metric` (and `cell`, a facet and its value) it is the one table that prints this number, else all the result's tables.
+    """
     if result.kind == "published":
-        tables = re.findall(r"[0-9]+", result.source.table or "") if result.source else []
-        return f"published · T{tables[0]}{'+' if len(tables) > 1 else ''}" if tables else "published"
+        own = table_of(result, metric, *(cell or ("", ""))) if metric else None
+        tables = re.findall(r"[0-9]+", own or (result.source.table if result.source else None) or "")
+        shown = ", ".join(tables) if len(tables) < 4 else f"{', '.join(tables[:2])} … {tables[-1]}"
+        return f"published · T{shown}" if tables else "published"
     if result.kind == "aggregate":
         return "aggregate"
     return "measured · by us" if result.provenance == "reproduced" else "measured"
@@ -298,25 +340,63 @@ def _legend(found: Standings) -> str:
     )
 
 
-def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
-    """The cells that papers print for the single branches of a selection which cannot be scored as one."""
-    rows = ""
+def published_cells(
+    found: Standings, branches: Sequence[Path]
+) -> tuple[list[Entry], dict[tuple[str, str], dict[str, Score]]]:
+    """The cells that papers print within a selection that cannot be scored as one: results, and (facet, value) -> entry key -> score."""
+    cells: dict[tuple[str, str], dict[str, Score]] = {}
     for entry in found.hidden:
-        cells = [own_score(entry, found.metric, [branch]) for branch in branches]
-        if any(score is not None and score.value is not None for score in cells):
-            numbers = "".join(
-                f'<td title="n {score.n}, {score.n_cases} cases">{number(score.value)}</td>' if score else "<td>–</td>"
-                for score in cells
-            )
-            name = f"{text(entry.result.model.name, 48)} <small>{text(source_mark(entry.result))}</small>"
-            rows += f'<tr><th scope="row">{name}</th>{numbers}</tr>'
-    if not rows:
+        for branch in branches:
+            for facet, value in cells_under(branch, entry.result.breakdown):
+                score = entry.result.breakdown[facet][value].get(found.metric)
+                if score is not None and score.value is not None:
+                    cells.setdefault((facet, value), {})[entry.key] = with_interval(score)
+    return [entry for entry in found.hidden if any(entry.key in held for held in cells.values())], cells
+
+
+def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
+    entries, cells = published_cells(found, branches)
+    if not entries:
         return ""
-    head = "".join(f'<th scope="col"><span>{text(SEPARATOR.join(branch[1:]), 60)}</span></th>' for branch in branches)
-    return (
-        '<h3 class="cells">Published cells of the selected branches</h3><div class="scroll"><table class="heat" '
-        f'aria-label="Published cells"><thead><tr><th scope="col">Model</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    rows = ""
+    for entry in entries:
+        numbers = "".join(
+            _published_cell(entry, found.metric, cell, held.get(entry.key)) for cell, held in cells.items()
+        )
+        tables = {table_of(entry.result, found.metric, *cell) for cell, held in cells.items() if entry.key in held}
+        said = ", ".join(sorted(str(table).removeprefix("Table ") for table in tables if table))
+        mark = f"published · T{said}" if said else source_mark(entry.result)
+        rows += (
+            f'<tr><th scope="row">{text(entry.result.model.name, 48)} <small>{text(mark)}</small></th>{numbers}</tr>'
+        )
+    head = "".join(
+        f'<th scope="col" data-sort="{text(value, 200)}"><button type="button" class="sorts">'
+        f"<span>{text(shown_label(facet, value), 60)}</span></button></th>"
+        for facet, value in cells
     )
+    return (
+        f'<div class="bar-head"><h3 class="cells">{text(info_of(found.metric).label)}: published cells of the selected branches</h3>'
+        f'{files("cells")}</div><div class="scroll"><table class="heat" data-table="cells" aria-label="Published cells"><thead><tr>'
+        f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _published_cell(entry: Entry, metric: str, cell: tuple[str, str], score: Score | None) -> str:
+    if score is None:
+        return '<td data-v="">–</td>'
+    said = f"95% interval {interval(score.low, score.high)}, n {score.n}, {score.n_cases} cases"
+    table = table_of(entry.result, metric, *cell)
+    return f'<td{sorted_by(score.value)} title="{text(f"{said}, {table}" if table else said, 200)}">{number(score.value)}</td>'
+
+
+def files(table: str) -> str:
+    """What saves a table: a small disclosure with a button per form."""
+    buttons = "".join(
+        f'<button type="button" class="link" data-act="{form}" data-of="{table}">{said}</button>'
+        for form, said in (("csv", "CSV"), ("json", "JSON"))
+    )
+    return f'<details class="save"><summary>Save</summary><span>{buttons}</span></details>'
 
 
 def detail(entry: Entry, section: Section) -> str:
@@ -335,6 +415,7 @@ def detail(entry: Entry, section: Section) -> str:
         ("Judge", method.judge),
         ("Generation", method.generation or None),
         ("Answers", ", ".join(f"{count(n)} {name}" for name, n in result.statuses.items() if n)),
+        ("Options in every order", _permuted(result.environment.get("permuted"))),
         ("Deviations", "; ".join(result.deviations)),
         ("Questions", f"{count(benchmark.questions)}, {benchmark.split}"),
         ("Fingerprint", benchmark.fingerprint),
@@ -351,6 +432,15 @@ def detail(entry: Entry, section: Section) -> str:
     return f'<dl class="detail">{items}</dl>'
 
 
-def facet_name(facet: str) -> str:
-    """A facet in words."""
-    return FACET_LABEL.get(facet, facet.replace("_", " "))
+def _permuted(found: object) -> str | None:
+    """What a run with the options in every order says: does the model choose the option, or the letter? None for other runs."""
+    if not isinstance(found, dict):
+        return None
+
+    def share(name: str) -> str:
+        value = found.get(name)
+        return f"{number(value)}%" if isinstance(value, int | float) and not isinstance(value, bool) else "–"
+
+    asked = found.get("questions")
+    of = f" of {plural(asked, 'question')} answered in every order" if isinstance(asked, int) else ""
+    return f"same option {share('same_option')}, same letter {share('same_letter')}{of}"

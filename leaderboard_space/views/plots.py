@@ -54,7 +54,7 @@ def _slopes(rows: Sequence[Row], known: Known) -> str:
         )
         name = info_of(aspect).label
         panels += (
-            f'<figure><figcaption>{text(name)}</figcaption><svg viewBox="-8 0 168 190" role="img" '
+            f'<figure><figcaption>{text(name)} (%)</figcaption><svg viewBox="-8 0 168 190" role="img" '
             f'aria-label="{text(name)}: accuracy without and with adversarial questions, one line per result">{_axis(160)}{chance}{lines}'
             '<text x="24" y="186" class="mid">without</text><text x="136" y="186" class="mid">with</text></svg></figure>'
         )
@@ -69,31 +69,52 @@ def _slopes(rows: Sequence[Row], known: Known) -> str:
 
 def _scatter(rows: Sequence[Row], known: Known) -> str:
     accuracy, confusion = known("set_accuracy"), known("confusion")
-    marks = ""
+    points = []
     for row in rows:
         a, c = accuracy.get(row.entry.key), confusion.get(row.entry.key)
-        if a is None or c is None or a.value is None or c.value is None:
-            continue
-        said = f"{row.entry.result.model.name}: set accuracy {number(a.value)}, confusion {number(c.value)}"
-        marks += (
-            f'<g class="k-{_kind(row)}"><title>{text(said, 200)}</title><circle cx="{30 + 3.6 * _clip(a.value):.1f}" '
-            f'cy="{_y(c.value)}" r="4.5"/></g>'
-        )
-    if not marks:
+        if a is not None and c is not None and a.value is not None and c.value is not None:
+            points.append((_clip(a.value), _clip(c.value), row))
+    if not points:
         return ""
-    ticks = "".join(f'<text x="{30 + 3.6 * at}" y="186" class="mid">{at}</text>' for at in (0, 25, 50, 75, 100))
+    right = next(end for end in (50, 100) if max(x for x, _, _ in points) <= end)
+
+    def across(value: float) -> float:
+        return round(40 + 360 * value / right, 1)
+
+    marks = ""
+    taken: list[tuple[float, float, float]] = []
+    for x, y, row in sorted(points, key=lambda point: -point[0]):
+        name = row.entry.result.model.name
+        said = f"{name}: set accuracy {number(x)}, confusion {number(y)}"
+        at = (across(x) + 8, _y(y) + 3)
+        room = at[0] + 5.2 * min(len(name), 24)  # a name is written where it covers neither another nor the edge
+        free = room < 440 and all(
+            at[1] - 10 > low or at[1] + 10 < low or at[0] > end or room < start for start, end, low in taken
+        )
+        label = f'<text x="{at[0]}" y="{at[1]}">{text(name, 24)}</text>' if free else ""
+        taken += [(at[0], room, at[1])] if free else []
+        taken.append((across(x) - 6, across(x) + 6, _y(y) + 3))
+        marks += f'<g class="k-{_kind(row)}"><title>{text(said, 200)}</title><circle cx="{across(x)}" cy="{_y(y)}" r="4.5"/>{label}</g>'
+    ticks = "".join(f'<text x="{across(at)}" y="184" class="mid">{at}</text>' for at in range(0, right + 1, right // 5))
+    level, side = _chance(confusion), _chance(accuracy)
+    chance = f'<line class="guess" x1="40" x2="400" y1="{_y(level)}" y2="{_y(level)}"/>' if level is not None else ""
+    if side is not None and side <= right:
+        chance += f'<line class="guess" x1="{across(side)}" x2="{across(side)}" y1="{_y(0)}" y2="{_y(100)}"/>'
     return (
-        '<h3>Right, or merely the same twice?</h3><p class="sub">Across: set accuracy. Up: confusion, how often one answer was '
-        "given for both images of a pair. A model that tells the images apart stands at the lower right; the upper left does not look.</p>"
-        '<div class="plots wide"><figure><figcaption>Confusion (%) against set accuracy (%)</figcaption>'
-        '<svg viewBox="-8 0 418 190" role="img" '
-        f'aria-label="Confusion against set accuracy, one dot per result">{_axis(400)}{ticks}{marks}</svg></figure></div>'
+        '<div class="bar-head"><h3>Right, or merely the same twice?</h3></div><p class="sub">Across: set accuracy. Up: confusion, how '
+        "often one answer was given for both images of a pair. A model that tells the images apart stands at the lower right; the upper "
+        "left does not look. Dashed lines are chance.</p>"
+        '<div class="plots wide"><figure><svg viewBox="-8 0 456 206" role="img" '
+        f'aria-label="Confusion against set accuracy, one dot per result">{_axis(400, 40)}{ticks}{chance}{marks}'
+        '<text x="220" y="200" class="mid">Set accuracy (%)</text>'
+        '<text x="4" y="90" class="mid" transform="rotate(-90 4 90)">Confusion (%)</text></svg></figure></div>'
     )
 
 
-def _axis(width: int) -> str:
+def _axis(width: int, left: int = 16) -> str:
     return "".join(
-        f'<line class="grid" x1="16" x2="{width}" y1="{_y(at)}" y2="{_y(at)}"/><text x="12" y="{_y(at) + 3}" class="end">{at}</text>'
+        f'<line class="grid" x1="{left}" x2="{width}" y1="{_y(at)}" y2="{_y(at)}"/>'
+        f'<text x="{left - 4}" y="{_y(at) + 3}" class="end">{at}</text>'
         for at in (0, 50, 100)
     )
 

@@ -2,6 +2,10 @@
 files listed."""
 
 import io
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +17,8 @@ from curation.encoders import Encoder, encoder_spec, load_encoder
 from curation.image_index import open_rgb
 from curation.image_table import Columns, join_table, read_table
 from dataset_builders.errors import BadInput
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -67,11 +73,71 @@ def counting(loaded, fail_after=None):
         seen.extend(range(len(batch)))
         return loaded.encode(batch)
 
-    return Encoder(loaded.spec, loaded.prepare, encode), seen
+    return Encoder(loaded.spec, loaded.prepare, encode, loaded.fingerprint), seen
 
 
-def test_what_was_embedded_costs_nothing_again(models, images, tmp_path, monkeypatch):
-    monkeypatch.setattr("curation.embedding.SHARD_IMAGES", 2)
+EMBEDS_SLOWLY = """
+import sys, time
+from pathlib import Path
+from curation.embedding import embed
+from curation.encoders import Encoder, encoder_spec, load_encoder
+loaded = load_encoder(encoder_spec(sys.argv[1]))
+def slowly(batch):
+    time.sleep(0.2)
+    return loaded.encode(batch)
+embed(Path(sys.argv[2]), Path(sys.argv[3]), Encoder(loaded.spec, loaded.prepare, slowly, loaded.fingerprint), 1)
+"""
+
+
+def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_path):
+    """kill -9 in the middle: the next run embeds exactly the images that the first had not finished, with the same result."""
+    name = f"transformers:{models / 'dinov2'}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", EMBEDS_SLOWLY, name, str(images), str(tmp_path / "a")],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
+    record = 64 + 4 * 32
+    for _ in range(600):
+        files = list((tmp_path / "a").glob("cache/*/*.vectors"))
+        if files and files[0].stat().st_size >= 8 + 3 * record:
+            break
+        assert process.poll() is None, "the run ended before it was killed"
+        time.sleep(0.05)
+    process.kill()
+    process.wait(30)
+    done = (files[0].stat().st_size - 8) // record
+    with files[0].open("ab") as file:
+        file.write(b"torn")
+    resumed, after = counting(load_encoder(encoder_spec(name)))
+    found = np.load(embed(images, tmp_path / "a", resumed, batch_size=1, quiet=True))
+    assert 3 <= done < 10
+    assert len(after) == 10 - done
+    whole = embed(images, tmp_path / "b", load_encoder(encoder_spec(name)), batch_size=1, quiet=True)
+    np.testing.assert_array_equal(found, np.load(whole))
+
+
+def test_other_weights_under_the_same_name_are_another_encoder(models, images, tmp_path):
+    import shutil
+
+    import torch
+    from transformers import Dinov2Model
+
+    shutil.copytree(models / "dinov2", tmp_path / "model")
+    name = f"transformers:{tmp_path / 'model'}"
+    first = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True)
+    assert embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True) == first
+    torch.manual_seed(9)
+    Dinov2Model(Dinov2Model.from_pretrained(tmp_path / "model").config).save_pretrained(tmp_path / "model")
+    second = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True)
+    settings = tmp_path / "model" / "preprocessor_config.json"
+    settings.write_text(settings.read_text().replace('"shortest_edge": 32', '"shortest_edge": 40'))
+    third = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True)
+    assert len({first, second, third}) == 3
+    assert len(np.unique([np.load(path)[0, 0] for path in (first, second, third)])) == 3
+
+
+def test_what_was_embedded_costs_nothing_again(models, images, tmp_path):
     loaded = load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}"))
     whole = np.load(embed(images, tmp_path / "whole", loaded, batch_size=2, quiet=True))
     killed, before = counting(loaded, fail_after=4)

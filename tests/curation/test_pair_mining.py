@@ -1,6 +1,10 @@
 """A search as files: it resumes, it sets near-duplicates and groups aside with counts, it chooses the largest gaps."""
 
 import json
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -69,6 +73,45 @@ def test_a_killed_search_goes_on_and_gives_the_same(tmp_path, monkeypatch):
     first = list(taken)
     mine(search, images, tmp_path / "s", Choice())
     assert set(taken[4:]).isdisjoint(first[:3])
+    assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
+
+
+MINES_SLOWLY = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from curation import pair_mining
+from curation.confusing_pairs import PairSearch
+from test_pair_mining import made
+from curation.pair_mining import Choice, mine
+pair_mining.BLOCK_ROWS = 16
+blocks = PairSearch.blocks
+def slowly(self, start, stop):
+    yield from blocks(self, start, stop)
+    time.sleep(0.2)
+PairSearch.blocks = slowly
+mine(*made(), Path(sys.argv[2]), Choice(), quiet=True)
+"""
+
+
+def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
+    """kill -9 in the middle: blocks that were written are not touched again, and the result is the same."""
+    monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 16)
+    search, images = made()
+    mine(search, images, tmp_path / "whole", Choice())
+    here = Path(__file__).resolve()
+    process = subprocess.Popen([sys.executable, "-c", MINES_SLOWLY, here.parent, tmp_path / "s"], cwd=here.parents[2])
+    for _ in range(1200):
+        written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
+        if len(written) >= 4:
+            break
+        assert process.poll() is None, "the search ended before it was killed"
+        time.sleep(0.05)
+    process.kill()
+    process.wait(30)
+    assert not (tmp_path / "s" / "pairs.parquet").exists()
+    mine(search, images, tmp_path / "s", Choice())
+    assert {path: path.stat().st_mtime_ns for path in written} == written
     assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
 
 

@@ -39,6 +39,10 @@ PLAIN = (
         "**Image1:** The left lung\n**Image2:** The right lung",
         "### 1. Question:\nWhich lung shows the opacity?\noption 1: The left lung\nOPTION 2: The right lung\n"
         "image 1: The left lung\nimage 2: The right lung",
+        "Question: Which lung shows the opacity?\nOptions:\nOption1: The left lung\nOption2: The right lung\n\nAnswers:\n"
+        "e.g. as described\nImage1: The left lung\nImage2: The right lung",
+        "Question: Which lung shows the opacity?\nOption A: The left lung\nOption B: The right lung\nImage1: A\nImage2: Option B",
+        "Question: Which lung shows the opacity?\nA) The left lung\n(B) The right lung\nImage1: A) The left lung\nImage2: b",
         PLAIN.format("The left lung", "The right lung")
         + "\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y",
     ],
@@ -61,6 +65,13 @@ def test_replies_are_read_as_they_are_meant(reply):
             "both options read the same",
         ),
         (PLAIN.format("both lungs", "The right lung"), "neither option"),
+        (
+            "Question: Which side?\nOption1: left\nOption2: right\nOption3: both\nImage1: left\nImage2: right",
+            "more than two",
+        ),
+        ("Question: Which side?\nA. left\nB. right\nC. both\nImage1: A\nImage2: B", "more than two"),
+        (PLAIN.format("The left lung", "The right lung") + "\nImage3: The left lung", "a third image"),
+        (PLAIN.format("B: The left lung", "The right lung"), "neither option"),
         (PLAIN.format("The left lung or the right lung", "The right lung"), "neither option"),
         (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
     ],
@@ -90,6 +101,7 @@ CAPTIONS = (
         (Draft("Which lung is opaque in Image1?", ("left", "right"), (0, 1)), "refers to images"),
         (Draft("What differs between the two images?", ("left", "right"), (0, 1)), "refers to images"),
         (Draft("Compared to a healthy lung, which is opaque?", ("left", "right"), (0, 1)), "refers to images"),
+        (Draft("Is the opacity larger than the other?", ("yes", "no"), (0, 1)), "refers to images"),
         (Draft("What does the caption say?", ("left", "right"), (0, 1)), "refers to images"),
         (
             Draft(
@@ -120,6 +132,7 @@ def test_bad_questions_are_named(draft, says):
         Draft("Which lung shows the opacity in this image?", ("left", "right"), (1, 0)),
         Draft("Is the opacity on the left or the right?", ("left", "right"), (0, 1)),
         Draft("Is a fracture present?", ("Yes", "No"), (0, 1)),
+        Draft("Which kidney is larger than the other kidney?", ("left", "right"), (0, 1)),
         Draft("Which imaging modality was used?", ("CT", "MRI"), (0, 1)),
     ],
 )
@@ -340,3 +353,19 @@ def test_patterns_are_asked_with_every_pair(written):
     assert "\nPair 9\nFirst image description: " in prompt
     assert "Confusing multiple choice question: Which lung shows the opacity? A: The " in prompt
     assert (written / "patterns.md").read_text() == "1. Side of the opacity\n"
+
+
+def test_what_cannot_be_asked_is_refused_before_anything_is_written(tmp_path):
+    from curation.image_index import alone
+
+    pairs, captions = made_pairs()
+    with model_server(template) as (url, log):
+        with pytest.raises(BadInput, match="no pairs"):
+            write_questions(pairs.iloc[:0], captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        assert not (tmp_path / "q").exists()
+        with alone(tmp_path / "q", "write"), pytest.raises(BadInput, match="another process"):
+            write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        assert not log.asked
+    for bad in ({"tries": 0}, {"temperature": -1}):
+        with pytest.raises(BadInput, match="--t"):
+            Asking(**bad)

@@ -3,7 +3,6 @@ saved."""
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -26,29 +25,7 @@ SERVE = (
     "import sys; from pathlib import Path; from curation.review_app import serve; "
     "serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))"
 )
-ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-]
 HOSTILE = '<img src=x onerror="window.hacked=1">${window.hacked=1}'
-
-
-@pytest.fixture
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
-    program = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-    )
-    if program is None:
-        pytest.skip("needs Chromium: `apt-get install chromium`")
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -123,10 +100,12 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
         page.keyboard.press("Shift+Digit0")
         said(page, "saved 0-1 score 2")
         said(page, "Ada scored 1 of 3")
-        page.fill("#question textarea, #question input", "Which side is opaque?")
-        page.locator("#question textarea, #question input").blur()
+        page.keyboard.press("e")
+        page.keyboard.press("Control+a")
+        page.keyboard.type("Which side is opaque?")
+        page.keyboard.press("Escape")
         said(page, "saved 0-1 question")
-        page.click("#relevance input")
+        page.keyboard.press("v")
         said(page, "saved 0-1 relevance")
         page.keyboard.press("c")
         page.wait_for_selector("#captions :text('caption one of 0')")
@@ -180,6 +159,15 @@ def test_zoom_contrast_and_what_cannot_be_saved(chromium, folders):
             "(node) => { node.value = 250; node.dispatchEvent(new Event('input', {bubbles: true})); }"
         )
         assert "contrast(250%)" in image.evaluate("(node) => node.style.filter")
+        width = image.evaluate("(node) => node.getBoundingClientRect().width")
+        page.keyboard.press("+")
+        page.keyboard.press("]")
+        page.keyboard.press("ArrowLeft")
+        assert image.evaluate("(node) => node.getBoundingClientRect().width") == pytest.approx(1.25 * width, rel=0.01)
+        assert "contrast(260%)" in image.evaluate("(node) => node.style.filter")
+        page.keyboard.press("r")
+        assert image.evaluate("(node) => node.getBoundingClientRect().width") == pytest.approx(before, rel=0.01)
+        assert "contrast(100%)" in image.evaluate("(node) => node.style.filter")
         page.fill("#option_A textarea, #option_A input", "right")
         page.locator("#option_A textarea, #option_A input").blur()
         said(page, "NOT saved: option_A: reads the same")
@@ -190,3 +178,48 @@ def test_zoom_contrast_and_what_cannot_be_saved(chromium, folders):
         )
     finally:
         kill(process)
+
+
+def test_two_reviewers_never_overwrite_each_other_unread(chromium, folders):
+    """Bo's page is older than Ada's edit: passing through the field changes nothing, and his own edit is held back with her name."""
+    questions, _ = folders
+    process, address = start(folders)
+    try:
+        ada, bo = open_page(chromium, address, "Ada"), open_page(chromium, address, "Bo")
+        ada.fill("#question textarea, #question input", "Which side is opaque?")
+        ada.locator("#question textarea, #question input").blur()
+        said(ada, "saved 0-1 question")
+        bo.keyboard.press("e")
+        bo.keyboard.press("Escape")
+        said(bo, "nothing changed")
+        bo.fill("#question textarea, #question input", "Which lung?")
+        bo.locator("#question textarea, #question input").blur()
+        said(bo, "NOT saved: Ada changed question")
+        assert ReviewLog(questions).pairs["0-1"].question == "Which side is opaque?"
+        bo.keyboard.press("n")
+        bo.wait_for_function("document.querySelector('#question textarea, #question input').value === 'Which side, 1?'")
+        bo.keyboard.press("p")
+        bo.wait_for_function(
+            "document.querySelector('#question textarea, #question input').value === 'Which side is opaque?'"
+        )
+        bo.fill("#question textarea, #question input", "Which lung?")
+        bo.locator("#question textarea, #question input").blur()
+        said(bo, "saved 0-1 question")
+    finally:
+        kill(process)
+    assert ReviewLog(questions).pairs["0-1"].question == "Which lung?"
+
+
+def test_one_server_per_folder_and_per_port(folders):
+    from curation.image_index import alone
+    from curation.review_app import serve
+    from dataset_builders.errors import BadInput
+
+    questions, images = folders
+    with alone(questions, "review"), pytest.raises(BadInput, match="another process"):
+        serve(questions, images, 0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(BadInput, match="--port"):
+            serve(questions, images, taken.getsockname()[1])

@@ -11,7 +11,7 @@ import huggingface_hub.constants
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders import publish as publishing
+from dataset_builders import hub
 from dataset_builders.errors import BadInput
 from dataset_builders.publish import publish
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
@@ -26,7 +26,7 @@ def on_local_hub(local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(publishing, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(hub, "FIRST_WAIT", 0.01)
 
 
 @pytest.fixture

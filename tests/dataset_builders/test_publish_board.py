@@ -62,8 +62,18 @@ def space(local_hub, store, tmp_path):
     return Path(api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space"))
 
 
-def page_of(space, stranger):
-    """Start app.py in the Space's folder and return the page that it serves."""
+HAND_IN = """
+import json, sys
+from gradio_client import Client, handle_file
+client = Client(sys.argv[1], verbose=False)
+said = client.predict(sys.argv[2], [handle_file(sys.argv[3])], "Handed in", "open", api_name="/check_submission")
+print(json.dumps(said[-1]))
+client.close()
+"""
+
+
+def page_of(space, stranger, target, answers):
+    """Start app.py in the Space's folder: (the page that it serves, what it says of a file of answers that is handed in)."""
     subprocess.run([stranger.python, "-c", NOT_OURS], cwd=stranger.folder, env=stranger.environment(), check=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -82,18 +92,23 @@ def page_of(space, stranger):
             assert process.poll() is None, process.stdout.read()
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/config", timeout=20) as answer:
-                    return json.dumps(json.load(answer))
+                    page = json.dumps(json.load(answer))
+                break
             except OSError:
                 time.sleep(0.1)
-        raise AssertionError("the board does not answer")
+        else:
+            raise AssertionError("the board does not answer")
+        command = [stranger.python, "-c", HAND_IN, f"http://127.0.0.1:{port}", target, str(answers)]
+        done = subprocess.run(command, capture_output=True, text=True, env=stranger.environment(), check=False)
+        assert done.returncode == 0, done.stderr
+        return page, json.loads(done.stdout)
     finally:
         process.kill()
         process.wait()
 
 
-def set_of(store):
-    """What the board calls a set of questions by: the beginning of its fingerprint."""
-    return next((store / "questions").iterdir()).stem[:12]
+def fingerprint_of(store):
+    return next((store / "questions").iterdir()).stem
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +126,11 @@ def test_the_board_starts_from_the_space_alone(space, store, local_hub, python_o
     stranger = Stranger(tmp_path / "stranger", python_of_the_space, local_hub.endpoint)
     not_asked_for = "print([n for n in ('torch', 'datasets', 'statsmodels') if importlib.util.find_spec(n)])"
     assert stranger.run(not_asked_for).strip() == "[]"
-    page = page_of(space, stranger)
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(next(store.parent.glob("run/answers.jsonl")).read_text())
+    page, said = page_of(space, stranger, f"store:{fingerprint_of(store)}", answers)
     assert "medprobe: can you trust your AI radiologist?" in page
-    assert set_of(store) in page, "the store on the Hub is shown"
+    assert fingerprint_of(store)[:12] in page, "the store on the Hub is shown"
+    assert said["ok"] and said["scores"]["set_accuracy"]["value"] == 0, (
+        "always A cannot be right about both images of a pair"
+    )

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.official_readers import probmed_hit
+from eval_harness.answer_reading.official_readers import probmed_hit
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.scores import aggregates, score
 from eval_harness.scores.calibration import calibration, confidence_of

@@ -212,7 +212,7 @@ def test_waiting_times_are_read_in_either_form():
 
 def test_a_price_gives_the_cost_of_what_was_counted():
     from eval_harness.models.interface import read_price
-    from eval_harness.scoring import _usage
+    from eval_harness.rescoring import _usage
 
     records = [{"usage": [1000, 20]}, {"usage": [3000, 60]}, {"response": "no usage told"}]
     assert _usage(records, None) == {"tokens_in": 4000, "tokens_out": 80}

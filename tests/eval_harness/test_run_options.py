@@ -15,6 +15,7 @@ from eval_harness.requests import Writer, original, rotation, shot_rows, shown, 
 from eval_harness.runner import Asked, all_places, evaluate, first_request
 from eval_harness.runs import RunRequest
 from eval_harness.selection import select_questions
+from eval_harness.summary import summary
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/my_model.py"
 
@@ -58,6 +59,8 @@ def test_whoever_knows_the_options_is_right_in_every_order(data, tmp_path, bench
 def test_whoever_sticks_to_a_letter_is_found_out(data, tmp_path):
     result, _ = evaluate(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
+    assert result.scores["share_A"].value == 100  # the letter as it was shown
+    assert "28 questions: the same option throughout 0.0 %, the same letter 100.0 %" in summary(result)
     assert result.scores["individual_accuracy"].value == 50
 
 

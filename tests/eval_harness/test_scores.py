@@ -72,6 +72,13 @@ def test_missing_answers_are_failed_and_wrong() -> None:
     assert nothing.scores["set_accuracy"].value == 0 and nothing.scores["confusion"].value is None
 
 
+@pytest.mark.parametrize("status", ["failed", "refused", "irrelevant"])
+def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
+    right = {row.question_id: list(row.answer) for row in halt().itertuples()}
+    assert score("halt-medvqa", halt(), answers(right)).scores["average"].value == 100
+    assert score("halt-medvqa", halt(), answers(right).assign(status=status)).scores["average"].value == 0
+
+
 def test_samples_are_averaged() -> None:
     right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
     wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}
@@ -319,6 +326,12 @@ def test_what_does_not_fit_is_refused_in_one_line() -> None:
         score("halt-medvqa", halt(), pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})]))
     with pytest.raises(BadInput, match="format"):
         score("vqa", halt(), answers({"fake-0": [1]}))
+    with pytest.raises(BadInput, match="'fake-0' has no sample number"):
+        score("halt-medvqa", halt(), answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]))
+    with pytest.raises(BadInput, match="status 'perhaps' of 'fake-0' is unknown"):
+        score("halt-medvqa", halt(), answers({"fake-0": [1]}).assign(status="perhaps"))
+    with pytest.raises(BadInput, match="choice for 'fake-0' is none of its options"):
+        score("halt-medvqa", halt(), answers({"fake-0": [99]}))
     with pytest.raises(BadInput, match="scenario"):
         score("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
 

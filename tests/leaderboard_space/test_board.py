@@ -64,6 +64,16 @@ def test_a_claim_to_be_official_makes_no_complete_set(tmp_path: Path) -> None:
     assert {section.kind for section in Board(tmp_path).snapshot.sections["mediconfusion"]} <= {"sample", "partial"}
 
 
+def test_without_a_released_fingerprint_the_counts_are_all_there_is(tmp_path: Path) -> None:
+    asked, part, few = (questions("probmed", count, seed=count) for count in (10, 7, 5))
+    # `official` is what the builder says of a set with the paper's counts.
+    add_run(tmp_path, "probmed", asked, answers(asked, 0.5), "A", origin="official")
+    add_run(tmp_path, "probmed", part, answers(part, 0.5), "B", origin="official", selection="--limit 10")
+    add_run(tmp_path, "probmed", few, answers(few, 0.5), "C", origin="custom")
+    kinds = [section.kind for section in Board(tmp_path).snapshot.sections["probmed"]]
+    assert sorted(kinds) == ["partial", "sample", "unconfirmed"]
+
+
 def test_published_and_measured_results_of_the_complete_set_share_a_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +271,7 @@ def test_pages_without_any_answers_say_so() -> None:
 def test_programs_get_the_same_numbers(store: Path) -> None:
     board = Board(store)
     service = Service(board)
-    question_sets, leaderboard, branches_of = tools(board, service)
+    question_sets, leaderboard, branches_of, _ = tools(board, service)
     assert {entry["benchmark"] for entry in question_sets()} == set(schema.FORMATS)
     assert "organ: chest > CT" in branches_of("probmed", contains="ct")
     rows = leaderboard("probmed", ["chest > ct", "organ: brain"], "position")

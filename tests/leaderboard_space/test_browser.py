@@ -1,10 +1,8 @@
 """The board in headless Chromium: the real server in a process of its own, real clicks, numbers read off the page."""
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
+import csv
+import io
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,38 +13,13 @@ import pytest
 from leaderboard_space.html import number
 from leaderboard_space.sections import Board
 from leaderboard_space.standings import standings
+from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import MODELS, add_run, answers, make_store, questions
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).resolve().parents[2]
-ARGUMENTS = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}`'
-SERVE = "import sys; from leaderboard_space.app import serve; serve(sys.argv[1], port=int(sys.argv[2]))"
 WAIT = 20_000
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
-    program = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-    )
-    if program is None:
-        pytest.skip("needs Chromium: `apt-get install chromium`")
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +33,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(store: Path) -> Iterator[str]:
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(store), str(port)],
-        cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    while line and f"http://127.0.0.1:{port}" not in line:
-        line = process.stdout.readline()
-    assert line, "the server ended before it gave its address"
-    yield f"http://127.0.0.1:{port}"
-    process.terminate()
-    process.wait(20)
+def address(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with board(store, tmp_path_factory.mktemp("home")) as (address, _):
+        yield address
 
 
 def open_page(browser: Any, address: str, width: int = 1440, scheme: str = "light") -> tuple[Any, list[str]]:
@@ -206,8 +168,8 @@ def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, add
     page, trouble = open_page(chromium, address)
     page.get_by_role("tab", name="GMAI-MMBench").click()
     page.wait_for_selector("#mp-gmai-mmbench table.board", timeout=WAIT)
-    page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Sample").click()
-    page.locator("#mp-gmai-mmbench [role=radio][aria-checked=true]", has_text="Sample").wait_for(timeout=WAIT)
+    page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Official set by its counts").click()
+    page.locator("#mp-gmai-mmbench [role=radio][aria-checked=true]", has_text="by its counts").wait_for(timeout=WAIT)
     assert HOSTILE in shown(page, "gmai-mmbench")
     page.locator("#mp-gmai-mmbench .more").click()
     page.wait_for_selector("#mp-gmai-mmbench .detail", timeout=WAIT)
@@ -252,14 +214,14 @@ def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> Non
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("dark", 390)])
+def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str, width: int) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()
-    page, _ = open_page(chromium, address, scheme=scheme)
+    page, _ = open_page(chromium, address, width=width, scheme=scheme)
     found = []
-    for name in ("MediConfusion", "GMAI-MMBench", "Compare", "Cases", "About"):
+    for name in ("MediConfusion", "ProbMed", "GMAI-MMBench", "HALT-MedVQA", "Compare", "Cases", "Submit", "About"):
         page.get_by_role("tab", name=name).click()
         page.wait_for_timeout(500)
         found += [
@@ -298,11 +260,107 @@ def test_the_breakdown_sorts_by_number(chromium: Any, address: str) -> None:
 
     eventually(lambda: len(column()), len(MODELS))
     before = column()
-    heads.nth(1).click()
+    heads.nth(1).get_by_role("button").click()
     eventually(column, sorted(before, reverse=True))
-    heads.nth(1).press("Enter")
+    heads.nth(1).get_by_role("button").press("Enter")
     eventually(column, sorted(before))
     assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    heads.nth(1).get_by_role("button").press("Enter")
+    eventually(column, before)
+    assert heads.nth(1).get_attribute("aria-sort") is None
+    page.close()
+
+
+def test_the_leaderboard_sorts_by_number_and_a_link_keeps_the_order(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, address)
+    page.get_by_role("tab", name="GMAI-MMBench").click()
+    table = page.locator("#mp-gmai-mmbench table.board")
+    table.wait_for(timeout=WAIT)
+
+    def column(name: str, where: Any = table) -> list[str]:
+        return where.locator(f"tbody tr[data-key] td.{name}").all_inner_texts()
+
+    numbers = sorted(float(cell.split()[0]) for cell in column("val"))
+    assert min(numbers) < 10 <= max(numbers)  # as texts 9.x would stand above 53.x
+    table.get_by_role("button", name="%", exact=True).click()
+    eventually(lambda: [float(cell.split()[0]) for cell in column("val")], numbers[::-1])
+    assert table.locator("tr.group").count() == 0
+    table.get_by_role("button", name="%", exact=True).press("Enter")
+    eventually(lambda: [float(cell.split()[0]) for cell in column("val")], numbers)
+    assert table.locator("thead th.val").get_attribute("aria-sort") == "ascending"
+    link = here(page)
+    page.close()
+    again, more = open_page(chromium, link)
+    there = again.locator("#mp-gmai-mmbench table.board")
+    eventually(lambda: [float(cell.split()[0]) for cell in column("val", there)], numbers)
+    assert trouble == [] and more == []
+    again.close()
+
+
+def saved(page: Any, button: Any) -> str:
+    with page.expect_download() as waiting:
+        button.locator("xpath=ancestor::details/summary").click()
+        button.click()
+    return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+
+def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, address)
+    page.get_by_role("tab", name="ProbMed").click()
+    area = phantoms(page, "probmed")
+    area.locator("table.transfer").wait_for(timeout=WAIT)
+    rows = list(csv.DictReader(io.StringIO(saved(page, area.locator('[data-act=csv][data-of="breakdown"]')))))
+    cells = area.locator('table[data-table="breakdown"] tbody td[data-v]:not([data-v=""])').count()
+    assert len(rows) == cells and {row["model"] for row in rows} == {name for name, _, _ in MODELS}
+    table = json.loads(saved(page, area.locator('[data-act=json][data-of="transfer"]')))
+    assert {row["metric"] for row in table} == {"organ", "condition", "overall"} and {
+        row["facet"] for row in table
+    } == {"image_type"}
+    page.get_by_role("tab", name="Compare").click()
+    compare = page.locator("#mp-compare")
+    compare.locator('table[data-table="scores"] tbody tr').first.wait_for(timeout=WAIT)
+    rows = list(csv.DictReader(io.StringIO(saved(page, compare.locator('[data-act=csv][data-of="scores"]')))))
+    assert len(rows) == compare.locator('table[data-table="scores"] tbody tr').count()
+    flips = json.loads(saved(page, compare.locator('[data-act=json][data-of="flips"]')))
+    assert {"question_id", "key", "first_answer", "second_answer"} <= set(flips[0])
+    page.get_by_role("tab", name="Cases").click()
+    cases = page.locator("#mp-cases")
+    cases.get_by_label("Search").fill("pair 7:")
+    cases.get_by_text("9 cases match").wait_for(timeout=WAIT)
+    rows = list(csv.DictReader(io.StringIO(saved(page, cases.locator("[data-act=csv]")))))
+    assert len({row["case_id"] for row in rows}) == 9 and len(rows) == 9 * 2 * len({row["model"] for row in rows})
+    assert trouble == []
+    page.close()
+
+
+def test_one_organ_in_other_modalities(chromium: Any, address: str) -> None:
+    """The paper's own example is shown first, with the numbers of its Tables 8, 12 and 16."""
+    page, trouble = open_page(chromium, address + "/?b=probmed")
+    area = page.locator("#mp-probmed")
+    table = area.locator("table.transfer")
+    table.wait_for(timeout=WAIT)
+    assert area.locator("[data-one] option:checked").inner_text() == "CheXagent"
+    chest = [row.inner_text().split() for row in table.locator("tbody tr.group:has-text('chest') ~ tr").all()[:3]]
+    assert [row[:3] for row in chest] == [["X-ray", "3,120", "39.6"], ["CT", "548", "73.0"], ["MRI", "40", "75.0"]]
+    area.locator("[data-one]").select_option(label="GPT-4o")
+    eventually(lambda: "GPT-4o" in (area.locator("table.transfer").get_attribute("aria-label") or ""), True)
+    link = here(page)
+    page.goto(link)
+    page.locator("#mp-probmed table.transfer").wait_for(timeout=WAIT)
+    assert page.locator("#mp-probmed [data-one] option:checked").inner_text() == "GPT-4o"
+    assert trouble == []
+    page.close()
+
+
+def test_all_tabs_are_in_reach_on_a_phone(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, address, width=390)
+    names = ["MediConfusion", "ProbMed", "GMAI-MMBench", "HALT-MedVQA", "Compare", "Cases", "Submit", "About"]
+    tabs = page.locator("#mp-tabs [role=tablist]").first.get_by_role("tab")
+    eventually(tabs.all_inner_texts, names)
+    tabs.last.click()
+    page.get_by_text("What it is not").wait_for(timeout=WAIT)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert trouble == []
     page.close()
 
 

@@ -1,0 +1,89 @@
+"""What a language model answers that never sees an image: the questions of a benchmark put to it as text alone, with the
+harness's own prompt, reader and scores.
+
+Both questions of a confusing pair read the same, so a model that always answers the same text alike gets no pair, half of the
+questions and 100% confusion, and one that answers at random a quarter of the pairs: more of either means that something beside the
+image gives answers away.
+
+Not here: rules that look at options only, and the report (`quality.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from curation.question_writing import Asking, Writer, ask, read_journal
+from dataset_builders.schema import Case
+from eval_harness.answers import read_answers
+from eval_harness.prompts import API_SYSTEM, prompt_for
+from eval_harness.scores import score
+
+FORMAT, PROMPT = "mediconfusion", "mc-0"
+METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid", "share_A")
+
+
+@dataclass(frozen=True)
+class BlindModel:
+    """A model's scores without images: metric -> value, low, high (95%), n, n_cases, chance, verdict. `statuses`: how its responses
+    ended; a question without an answer counts as wrong."""
+
+    model: str
+    prompt: str
+    temperature: float
+    scores: dict[str, dict[str, Any]]
+    statuses: dict[str, int]
+    tokens_in: int
+    tokens_out: int
+    cost: float | None
+
+
+def ask_blind(cases: list[Case], model: Writer, journal: Path, asking: Asking, quiet: bool | None = None) -> BlindModel:
+    """Put every question of `cases` to `model` without its image, and score the answers.
+
+    Replies go to `journal` as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
+    """
+    asked = [question for case in cases for question in case.questions]
+    prompt = prompt_for(FORMAT, PROMPT, "single", "mc")
+    prompts = {
+        json.dumps(
+            [model.name, asking.temperature, question.question_id, prompt.render(question.question, question.options)],
+            ensure_ascii=False,
+        ): question.question_id
+        for question in asked
+    }
+    entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
+    todo = {key: json.loads(key)[-1] for key in prompts if key not in entries}
+    system = API_SYSTEM[FORMAT] if getattr(model, "is_api", False) else None  # as in the harness
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    for entry in ask(model, todo, 0, asking, journal, "asking without images", quiet, system):
+        entries[entry["id"]] = entry
+    replies = [entries[key] for key in prompts if key in entries]
+    answers = pd.DataFrame(
+        {
+            "question_id": [prompts[entry["id"]] for entry in replies],
+            "sample": 0,
+            "response": [entry["reply"] for entry in replies],
+            "status": [entry["status"] for entry in replies],
+        }
+    )
+    questions = pd.DataFrame([asdict(question) for question in asked])
+    scored = score(FORMAT, questions, read_answers(answers, questions, FORMAT))
+    tokens = [sum(entry["tokens"][side] for entry in replies if entry["tokens"]) for side in (0, 1)]
+    cost = None
+    if asking.price:
+        cost = round((tokens[0] * asking.price[0] + tokens[1] * asking.price[1]) / 1e6, 4)
+    return BlindModel(
+        model.name,
+        PROMPT,
+        asking.temperature,
+        {name: scored.scores[name].model_dump() for name in METRICS if name in scored.scores},
+        scored.statuses,
+        tokens[0],
+        tokens[1],
+        cost,
+    )

@@ -1,0 +1,138 @@
+"""embed, pairs, histograms: from images to the pairs that two encoders see differently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curation.commands.options import CaptionColumn, Embeddings, GroupColumn, ImageColumn, Table
+
+
+def embed(
+    images: Annotated[Path, typer.Argument(help="folder of images")],
+    out: Annotated[Path, typer.Option(help="embeddings folder; give the same one for each encoder")],
+    encoder: Annotated[
+        str, typer.Option(help="biomedclip | clip | dinov2 | open_clip:ID | transformers:ID")
+    ] = "biomedclip",
+    name: Annotated[str | None, typer.Option(help="what to call this encoder [default: its id]")] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="projected | cls | mean | pooler [default: projected; dinov2: cls]")
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="float32 | float16 | bfloat16: what the model computes in")
+    ] = "float32",
+    image_size: Annotated[int | None, typer.Option(help="pixels per side [default: the model's own]")] = None,
+    revision: Annotated[str | None, typer.Option(help="revision of the model on the Hub")] = None,
+    dtype: Annotated[str, typer.Option(help="float32 | float16: what vectors are stored in")] = "float32",
+    batch_size: Annotated[int, typer.Option(help="images at a time")] = 32,
+    device: Annotated[str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda")] = "auto",
+) -> None:
+    """Embed a folder of images. Goes on where it was stopped; images embedded before cost nothing."""
+    from curation.device_search import pick_device
+    from curation.embedding import embed as embed_images
+    from curation.encoders import encoder_spec, load_encoder
+
+    spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
+    loaded = load_encoder(spec, pick_device(device))
+    path = embed_images(images, out, loaded, batch_size, dtype)
+    typer.echo(f"wrote {path}")
+
+
+def pairs(
+    embeddings: Embeddings,
+    out: Annotated[Path, typer.Option(help="folder for the search; the same command goes on where it was stopped")],
+    med: Annotated[str, typer.Option(help="name of the medical encoder")] = "biomedclip",
+    gen: Annotated[str, typer.Option(help="name of the general encoder")] = "dinov2",
+    mode: Annotated[str, typer.Option(help="confusing | easy | reversed: the paper's thresholds")] = "confusing",
+    med_at_least: Annotated[float | None, typer.Option(help="in place of the mode's")] = None,
+    med_at_most: Annotated[float | None, typer.Option(help="in place of the mode's")] = None,
+    gen_at_least: Annotated[float | None, typer.Option(help="in place of the mode's")] = None,
+    gen_at_most: Annotated[float | None, typer.Option(help="in place of the mode's")] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="draw so many pairs uniformly [default: all pairs; easy, reversed: 10000]")
+    ] = None,
+    all_pairs: Annotated[bool, typer.Option("--all", help="list all pairs of easy or reversed too")] = False,
+    seed: Annotated[int, typer.Option(help="seed of the sample")] = 0,
+    device: Annotated[
+        str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda: changes the time, never the pairs")
+    ] = "auto",
+    top: Annotated[
+        int | None, typer.Option(help="only so many pairs, those with the largest |sim_med - sim_gen|")
+    ] = None,
+    cap_per_image: Annotated[int | None, typer.Option(help="no image in more pairs than this")] = None,
+    near_duplicate: Annotated[
+        int, typer.Option(help="set pairs aside whose perceptual hashes differ in at most so many of 64 bits; -1: none")
+    ] = 6,
+    table: Table = None,
+    min_caption: Annotated[
+        int, typer.Option(help="with --table: only images whose caption has so many characters")
+    ] = 100,
+    image_column: ImageColumn = "image",
+    caption_column: CaptionColumn = "caption",
+    group_column: GroupColumn = "group",
+) -> None:
+    """Find every pair that one encoder confuses and another tells apart, exactly."""
+    import pandas as pd
+
+    from curation.confusing_pairs import MODES, Thresholds
+    from curation.device_search import make_search, pick_device
+    from curation.embedding import open_embeddings
+    from curation.image_index import INDEX
+    from curation.image_table import Columns, join_table, read_table
+    from curation.pair_mining import Choice, images_of, mine
+    from dataset_builders.errors import BadInput
+
+    pick_device(device)
+    if mode not in MODES:
+        raise BadInput(f"--mode {mode}: give one of {', '.join(MODES)}.")
+    given = {
+        "med_at_least": med_at_least,
+        "med_at_most": med_at_most,
+        "gen_at_least": gen_at_least,
+        "gen_at_most": gen_at_most,
+    }
+    for name, value in given.items():
+        if value is not None and not -1 <= value <= 1:
+            raise BadInput(f"--{name.replace('_', '-')} {value}: a cosine lies between -1 and 1. Give such a number.")
+    thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
+    if sample is None and mode != "confusing" and not all_pairs:
+        sample = 10_000
+    vectors = open_embeddings(embeddings, med), open_embeddings(embeddings, gen)
+    index = pd.read_parquet(embeddings / INDEX)
+    groups, keep = None, None
+    if table is not None:
+        known = join_table(
+            index["image"].tolist(),
+            read_table(table, Columns(image=image_column, caption=caption_column, group=group_column)),
+            table,
+        )
+        groups = known["group"]
+        keep = (known["caption"].str.len() >= min_caption).to_numpy()
+        typer.echo(f"{keep.sum()} of {len(index)} images have a caption of {min_caption} characters or more", err=True)
+        if (groups == "").all():
+            typer.echo("the table names no group: pairs of one patient, figure or article are not set aside", err=True)
+    images = images_of(index, groups, keep)
+    med_vectors, gen_vectors = (array if keep is None else array[images.rows] for array in vectors)
+    search = make_search(med_vectors, gen_vectors, thresholds, device)
+    report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed)
+    counts = report["counts"]
+    typer.echo(
+        f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates "
+        f"and {counts['same_group']} of one group; kept {counts['chosen']} in {out / 'pairs.parquet'}"
+    )
+
+
+def histograms(
+    pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
+    embeddings: Annotated[Path, typer.Option(help="embeddings folder of that search")],
+    encoder: Annotated[list[str], typer.Option(help="name of an encoder (give it again for each)")],
+    out: Annotated[Path, typer.Option(help="page to write (.html)")] = Path("histograms.html"),
+) -> None:
+    """Draw how similar the found pairs are to each encoder (appendix F, figure 8)."""
+    from curation.similarity_histograms import write_histograms
+
+    for name, median in write_histograms(pairs, embeddings, encoder, out).items():
+        typer.echo(f"{name}: median {median:.3f}")
+    typer.echo(f"wrote {out}")

@@ -1,0 +1,24 @@
+"""Options that several commands of curation share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Embeddings = Annotated[Path, typer.Argument(help="embeddings folder, made by `medprobe curate embed`")]
+Table = Annotated[
+    Path | None, typer.Option(help="table of the images: .csv, .tsv, .jsonl, .parquet, or ROCO's captions.txt")
+]
+ImageColumn = Annotated[str, typer.Option(help="column of the table that names the image file")]
+CaptionColumn = Annotated[str, typer.Option(help="column with the caption")]
+GroupColumn = Annotated[str, typer.Option(help="column with what belongs together: patient, figure, article")]
+Questions = Annotated[Path, typer.Argument(help="questions folder, made by `medprobe curate write`")]
+ModelName = Annotated[str, typer.Option(help="name of the language model, as its server calls it")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="address of an OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
+]
+Price = Annotated[str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: shows the cost")]
+Tries = Annotated[int, typer.Option(help="how often a pair or image is asked about until the reply is good")]
+Temperature = Annotated[float, typer.Option(help="the paper gives none; with 0 every try reads the same")]

@@ -1,0 +1,141 @@
+"""probe, hallucinate: sets in ProbMed's and HALT-MedVQA's formats from tables and questions of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, Table, Temperature, Tries
+from curation.commands.questions import open_writer
+
+
+def probe(
+    table: Annotated[
+        Path, typer.Argument(help="table of your images: image, organ, modality, findings, positions, license, source")
+    ],
+    images: Annotated[Path, typer.Option(help="folder of the images")],
+    out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
+    organ: Annotated[str | None, typer.Option(help="the organ of all images, in place of a column")] = None,
+    modality: Annotated[str | None, typer.Option(help="the modality of all images, in place of a column")] = None,
+    boxes: Annotated[
+        Path | None,
+        typer.Option(help="positions from boxes: a table with image, finding, x, y, width, height (pixels)"),
+    ] = None,
+    image_column: ImageColumn = "image",
+    findings_column: Annotated[str, typer.Option(help="column with the findings, separated by ; or |")] = "findings",
+    seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
+) -> None:
+    """Ask yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
+    from curation.image_index import list_images
+    from curation.image_table import Columns, join_table, read_table
+    from curation.own_questions import write_folder
+    from curation.probing import ProbeColumns, read_probed, with_files, with_positions
+    from curation.probing import probe as ask_about
+
+    probed = read_probed(table, ProbeColumns(image=image_column, findings=findings_column), organ, modality)
+    names = list_images(images)
+    known = join_table(names, read_table(table, Columns(image=image_column)), table)
+    probed = with_files(probed, names, table)
+    if boxes is not None:
+        probed = with_positions(probed, boxes, images)
+    rows, left_out = ask_about(probed, seed)
+
+    def write_files(folder: Path) -> dict[str, object]:
+        import json
+
+        (folder / "probmed.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return {"questions": len(rows), **left_out}
+
+    write_folder(out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files)
+    typer.echo(f"{len(rows)} questions on {len(probed)} images")
+    for what, count in left_out.items():
+        typer.echo(
+            f"{count} pairs of questions {what.replace('_', ' ')} counterpart: no other image of the organ and modality names another"
+        )
+    typer.echo(f"wrote {out}; next: medprobe build probmed --as {out.name} --source {out}")
+
+
+def hallucinate(
+    questions: Annotated[
+        Path,
+        typer.Argument(help="your questions: .csv, .jsonl ... with image, question, option_A, option_B ..., answer"),
+    ],
+    images: Annotated[Path, typer.Option(help="folder of the images")],
+    out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
+    fakes: Annotated[
+        int | None, typer.Option(help="so many fake questions, written by --model [default: as many as yours]")
+    ] = None,
+    fake_questions: Annotated[
+        Path | None, typer.Option(help="file of fake questions of your own (question and options) in place of --model")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="name of the language model that writes the fake questions")] = None,
+    base_url: BaseUrl = None,
+    tries: Tries = 3,
+    temperature: Temperature = 1.0,
+    modality: Annotated[str, typer.Option(help="what your images are, for the fake questions")] = "medical image",
+    unrelated_by: Annotated[
+        str | None,
+        typer.Option(help="column of the questions (organ, modality ...) in which a swapped image must differ"),
+    ] = None,
+    table: Table = None,
+    image_column: ImageColumn = "image",
+    group_column: GroupColumn = "group",
+    seed: Annotated[int, typer.Option(help="seed of the order and of the images drawn")] = 0,
+) -> None:
+    """Turn your questions into FAKE, NONE and SWAP ones (HALT-MedVQA), which `medprobe build halt-medvqa --as NAME` reads."""
+    from curation import hallucination
+    from curation.image_index import list_images
+    from curation.image_table import Columns, join_table, read_table
+    from curation.own_questions import read_fakes, read_questions, write_folder
+    from curation.question_writing import Asking
+    from dataset_builders.errors import BadInput
+    from dataset_builders.halt_medvqa import FILES
+
+    if (model is None) == (fake_questions is None):
+        raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")
+    own = read_questions(questions, unrelated_by)
+    known = None
+    if table is not None:
+        known = join_table(
+            list_images(images), read_table(table, Columns(image=image_column, group=group_column)), table
+        )
+    groups = {} if known is None else dict(zip(known["image"], known["group"], strict=True))
+    if out.exists():
+        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    if fake_questions is not None:
+        invented = read_fakes(fake_questions)
+    else:
+        asking = Asking(tries, temperature, seed=seed)
+        journal = out.with_name(f"{out.name}.fakes.jsonl")
+        invented = hallucination.write_fakes(
+            len(own) if fakes is None else fakes, open_writer(str(model), base_url), journal, asking, modality
+        )
+    entries = {
+        "fake": hallucination.fake(invented, sorted({question.image for question in own}), seed),
+        "none": hallucination.none_of_the_above(own, seed),
+        "swap": hallucination.swapped(own, groups, seed),
+    }
+    empty = [scenario for scenario, made in entries.items() if not made]
+    if empty:
+        raise BadInput(
+            f"{questions}: no question can be used for {', '.join(empty)} (none: its options must not hold it already; swap: there must "
+            "be an image of another kind and group)."
+        )
+
+    def write_files(folder: Path) -> dict[str, object]:
+        import json
+
+        for scenario, made in entries.items():
+            (folder / FILES[scenario]).write_text(
+                json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+        return {"questions": {scenario: len(made) for scenario, made in entries.items()}}
+
+    write_folder(out, out.name, "halt-medvqa", images, {question.image for question in own}, known, write_files)
+    for scenario, made in entries.items():
+        typer.echo(
+            f"{scenario}: {len(made)} questions ({len(own)} of yours)" if scenario != "fake" else f"fake: {len(made)}"
+        )
+    typer.echo(f"wrote {out}; next: medprobe build halt-medvqa --as {out.name} --source {out}")

@@ -1,0 +1,103 @@
+"""export, quality: from reviewed questions to a benchmark, and what it is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curation.commands.options import BaseUrl, ImageColumn, Price, Table
+from curation.commands.questions import open_writer
+
+
+def export_benchmark(
+    name: Annotated[str, typer.Argument(help="name of the benchmark: small letters, digits, hyphens")],
+    questions: Annotated[Path, typer.Option(help="questions folder, reviewed")],
+    images: Annotated[Path, typer.Option(help="folder of images that was embedded")],
+    out: Annotated[Path | None, typer.Option(help="folder to write [default: NAME]")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of its stage")] = None,
+    table: Table = None,
+    image_column: ImageColumn = "image",
+    license_column: Annotated[str, typer.Option(help="column with the licence of each image")] = "license",
+    source_column: Annotated[str, typer.Option(help="column that says where each image comes from")] = "source",
+    unreviewed: Annotated[
+        bool, typer.Option("--unreviewed", help="also pairs that no one reviewed; the manifest says so")
+    ] = False,
+) -> None:
+    """Write the kept pairs in MediConfusion's layout, which `medprobe build mediconfusion --as NAME --source` reads."""
+    import json
+
+    from curation.export import export, without_licence
+    from curation.image_index import list_images
+    from curation.image_table import Columns, join_table, read_table
+
+    known = None
+    if table is not None:
+        columns = Columns(image=image_column, license=license_column, source=source_column)
+        known = join_table(list_images(images), read_table(table, columns), table)
+    folder = out or Path(name)
+    typer.echo(json.dumps(export(name, questions, images, folder, pairs, known, unreviewed), indent=1))
+    closed = without_licence(folder)
+    if closed:
+        typer.echo(
+            f"{len(closed)} images ({closed[0]} first) have no licence that lets them be passed on: "
+            "the dataset can only be published with --private. Licences come from the table (--table, column license)."
+        )
+    typer.echo(f"wrote {folder}; next: medprobe build mediconfusion --as {name} --source {folder}")
+
+
+def quality(
+    source: Annotated[Path, typer.Argument(help="exported folder, or the official files")],
+    out: Annotated[Path, typer.Option(help="page to write (.html); the numbers go beside it (.json)")] = Path(
+        "quality.html"
+    ),
+    images: Annotated[list[Path] | None, typer.Option(help="folder to find images in (may be given again)")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="also ask a model without the images: its name at a server, or baseline:text-only:ID"),
+    ] = None,
+    base_url: BaseUrl = None,
+    temperature: Annotated[float, typer.Option(help="of --model")] = 0.0,
+    price: Price = None,
+) -> None:
+    """Look a benchmark over before publishing it: blind scores, give-aways, repeats, balance, power."""
+    from curation.quality import BlindAsking, check, write_report
+    from curation.question_writing import Asking
+    from dataset_builders.errors import BadInput
+    from eval_harness.models.interface import read_price
+
+    if out.suffix != ".html":
+        raise BadInput(f"--out {out}: the report is a page; give a name that ends in .html.")
+    for folder in images or []:
+        if not folder.is_dir():
+            raise BadInput(f"--images {folder}: there is no such folder.")
+    blind = None
+    if model is not None:
+        asking = Asking(temperature=temperature, price=read_price(price))
+        blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
+    found = check(source, tuple(images or ()), blind)
+    write_report(found, source.resolve().name, out)
+    if found.blind_model is not None:
+        for name, score in found.blind_model.scores.items():
+            if score["value"] is not None:
+                about = "" if score["low"] is None else f" (95%: {score['low']:.1f} to {score['high']:.1f})"
+                chance = "" if score["chance"] is None else f", a coin flip {score['chance']:.1f}"
+                typer.echo(f"{found.blind_model.model} without images: {name} {score['value']:.1f}{about}{chance}")
+        if found.blind_model.cost is not None:
+            typer.echo(f"cost: {found.blind_model.cost}")
+    for line in found.warnings() or ["Nothing stands out."]:
+        typer.echo(line)
+    typer.echo(f"wrote {out}")
+
+
+def _blind_model(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
+    """The model to ask without images: a transformers one with its image withheld, or any behind a server."""
+    if not model.startswith("baseline:text-only:"):
+        return open_writer(model, base_url)
+    from eval_harness.models.interface import Settings
+    from eval_harness.models.load import load_backend
+
+    backend = load_backend(model, Settings())
+    backend.name = backend.model.name  # type: ignore[attr-defined]
+    return backend

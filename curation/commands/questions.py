@@ -1,0 +1,128 @@
+"""write, categorize, patterns, review: from pairs to reviewed questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curation.commands.options import (
+    BaseUrl,
+    CaptionColumn,
+    ImageColumn,
+    ModelName,
+    Price,
+    Questions,
+    Temperature,
+    Tries,
+)
+
+MOST_PAIRS = 20_000
+"""More pairs than this are not asked about by mistake."""
+
+
+def write(
+    pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
+    table: Annotated[Path, typer.Option(help="table with the captions")],
+    model: ModelName,
+    out: Annotated[Path, typer.Option(help="questions folder; the same command goes on where it was stopped")],
+    base_url: BaseUrl = None,
+    limit: Annotated[int | None, typer.Option(help="only the first so many pairs")] = None,
+    min_caption: Annotated[int, typer.Option(help="only pairs whose captions both have so many characters")] = 100,
+    tries: Tries = 3,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
+    price: Price = None,
+    image_column: ImageColumn = "image",
+    caption_column: CaptionColumn = "caption",
+) -> None:
+    """Have a language model write a question for each pair (prompt A.1), check it, ask again where it is no good."""
+    import pandas as pd
+
+    from curation.image_table import Columns, join_table, read_table
+    from curation.question_writing import Asking, write_questions
+    from dataset_builders.errors import BadInput
+    from eval_harness.models.interface import read_price
+
+    if not (pairs / "pairs.parquet").is_file():
+        raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
+    found = pd.read_parquet(pairs / "pairs.parquet")
+    if limit is None and len(found) > MOST_PAIRS:
+        raise BadInput(
+            f"{pairs}: holds {len(found)} pairs, each of which costs a reply. Choose some with `medprobe curate pairs --top`, "
+            "or give --limit."
+        )
+    found = found if limit is None else found.head(limit)
+    images = sorted({*found["image_1"], *found["image_2"]})
+    known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)
+    asking = Asking(tries, temperature, min_caption, seed, read_price(price))
+    writer = open_writer(model, base_url)
+    funnel = write_questions(found, dict(zip(known["image"], known["caption"], strict=True)), writer, out, asking)
+    for name, value in funnel.items():
+        typer.echo(f"{name}: {value}")
+
+
+def categorize(
+    questions: Questions,
+    model: ModelName,
+    base_url: BaseUrl = None,
+    discover: Annotated[
+        bool, typer.Option("--discover", help="first let the model find the categories in 100 captions")
+    ] = False,
+    categories: Annotated[str | None, typer.Option(help="the list, with commas [default: the paper's]")] = None,
+    tries: Tries = 3,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
+) -> None:
+    """Ask for the category of each image by its caption (prompt A.2); replies outside the list are refused."""
+    from curation.categories import categorize as categorize_images
+    from curation.categories import discover as discover_categories
+    from curation.question_writing import Asking, read_drafts
+
+    drafts = read_drafts(questions)
+    writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed)
+    known = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
+    if discover and known is None:
+        known = discover_categories(drafts, writer, questions, asking)
+    result = categorize_images(drafts, writer, questions, asking, known)
+    typer.echo(f"categories: {', '.join(result['categories'])}")
+    typer.echo(
+        f"{len(result['images'])} images have one; {len(result['refused'])} got no reply from the list; {len(result['unasked'])} no reply"
+    )
+
+
+def patterns(
+    questions: Questions,
+    model: ModelName,
+    base_url: BaseUrl = None,
+    temperature: Temperature = 1.0,
+    seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
+) -> None:
+    """Let a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
+    from curation.categories import patterns as find_patterns
+    from curation.question_writing import Asking, read_drafts
+
+    typer.echo(
+        find_patterns(
+            read_drafts(questions), open_writer(model, base_url), questions, Asking(temperature=temperature, seed=seed)
+        )
+    )
+
+
+def open_writer(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
+    from eval_harness.models.interface import Settings
+    from eval_harness.models.openai_chat import OpenAIChat
+
+    return OpenAIChat(model.removeprefix("openai:"), Settings(base_url=base_url))
+
+
+def review(
+    questions: Questions,
+    images: Annotated[Path, typer.Option(help="folder of images that was embedded")],
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7861,
+) -> None:
+    """Serve the page on which radiologists score and mend the questions; every change is saved as it is made."""
+    from curation.review_app import serve
+
+    serve(questions, images, port)

@@ -1,0 +1,183 @@
+"""Reads a user's own multiple-choice questions, and writes a folder in a benchmark's format with its images beside it.
+
+Not here: what is made of them (`hallucination.py`, `probing.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from curation.image_table import read_any
+from dataset_builders.errors import BadInput
+from dataset_builders.problems import Problems
+from dataset_builders.schema import LETTERS
+from dataset_builders.source_files import stays_inside
+
+QUESTION_REMEDY = (
+    "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "
+    "or a list in `options`."
+)
+
+
+@dataclass(frozen=True)
+class OwnQuestion:
+    """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images."""
+
+    image: str
+    question: str
+    options: tuple[str, ...]
+    answer: int
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A question without an answer, and its options."""
+
+    question: str
+    options: tuple[str, ...]
+
+
+def read_questions(path: Path, kind_column: str | None = None) -> list[OwnQuestion]:
+    """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
+    raw = read_any(path)
+    for column in ("image", "question", "answer", *([kind_column] if kind_column else [])):
+        if column not in raw.columns:
+            raise BadInput(
+                f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). {QUESTION_REMEDY}"
+            )
+    problems = Problems()
+    found = []
+    for number, row in enumerate(raw.to_dict("records"), 1):
+        image, question, answer = (_text(row.get(name)) for name in ("image", "question", "answer"))
+        options = _options({str(name): value for name, value in row.items()})
+        wrong = _wrong(image, question, options)
+        place = _place(answer, options)
+        if wrong is None and place is None:
+            wrong = f"its answer {answer!r} is neither the letter nor the text of one option"
+        if wrong is not None:
+            problems.add(str(path), f"row {number}", wrong)
+        elif place is not None:
+            found.append(OwnQuestion(image, question, options, place, _text(row[kind_column]) if kind_column else ""))
+    problems.check(QUESTION_REMEDY)
+    if not found:
+        raise BadInput(f"{path}: holds no questions. {QUESTION_REMEDY}")
+    return found
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value).strip()
+
+
+def _options(row: dict[str, Any]) -> tuple[str, ...]:
+    given = row.get("options")
+    if given is not None and not isinstance(given, (str, float)):
+        return tuple(_text(option) for option in given)
+    lettered = [(name[-1].upper(), row[name]) for name in row if re.fullmatch(r"(?i)(?:option|choice)_[a-z]", name)]
+    return tuple(text for _, value in sorted(lettered, key=lambda pair: pair[0]) if (text := _text(value)))
+
+
+def _wrong(image: str, question: str, options: tuple[str, ...]) -> str | None:
+    if not image or not question:
+        return "has no image or no question"
+    if not stays_inside(image):
+        return f"the image name {image!r} leaves its folder"
+    if not 2 <= len(options) <= 25 or not all(options):
+        return f"has {len(options)} options, not 2 to 25"
+    if len({option.casefold() for option in options}) < len(options):
+        return "gives the same option twice"
+    return None
+
+
+def _place(answer: str, options: tuple[str, ...]) -> int | None:
+    folded = [option.casefold() for option in options]
+    if answer.casefold() in folded:
+        return folded.index(answer.casefold())
+    letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
+    place = LETTERS.index(letter[1].upper()) if letter else len(options)
+    return place if place < len(options) else None
+
+
+def shuffled(key: str, seed: int) -> int:
+    """A number that depends on the key and the seed alone, to order by."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\0{key}".encode()).digest()[:8])
+
+
+def write_folder(
+    out: Path,
+    name: str,
+    format: str,
+    images: Path,
+    used: Iterable[str],
+    known: pd.DataFrame | None,
+    write: Callable[[Path], dict[str, Any]],
+) -> dict[str, Any]:
+    """Write `out` whole or not at all: what `write` puts there, the used images in images/ under their own names, image_dict.json
+    (sha256, and licence and source where `known` has them), manifest.json with what `write` returns.
+
+    Raises BadInput where `out` exists or images are not there.
+    """
+    if out.exists():
+        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    wanted = sorted(set(used))
+    missing = [image for image in wanted if not (images / image).is_file()]
+    if missing:
+        raise BadInput(
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(wanted)} images are not there."
+        )
+    about = {} if known is None else {row["image"]: row for row in known.to_dict("records")}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        places = {}
+        for image in wanted:
+            target = work / "images" / image
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(images / image, target)
+            places[image] = {"sha256": hashlib.sha256(target.read_bytes()).hexdigest()}
+            places[image] |= {
+                field: text for field in ("license", "source") if (text := about.get(image, {}).get(field))
+            }
+        counts = write(work)
+        _json(work / "image_dict.json", places)
+        _json(work / "manifest.json", {"name": name, "format": format, "made_by": "medprobe curate", **counts})
+        work.chmod(0o755)
+        work.rename(out)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    return counts
+
+
+def _json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_fakes(path: Path) -> list[Fake]:
+    """Fake questions of the user's own: question and options, no answer. Raises BadInput listing the rows that are none."""
+    raw = read_any(path)
+    problems = Problems()
+    found = []
+    for number, row in enumerate(raw.to_dict("records"), 1):
+        question, options = _text(row.get("question")), _options({str(name): value for name, value in row.items()})
+        wrong = _wrong("-", question, options)
+        if wrong is not None:
+            problems.add(str(path), f"row {number}", wrong)
+        else:
+            found.append(Fake(question, options))
+    problems.check(
+        "A fake question has the column question and its options: option_A, option_B ..., or a list in `options`."
+    )
+    if not found:
+        raise BadInput(f"{path}: holds no questions.")
+    return found

@@ -1,0 +1,334 @@
+"""Option letters in a response, in every dress; never the article A, the pronoun I, or a letter that is part of a name.
+
+Functions return positions, None where there is no letter, and -1 for a letter outside the options.
+Not here: option texts (`mentions.py`), statements like "the answer is B" (`statements.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_reading.plain_text import words_of
+from eval_harness.answer_reading.polarity import denied_after, is_denied, is_supposed
+
+Found = tuple[int, ...] | None
+
+OPEN, CLOSE, CLOSED = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}", r"[\"')\]}>»」]{1,4}"
+HEAD = re.compile(
+    r"[\s:=>*,-]{0,20}(?:(?:the|only|definitely|clearly|most|more|likely|probably|probable|both|either|indeed|simply|therefore"
+    r"|just)\s+)*"
+    r"(?:(?:correct |best |right )?(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?"
+    rf"{OPEN}\s*([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
+    re.IGNORECASE,
+)
+_NEXT = re.compile(
+    rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?P<by>,\s*and|,\s*or|,\s*then|,|/|&|\+|;|\band\b|\bor\b|\bnor\b"
+    rf"|\bthen\b|\bvs\b\.?|\bversus\b|\b(?:et|und|y)\b)\s*(?:options?\s+)?{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
+    re.IGNORECASE,
+)
+_AFTER_A = re.compile(
+    r"[^\S\n]+(?!\w(?![\w-])|\d+\s?%|(?:and|or|nor|is|are|was|because|since|as|due|for|based|given|not|rather|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|y"
+    r"|from|would|could|seems?|looks?|appears?"
+    r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'>|/&]|[-–—]\s|and\b|or\b|nor\b)")
+_GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
+_PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
+_REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
+
+
+def position(letter: str, count: int) -> int:
+    """The position a letter stands for, -1 outside the options."""
+    place = LETTERS.index(letter.upper())
+    return place if place < count else -1
+
+
+def whole_letters(text: str, count: int, multiple: bool) -> Found:
+    """A response that is nothing but letters: "B", "(b)", "B.", "option B", "A and C", for multiple choice also "ACD", "A C"."""
+    if len(text) > 200 or (("[" in text or not text.isascii()) and _CROSS.search(text)):
+        return None
+    bare = text.strip(" \t\n\"'()[]{}<>.,:;!#*-|/\\=")
+    if len(bare) == 1 and bare.isascii() and bare.isalpha():
+        return (position(bare, count),)
+    if multiple and 1 < len(bare) <= 2 * count and re.fullmatch(r"[A-Z]+|[A-Z](?: [A-Z])+", bare):
+        places = [position(letter, count) for letter in bare.replace(" ", "")]
+        return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
+    if (listed := only_letters(text, count)) is not None:
+        return listed
+    head = HEAD.match(text)
+    if head is None:
+        return None
+    letters, end, alternatives = letter_list(text, head, count)
+    if not letters or re.fullmatch(r"[\W_]*(?:only[\W_]*)?", text[end:]) is None:
+        return None
+    return () if alternatives else tuple(letters)
+
+
+_CROSS = re.compile(r"[✗❌✘×☐☑☒]|\[ ?\]")
+_BULLET = re.compile(r"^\s*(?:\d{1,2}[.)]|[-•*])\s*", re.MULTILINE)
+
+
+def only_letters(text: str, count: int) -> Found:
+    """Letters one under the other or side by side, with bullets or brackets and nothing else ("- B\n- C", "(B)(C)")."""
+    tokens = re.findall(r"[^\W_]+", _BULLET.sub("", text))
+    if (
+        len(tokens) < 2
+        or not all(len(token) == 1 and "A" <= token <= "Z" for token in tokens)
+        or len(set(tokens)) < len(tokens)
+    ):
+        return None
+    return tuple(position(token, count) for token in tokens)
+
+
+_RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")
+
+
+def letters_run(text: str, start: int, count: int) -> Found:
+    """Letters written together in ascending order ("BCE", "B C E") at text[start]."""
+    run = _RUN.match(text, start)
+    if run is None:
+        return None
+    places = [position(letter, count) for letter in run[1] if letter.isalpha()]
+    return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
+
+
+def letters_at(text: str, start: int, count: int, strict: bool) -> Found:
+    """The letters named right at text[start]. `strict`: only where nothing but punctuation or a reason follows."""
+    head = HEAD.match(text, start)
+    if head is None:
+        return None
+    letters, _, alternatives = letter_list(text, head, count, strict)
+    return () if alternatives else tuple(letters) or None
+
+
+def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False) -> tuple[list[int], int, bool]:
+    """The letters from `head` on: their positions, where they end, and whether they are alternatives ("A or B")."""
+    if not is_letter(text, head, 1, strict):
+        return [], head.end(), False
+    letters, end, alternatives = [position(head[1], count)], head.end(), False
+    while (
+        len(letters) <= count and (more := _NEXT.match(text, end)) is not None and is_letter(text, more, 2, strict=True)
+    ):
+        if more[2] in "Ii" and count < 9:
+            break
+        place = position(more[2], count)
+        if place in letters and not _ENDS.match(text, more.end()):  # "between C and D, D is better": a new clause
+            break
+        alternatives |= more["by"].lower().strip(", .") in ("or", "nor", "vs", "versus")
+        letters.append(place)
+        end = more.end()
+    return letters, end, alternatives
+
+
+def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool:
+    """Whether a lone letter stands for an option and is not an article, a pronoun, or part of a name ("I'm", "C-arm", "E. coli")."""
+    letter, start, end = match[group], match.start(group), match.end(group)
+    if _PART_OF_A_NAME.match(text, end):
+        return False
+    if match["close"] or (start > 0 and text[start - 1] in "\"'([{<"):
+        return True
+    if letter.islower() or letter == "I":
+        return _ENDS.match(text, end) is not None
+    if letter == "A" and _AFTER_A.match(text, end):
+        return False
+    return not strict or _ENDS.match(text, end) is not None or _REASON.match(text, end) is not None
+
+
+_LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
+
+
+def last_line_letter(text: str, count: int) -> Found:
+    """A letter by itself on the last line of a longer response; not where a list of options breaks off there ("B. femur\\nC")."""
+    last = _LAST_LINE.search(text, max(0, len(text) - 400))
+    if last is None or not re.search(r"\w{2}", last[1]):
+        return None
+    label = re.match(rf"\W{{0,6}}(?:option\s+)?{OPEN}([A-Z])(?![^\W_])", last[1])
+    if label is not None and LETTERS.index(label[1]) + 1 == LETTERS.index(last[2]):
+        return None
+    return (position(last[2], count),)
+
+
+_LINE_LABEL = re.compile(
+    rf"^[ \t]*(?:[-•*][ \t]*)?(?:option[ \t]+)?{OPEN}([A-Z])(?:{CLOSE}[ \t]*[.:)\-–]|{CLOSED})",
+    re.MULTILINE | re.IGNORECASE,
+)
+_INLINE_LABEL = re.compile(r"(?<![^\W_])([A-Z])[\"']?[:)]\s")
+_ALONE_ON_ITS_LINE = re.compile(rf"[^\w\n]{{0,6}}(?:[Oo]ption )?{OPEN}[A-Z]{CLOSE}[^\w\n]{{0,2}}\n")
+_LEAD = re.compile(
+    rf"\W{{0,6}}(?:options?\s+)?{OPEN}([A-Z]|[a-z](?=[)\].:]))(?![^\W_])"
+    rf"(?:{CLOSE}\s*[.:)\]\-–—,]|{CLOSED}|\s*\n|\s+(?:because|since|due to|given)\b)"
+)
+
+
+def leading_letters(
+    text: str, count: int, options: Sequence[tuple[str, ...]] = ()
+) -> tuple[tuple[int, ...], int] | None:
+    """A response that begins with its letter ("B: a mass", "B) ...", "B - ..."), and does not go on to list other options: the letters
+    and where they end. `options`: the words of each option."""
+    lead = _LEAD.match(text)
+    if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
+        return None
+    alone = _ALONE_ON_ITS_LINE.match(text) is not None
+    labels = {
+        label[1].upper()
+        for found in (_LINE_LABEL, _INLINE_LABEL)
+        for label in found.finditer(text)
+        if position(label[1], count) >= 0
+    }
+    if len(labels) > 1 and not alone:
+        return None
+    if is_denied(text, lead.start(1), lead.end(1)) and not _own_text_follows(text, lead, options):
+        return None
+    head = HEAD.match(text)
+    letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
+    if alternatives:
+        return (), end
+    if (len(letters) > 1 and denied_after(text, end)) or _TAKEN_BACK.match(text, end):
+        return None
+    return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
+
+
+_TAKEN_BACK = re.compile(r"[\s,;–—-]+(?:no,? wait\b|no,|wait\b|actually\b|scratch that\b|correction\b)")
+
+
+def _own_text_follows(text: str, lead: re.Match[str], options: Sequence[tuple[str, ...]]) -> bool:
+    """Whether the letter's own option text comes next ("(B) No", "(C) I do not know"), so that its "no" denies nothing."""
+    place = LETTERS.find(lead[1].upper())
+    if place >= len(options) or not options[place]:
+        return False
+    following = words_of(text[lead.end(1) : lead.end(1) + sum(map(len, options[place])) + 80])
+    return following[: len(options[place])] == options[place]
+
+
+_VERDICT = re.compile(
+    rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)(=\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
+    r"(?:(?P<right>(?i:correct|right"
+    r"(?![^\S\n]+(?!because|since|as|answer|option|choice)\w)|true|yes|fits best|best|(?:(?:most|very|highly) )?likely"
+    r"|present|✓|✔|✅))"
+    r"|(?P<wrong>(?i:incorrect|wrong|false|no|not|unlikely|less likely|absent|improbable|implausible|impossible"
+    r"|eliminated|excluded|ruled out|✗|❌|✘|×)))(?![\w'-])"
+)
+_ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}$", re.IGNORECASE)
+
+
+def verdicts(text: str, count: int, multiple: bool) -> Found:
+    """Letters with a verdict on each ("A: wrong. B: correct."): those that are right, where at least one other is called wrong."""
+    right: dict[int, None] = {}
+    wrong: set[int] = set()
+    for match in _VERDICT.finditer(text):
+        if not _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()]):
+            continue
+        place = position(match[1], count)
+        if match["right"]:
+            right[place] = None
+        else:
+            wrong.add(place)
+    alive = tuple(place for place in right if place not in wrong and place >= 0)
+    return alive if wrong and (len(alive) == 1 or (multiple and alive)) else None
+
+
+_BOX = re.compile(rf"(?:\[(?P<mark>[xX✓✔✅ ]?)\]|(?P<sign>[☐☑☒]))\s*(?:[Oo]ption\s+)?{OPEN}([A-Z])(?![^\W_])")
+
+
+def ticked(text: str, count: int, multiple: bool) -> Found:
+    """The letters whose box is ticked, in a list where another's is not ("[ ] A [x] B")."""
+    if "☐" not in text and "[ ]" not in text and "[]" not in text:
+        return None
+    boxes = [(bool((box["mark"] or "").strip()) or box["sign"] in ("☑", "☒"), box[3]) for box in _BOX.finditer(text)]
+    yes = tuple(dict.fromkeys(position(letter, count) for tick, letter in boxes if tick))
+    open_ones = {position(letter, count) for tick, letter in boxes if not tick}
+    if not yes or not open_ones or not open_ones.isdisjoint(yes):
+        return None
+    return yes if len(yes) == 1 or multiple else ()
+
+
+_DRESSED = re.compile(
+    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
+)
+_BARE = re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])")
+_MORE = re.compile(
+    rf"\s*(?:,\s*and|,\s*or|,|/|&|\bvs\b\.?|\bversus\b|\band\b|\bor\b|\bnor\b|\b(?:et|und|y)\b)\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}"
+)
+_NAME_BEFORE = re.compile(
+    r"\b(?:vitamins?|hepatitis|influenza|types?|grade|class|stage|group|category|factor|protein|complex|segment|zone|level|weber|hep"
+    r"|stanford|phase|part"
+    r"|point|figure|fig|picture|photo|slide|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia|hemophilia"
+    r"|plan|lines?|row"
+    r"|column|mr|mrs|ms|dr|patient|probability of|likelihood of|chance of)\s*\W?\s*(?:[A-Z]\s*(?:,|/|&|\band\b|\bor\b)\s*)*$",
+    re.IGNORECASE,
+)
+_NAME_AFTER = re.compile(
+    r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
+    r"|weighted"
+    r"|vertebra\w*|ring|loop|shaped?|level|is for|stands for)\b",
+    re.IGNORECASE,
+)
+
+
+_WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choices)\s*:?\s*$", re.IGNORECASE)
+
+
+_SPAN = re.compile(r"\s*(?:through|thru|to|[-–])\s*[A-Z](?!\w)")
+_GROUP_WRONG = re.compile(
+    r"\b(?:no|absent|incorrect|wrong|false|excluded|not (?:present|visible|seen|correct|shown))\s*:\s*$", re.IGNORECASE
+)
+_HEDGE = re.compile(r"\bor (?:possibly|maybe|perhaps|even)\b", re.IGNORECASE)
+
+
+def dressed_letters(text: str, count: int, multiple: bool) -> Found:
+    """Letters in brackets or quotes, or after "option": those that are not denied."""
+    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _DRESSED.finditer(text))
+    return _alive(text, count, multiple, found)
+
+
+def bare_letters(text: str, count: int, multiple: bool) -> Found:
+    """A capital letter by itself that can only be an option ("most likely B"), in a short response."""
+    if len(text) > 300:
+        return None
+    found = (
+        (match, 1)
+        for match in _BARE.finditer(text)
+        if match[1] != "I"
+        and not (match[1] == "A" and _AFTER_A.match(text, match.end()))
+        and not _PART_OF_A_NAME.match(text, match.end())
+        and not _NAME_BEFORE.search(text[max(0, match.start() - 36) : match.start()])
+        and not _NAME_AFTER.match(text, match.end())
+    )
+    return _alive(text, count, multiple, found)
+
+
+def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match[str], int]]) -> Found:
+    """The letters left when the denied ones are taken out; letters in a row share their fate ("A, B and D are incorrect")."""
+    alive: dict[int, None] = {}
+    denied: set[int] = set()
+    passed = 0
+    alternatives = _HEDGE.search(text) is not None
+    for match, group in found:
+        if match.start() < passed:
+            continue
+        places, end = [position(match[group], count)], match.end()
+        joined = ""
+        while (more := _MORE.match(text, end)) is not None and position(more[1], count) not in places:
+            joined += text[end : more.start(1)].lower()
+            places.append(position(more[1], count))
+            end = more.end()
+        passed = end
+        if (span := _SPAN.match(text, end)) is not None:
+            passed = span.end()
+            continue
+        if len(places) > 1 and _WEIGHED.search(text[max(0, match.start() - 24) : match.start()]):
+            continue
+        if is_supposed(text, match.start()):
+            continue
+        if is_denied(text, match.start(), end) or _GROUP_WRONG.search(text[max(0, match.start() - 20) : match.start()]):
+            denied.update(places)
+        else:
+            alternatives |= "or" in joined or "vs" in joined or "versus" in joined
+            alive.update(dict.fromkeys(places))
+    if alternatives:
+        return None
+    left = tuple(place for place in alive if place not in denied and place >= 0)
+    return left if len(left) == 1 or (multiple and 0 < len(left) < count) else None

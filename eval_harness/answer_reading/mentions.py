@@ -1,0 +1,330 @@
+"""Options named by their text: found, grouped, and told apart by whether the response means them.
+
+Functions return positions, None where they find nothing. Not here: letters by themselves (`letters.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found
+from eval_harness.answer_reading.plain_text import OptionTexts, named_option, stem
+from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied, sentence_end
+
+LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
+_LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){OPEN}([A-Za-z])(?:{CLOSE}\s*[.:)\]\-–=]+|{CLOSED})\s*{OPEN}$")
+_JOIN = re.compile(
+    r"\s*(?:,|\band\b|\bor\b|\bnor\b|/|\bvs\.?|\bversus\b|,\s*(?:and|or|nor)\b|\band/or\b)\s*(?:(?:a|an|the|both|either)\s+)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Option texts in a row (text[start:end]; `start` takes in the letter of a label) and their options; `labelled`: with
+    their own letters; `crossed`: with the letter of another option ("A. <text of B>", "<text of B> (C)")."""
+
+    options: tuple[int, ...]
+    start: int
+    end: int
+    labelled: bool
+    crossed: bool = False
+
+
+@lru_cache(maxsize=16)
+def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | None = None) -> tuple[Mention, ...]:
+    """All option texts in text[start:stop], those joined by commas, "and", "or", "vs" as one mention."""
+    if texts.pattern is None:
+        return ()
+    mentions: list[Mention] = []
+    for match in texts.pattern.finditer(text, start, len(text) if stop is None else stop):
+        option = named_option(match[0], texts)
+        if option is None:
+            continue
+        edge = max(start - 1, match.start() - 14, 0)
+        label = _LABEL_BEFORE.search(text[edge : match.start()])
+        labelled = label is not None and LETTERS.find(label[1].upper()) == option
+        crossed = not labelled and _is_crossed(text, label, match.end(), option, len(texts.words))
+        begin = edge + label.start(1) if label is not None and labelled else match.start()
+        if mentions and not labelled and not crossed:
+            last = mentions[-1]
+            alike = texts.negative.isdisjoint((*last.options, option))
+            if alike and not last.labelled and _JOIN.fullmatch(text, last.end, begin):
+                mentions[-1] = Mention((*last.options, option), last.start, match.end(), False)
+                continue
+        mentions.append(Mention((option,), begin, match.end(), labelled, crossed))
+    return tuple(mentions)
+
+
+_LETTER_AFTER = re.compile(r"\s*[(\[](?:[Oo]ption |[Cc]hoice |[Aa]nswer )?([A-Z])[)\]]")
+
+
+def _is_crossed(text: str, label: re.Match[str] | None, end: int, option: int, count: int) -> bool:
+    """Whether an option's text carries the letter of another, before it ("A. <text of B>") or after it in brackets."""
+    before = LETTERS.find(label[1]) if label is not None else -1
+    after = _LETTER_AFTER.match(text, end)
+    place = LETTERS.find(after[1]) if after else -1
+    return (0 <= before < count and before != option) or (0 <= place < count and place != option)
+
+
+def is_crossed(text: str, texts: OptionTexts) -> bool:
+    """Whether any option's text stands with the letter of another: then nobody can say which of the two is meant."""
+    return any(mention.crossed for mention in text_mentions(text, texts))
+
+
+_RIGHT = re.compile(
+    r"\W{0,4}(?:this is |is )?(?:the )?(?:correct|right|true|yes\b|present\b|visible\b|✓|✔|✅)", re.IGNORECASE
+)
+_WRONG = re.compile(
+    r"\W{0,4}(?:this is |is )?(?:incorrect|wrong|false|no\b|not\b|unlikely|absent\b|✗|❌|✘|×)", re.IGNORECASE
+)
+
+
+def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
+    """Options named by letter and text together ("C. rib fracture"): the one that is meant, or the ones for multiple choice.
+
+    A list of all options with a verdict on each counts by the verdicts.
+    """
+    meant, denied = _labelled(text, texts)
+    alive = [option for option in meant if option not in denied]
+    right = [option for option in alive if meant[option]]
+    if right and len(meant) + len(denied) > len(right):
+        alive = right
+    return tuple(alive) if len(alive) == 1 or (multiple and 0 < len(alive) < count) else None
+
+
+def labelled_verdicts(text: str, texts: OptionTexts) -> Found:
+    """Of options named by letter and text with a verdict each, those that are called right, where another is called wrong."""
+    meant, denied = _labelled(text, texts)
+    right = tuple(option for option in meant if meant[option] and option not in denied)
+    return right if right and denied else None
+
+
+def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]:
+    """The labelled options that are meant (with: called right?), and those denied."""
+    meant: dict[int, bool] = {}
+    denied: set[int] = set()
+    for mention in text_mentions(text, texts):
+        if not mention.labelled:
+            continue
+        option, verdict = mention.options[0], text[mention.end : sentence_end(text, mention.end)][:200]
+        if _WRONG.match(verdict) or _DOES_NOT.match(verdict) or is_denied(text, mention.start, mention.end):
+            denied.add(option)
+        else:
+            meant[option] = meant.get(option, False) or _RIGHT.match(verdict) is not None
+    return meant, denied
+
+
+def labelled_options(text: str, start: int, texts: OptionTexts) -> tuple[int, ...]:
+    """The options of a list that begins at text[start], one label and text after the other, up to the first line without one."""
+    found: list[int] = []
+    end = start
+    for mention in text_mentions(text, texts, start, min(len(text), start + 3000)):
+        gap = text[end : mention.start]
+        between = gap.strip(" \t\n-•*.,;")
+        if not mention.labelled or "\n" in between or len(between) > (80 if found else 0):
+            break
+        found.append(mention.options[0])
+        end = mention.end
+    return tuple(dict.fromkeys(found))
+
+
+_OPTIONS_ARE = re.compile(r"\b(?:options|choices)\b(?:\s+\w+){0,3}?\s*(?:are|include|were|:)[\s:]*", re.IGNORECASE)
+_CHOSEN_BEFORE = re.compile(r"\b(?:correct|right|best|my|chosen|selected)\s+$", re.IGNORECASE)
+
+
+def without_listing(text: str, texts: OptionTexts) -> str:
+    """The text without a list of options that only says what there is to choose from ("the options are A. femur and B. tibia")."""
+    cue = _OPTIONS_ARE.search(text)
+    if cue is None or _CHOSEN_BEFORE.search(text[max(0, cue.start() - 12) : cue.start()]):
+        return text
+    end, found = cue.end(), 0
+    for mention in text_mentions(text, texts, cue.end(), min(len(text), cue.end() + 3000)):
+        if not mention.labelled or _BETWEEN.fullmatch(text, end, mention.start) is None:
+            break
+        end, found = mention.end, found + 1
+    return text[: cue.start()] + text[end:] if found > 1 else text
+
+
+_BETWEEN = re.compile(r"[\s,.;()•*-]*(?:(?:and|or)\b)?\W*(?:option\s*)?\W*", re.IGNORECASE)
+_DOES_NOT = re.compile(
+    r"\W*(?:(?:this|it|that)\s+)?(?:does|do|did|is|are|was|can|would|has)\s+(?:\w+ly\s+)?(?:not|never|no)\b",
+    re.IGNORECASE,
+)
+
+
+def denies_own_text(text: str, start: int, place: int, texts: OptionTexts) -> bool:
+    """Whether the option's own text stands at text[start] and is then denied ("B: stroke is not supported")."""
+    gap = LABEL_GAP.match(text, start) if texts.pattern is not None else None
+    inner = texts.pattern.match(text, gap.end()) if gap and texts.pattern else None
+    if inner is None or named_option(inner[0], texts) != place:
+        return False
+    return _DOES_NOT.match(text, inner.end()) is not None or denied_after(text, inner.end())
+
+
+_ASSERTS = re.compile(
+    r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?|represents?|indicates?"
+    r"|indicative of|suggests?"
+    r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
+    r"|corresponds? to"
+    r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
+    r"|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|points? to)\b",
+    re.IGNORECASE,
+)
+_ONLY_NEAR = re.compile(
+    r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
+    r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
+    r"|treated (?:for|with)|history of"
+    r"|risk (?:of|for)|screen\w* for"
+    r"|connected to|attached to|towards?|away from"
+    r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
+    r"|possib\w+"
+    r"|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:"
+    r"|were))\s*(?:\w+\s+){0,1}?(?:the\s+|a\s+|an\s+)?$",
+    re.IGNORECASE,
+)
+_WEIGHED = re.compile(
+    r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish))\b", re.IGNORECASE
+)
+_SEEN_AFTER = re.compile(
+    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted"
+    r"|evident|demonstrated|observed"
+    r"|depicted|displayed"
+    r"|illustrated|highlighted|marked|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
+    re.IGNORECASE,
+)
+_DEFINES_AFTER = re.compile(
+    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often|would|could|uses|requires|involves)\b",
+    re.IGNORECASE,
+)
+_LEADS = re.compile(r"\W*(?:(?:a|an|the)\s+)?", re.IGNORECASE)
+_ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
+_ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis)\b", re.IGNORECASE)
+_RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/)\s*$", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
+_RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
+_BOUND = re.compile(
+    r"(?:\b(?:less|more|greater|fewer|lower|higher|larger|smaller) than|\b(?:under|over|at least|at most|up to)|[<>≤≥])\s*$",
+    re.I,
+)
+_NUMBER = re.compile(r"\d")
+_AGREES = re.compile(r"\b(?:that(?:'s| is)|you(?:'re| are)|all)\s+$", re.IGNORECASE)
+_CONCLUDES = re.compile(
+    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
+    r"|most consistent|final|diagnosis is)\b",
+    re.IGNORECASE,
+)
+SHORT = 8
+"""Words up to which a response is an answer rather than prose: whatever option it names, it means."""
+
+
+def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
+    """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing."""
+    meant: dict[int, None] = {}
+    concluded: dict[int, None] = {}
+    short = len(text) < 120 and len(text.split()) <= SHORT
+    for mention in text_mentions(text, texts):
+        if mention.crossed or _is_range(text, mention, texts):
+            return ()
+        if _is_meant(text, mention, texts, short):
+            meant.update(dict.fromkeys(mention.options))
+            if _CONCLUDES.search(clause_before(text, mention.start)):
+                concluded.update(dict.fromkeys(mention.options))
+    alive = tuple(meant)
+    if len(alive) > 1 and concluded and not multiple:
+        alive = tuple(concluded)
+    if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
+        return alive
+    return () if alive else None
+
+
+def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
+    """Whether a word that tells another option is joined before ("mild to moderate stenosis")."""
+    numbered = len(mention.options) == 1 and _NUMBERED.search(text, mention.start, mention.end)
+    if numbered and _RANGE_AFTER.match(text, mention.end):
+        return True
+    before = _RANGE_BEFORE.search(text[max(0, mention.start - 30) : mention.start])
+    if before is None:
+        return False
+    word = stem(before[1].lower())
+    return any(word in words for option, words in enumerate(texts.telling) if option not in mention.options)
+
+
+def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> bool:
+    before = clause_before(text, mention.start)
+    lead = _LEADS.fullmatch(before) is not None
+    if any(option in texts.common for option in mention.options):
+        return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
+    if text[mention.start : mention.end].lower() == "right" and _AGREES.search(before):
+        return False
+    if _BOUND.search(before) and _NUMBER.search(text, mention.start, mention.end):
+        return False
+    negative = texts.negative.issuperset(mention.options)
+    if not negative and is_denied(text, mention.start, mention.end):
+        return False
+    if _ONLY_NEAR.search(before) or _WEIGHED.search(before) or _ADJECTIVE_USE.match(text, mention.end):
+        return False
+    if _SEEN_AFTER.match(text, mention.end) or mention.labelled or _ASSERTS.search(before):
+        return True
+    return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
+
+
+_WORD = re.compile(r"[^\W_]+(?:[.,]\d+)?")
+_UNHARMED = re.compile(
+    r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy)\b",
+    re.IGNORECASE,
+)
+_DEFINITION = re.compile(
+    r"\b(?:is|are) (?:\w+ly )?(?:used|defined|a (?:type|kind|form|condition|disease|procedure|device|rare|common)|an? \w+ (?:that"
+    r"|which))\b|\brefers? to\b",
+    re.IGNORECASE,
+)
+PROSE = 1000
+"""Characters up to which words are put together to an option; longer prose names too many things."""
+
+
+def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
+    """The one option whose words are all said, or whose telling words (those no other option has) are, with none that tell another.
+
+    Words count by their stems, in any order: "the femur is fractured" for "fracture of the femur" against "dislocation of the hip". Of
+    three or more telling words one may be missing.
+    """
+    if len(text) > PROSE or not any(texts.stems) or _DEFINITION.search(text):
+        return None
+    known = frozenset().union(*texts.stems)
+    said: set[str] = set()
+    asserted: set[str] = set()
+    short = len(text.split()) <= SHORT
+    for match in _WORD.finditer(text):
+        word = stem(match[0].lower())
+        if word not in known or is_denied(text, match.start(), match.end()):
+            continue
+        before = clause_before(text, match.start())
+        if before[-4:].lower() in ("non-", "non ") and "non" not in known:
+            return None
+        if _WEIGHED.search(before) or (word.isdigit() and _BOUND.search(before)):
+            continue
+        if word == "right" and _AGREES.search(before):
+            continue
+        if _UNHARMED.match(text, match.end()) or _ADJECTIVE_USE.match(text, match.end()):
+            continue
+        said.add(word)
+        seen = _ASSERTS.search(before) or _SEEN_AFTER.match(text, match.end())
+        if not _ONLY_NEAR.search(before) and (seen or (short and not _DEFINES_AFTER.match(text, match.end()))):
+            asserted.add(word)
+    whole = [option for option, stems in enumerate(texts.stems) if stems and stems <= said]
+    whole = [option for option in whole if not any(texts.stems[option] < texts.stems[other] for other in whole)]
+    if len(whole) > 1:
+        return ()
+    told = {option for option, words in enumerate(texts.telling) if words & said}
+    candidates = whole or [
+        option
+        for option in told
+        if len(texts.telling[option] & said) >= max(2, len(texts.telling[option]) - 1) or texts.telling[option] <= said
+    ]
+    if len(candidates) != 1 or told - set(candidates):
+        return () if len(told) > 1 else None
+    return (candidates[0],) if texts.stems[candidates[0]] & asserted else None

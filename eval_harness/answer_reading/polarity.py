@@ -1,0 +1,97 @@
+"""Whether words of a response are meant, denied, or only supposed: the clause around them decides.
+
+Not here: which words name an option (`letters.py`, `mentions.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_BOUNDARY = re.compile(
+    r"[.!?](?=\s)|[;\n]|\b(?:but(?<!anything but)(?<!everything but)(?<!\ball but)|however|although|though|whereas|while)\b"
+    r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b|,\s*(?=not\b|(?:answer|option|choice)\s+\W?$)|\.{2,}|…",
+    re.IGNORECASE,
+)
+_NEGATOR = re.compile(
+    r"\b(?:no(?!\s*(?:[,:;.!–—]|-\s|wait|longer|doubt))|not(?!\s+only)|never|neither|nor|without|absence of|absent|lacks?|lack of"
+    r"|rul(?:es?|ed|ing) out|exclud\w+|eliminat\w+|rather than|instead of|unlike|as opposed to|other than|except|apart from"
+    r"|negative for|unlikely|less likely|least (?:likely|probable|consistent|appropriate)"
+    r"|(?:anything|everything|all) but|(?:lowest|smallest) (?:likelihood|probability|chance)"
+    r"|(?:last|worst|second) choice|cross(?:ed|ing)? out|(?<!no )(?<!a )doubt"
+    r"|incorrect|wrong|denies|free of|against|inconsistent with|(?:other|remaining) (?:options?"
+    r"|choices?|answers?)"
+    r"|distractors?|differentiat\w*|distinguish\w*|mistaken for|would (?:show|have|need|require|present|appear|be expected)"
+    r"|(?:more|better|likelier)\b[^.;]{0,30}?\bthan)\b|\bover\s+(?:option\s+)?$",
+    re.IGNORECASE,
+)
+_LESS_THAN = re.compile(r"\bless \w+ than\b", re.IGNORECASE)
+_ENDS_AT_COMMA = re.compile(
+    r"\b(?:without|unlike|rather than|instead of|as opposed to|other than|apart from)\b[^,]*,", re.IGNORECASE
+)
+_VERDICT = (
+    r"not|n't|incorrect|wrong|unlikely|ruled out|excluded|absent|inconsistent|less|inaccurate|unrelated|inappropriate|impossible"
+    r"|eliminated|irrelevant|false|improbable|implausible|out|be considered|(?:the )?(?:lowest|weakest|worst|exception)"
+)
+_DENIED_AFTER = re.compile(
+    rf"[\"')\]}}]*(?:(?!\b(?:is|are|was|were|and|but|or|because|since|while|whereas)\b)[^.;:\n,]){{0,40}}?\s*\b(?:is|are|was|were|can|could|may|would|does|do|did"
+    rf"|has|have|seems?|appears?)\s+"
+    rf"(?:\w+\s+){{0,2}}?(?:{_VERDICT})\b"
+    r"|\W{0,4}\bbut (?:this|that|it) (?:is|does|seems|appears)\s+(?:much |far |also )?(?:less|unlikely|not|improbable)\b"
+    r"|\s*,?\s*which (?:is|are|was|were) (?:\w+ly )?not\b"
+    r"|\s+would be (?:my|the) (?:last|least|worst|second)\b"
+    r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift"
+    r"|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
+    r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[A-Z]\b\)?\s*(?:$|[.,;)]))"
+    r"|false|unlikely|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(r"\s*\([^()\n]+\)")
+_SUPPOSED = re.compile(
+    r"\b(?:if|unless|whether|had it|were it)\b(?!\s+(?:i|we)\s+(?:had|have|must|were forced)|\s+forced|\s+asked)",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[.!?](?=\s|$)|\n")
+
+
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Whether the words text[start:end] are denied in their clause ("not A", "A is wrong", "unlike A")."""
+    return negated_before(text, start) or denied_after(text, end)
+
+
+@lru_cache(maxsize=512)
+def negated_before(text: str, start: int) -> bool:
+    before = clause_before(text, start)
+    if "than" in before:
+        before = _LESS_THAN.sub(" ", before)
+    if "," in before:
+        before = _ENDS_AT_COMMA.sub(" ", before)
+    return _NEGATOR.search(before) is not None
+
+
+@lru_cache(maxsize=512)
+def denied_after(text: str, end: int) -> bool:
+    if _DENIED_AFTER.match(text, end, end + 120):
+        return True
+    aside = _ASIDE.match(text, end, end + 300)  # "option A (smooth and brown) is incorrect"
+    return aside is not None and _DENIED_AFTER.match(text, aside.end(), aside.end() + 120) is not None
+
+
+def is_supposed(text: str, start: int) -> bool:
+    """Whether a condition stands before text[start] in its sentence ("if it were thin, A would be right")."""
+    before = text[max(0, start - 160) : start]
+    return _SUPPOSED.search(before, max((match.end() for match in _SENTENCE.finditer(before)), default=0)) is not None
+
+
+@lru_cache(maxsize=512)
+def clause_before(text: str, start: int) -> str:
+    """The part of the clause that stands before text[start] (at most 160 characters)."""
+    before = text[max(0, start - 160) : start]
+    return before[max((match.end() for match in _BOUNDARY.finditer(before)), default=0) :]
+
+
+def sentence_end(text: str, start: int) -> int:
+    """Where the sentence or line that holds text[start] ends (at most 400 characters on)."""
+    stop = min(len(text), start + 400)
+    match = _SENTENCE.search(text, start, stop)
+    return match.start() if match else stop

@@ -1,0 +1,220 @@
+"""Answer statements: "the answer is B", "Answer: femur", "B is correct", "I choose C", "so, it is D". The last one counts.
+
+Not here: letters and texts outside such statements (`letters.py`, `mentions.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_reading.letters import (
+    CLOSE,
+    HEAD,
+    OPEN,
+    Found,
+    letter_list,
+    letters_at,
+    letters_run,
+    only_letters,
+)
+from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
+from eval_harness.answer_reading.plain_text import OptionTexts, named_option
+from eval_harness.answer_reading.polarity import clause_before, is_denied, is_supposed, negated_before, sentence_end
+
+_ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
+_LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
+_CUE = re.compile(
+    r"\b(?P<word>answers?|ans|options?|choices?|letters?|response|selection|conclusion|diagnosis|impression(?=\s*[:\n])|respuesta|réponse|antwort|risposta"
+    r"|resposta|ответ|答案|正解|정답|correct(?=\s*:))"
+    rf"(?![^\W_])[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\best\b|\bes\b|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
+    rf"|are|be)\b|:)\s*)*",
+    re.IGNORECASE,
+)
+_PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}[^\w.\n!?;]+(?:\w+[^\w.\n!?;]+){{0,2}}$", re.IGNORECASE)
+_OTHERS = re.compile(
+    r"\b(?:other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available|provided|two|three|four|five"
+    r"|none of the)\b[^\w.\n!?;:\"]+(?:\w+[^\w.\n!?;:\"]+){0,2}$",
+    re.IGNORECASE,
+)
+_RUNNER_UP = re.compile(r"\b(?:last|second|third|lowest|worst|weakest)(?:[ -]best)?\s+$", re.IGNORECASE)
+_DOUBTED = re.compile(
+    r"\b(?:doubt|not (?:say|think|believe|sure|certain|agree|claim|mean|confirm))\s+(?:(?:that|if|whether)\s+)?(?:(?:the|it|my)\s+)?"
+    r"(?:(?:correct|right|best|final)\s+)?$",
+    re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(r"\b(?:not|with|choices are|options are|can|cannot|could)\b", re.IGNORECASE)
+_LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
+_CHOOSE = re.compile(
+    r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with"
+    r"|going with|say"
+    r"|think|believe|answer|opt for"
+    r"|vote for)(?:\s+(?:that\s+)?(?:it\s+is|it's|the\s+answer\s+is))?"
+    r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|it's|i choose|the))?"
+    r"|(?:change|changing|revise|revising|update|correct)\s+(?:my|the)\s+(?:answer|choice|response)\s+to|(?:switch|change)(?:ing)?\s+to"
+    r"|(?:wait|actually|correction(?=\s*[:,.!\n-])|scratch that|on second thought"
+    r"|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|it's|that is|should be"
+    r"|make that)?"
+    r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
+    r"|select|pick)(?:ing)?|leaving|leaves(?: us with)?|going with"
+    r"|(?:most|more) (?:likely|probably))[\s,:]+)"
+    r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
+    r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
+    re.IGNORECASE,
+)
+_IS_CORRECT = re.compile(
+    r"[\"')\]}.:]*\s*(?:(?:is|are|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?"
+    r"(?:the\s+)?(?:\w+\s+){0,3}?"
+    r"(?:correct|right|best|answers?|true|(?:(?:more|most) (?:likely|probable)|better)"
+    r"(?=\W*(?:$|[.,;:\n)]|than\b|given\b|because\b|since\b|here\b))|most likely|most appropriate|most accurate"
+    r"|most suitable)\b|[-:–—]\s*(?:correct|true"
+    r"|right(?![^\S\n]+\w))\b)",
+    re.IGNORECASE,
+)
+_FAINT = re.compile(
+    r"\b(?:not|incorrect|wrong|less|least|unlikely|false|poor|possible|potential|plausible|common|another|alternative)\b",
+    re.IGNORECASE,
+)
+_THE_MOST = re.compile(r"\s+(?:as )?the (?:most|best|only) \w+", re.IGNORECASE)
+_FIRST_THOUGHT = re.compile(
+    r"\b(?:initially|originally|at first|previously|first (?:thought|guess|impression|glance)"
+    r"|tempted|(?:might|going to) (?:think|choose|say))\b",
+    re.IGNORECASE,
+)
+_CAPITAL = re.compile(rf"(?<![^\W_]){OPEN}([A-Z])(?![^\W_])(?P<close>{CLOSE})")
+_REASON = re.compile(
+    r"\W*(?:\((?:option |choice )?[A-Z]\)\W*)?"
+    r"(?:although|though|but|while|whereas|however|rather|which|because|as|since|not|given|due|and not)\b|[.,;]",
+    re.IGNORECASE,
+)
+
+
+def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
+    """What the last answer statement names; () where that is more than one option without saying which."""
+    best: tuple[int, Found] = (-1, None)
+    for place, found in _statements(text, count, texts, multiple):
+        if place >= best[0]:
+            best = (place, found)
+    return best[1]
+
+
+def _statements(text: str, count: int, texts: OptionTexts, multiple: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
+    start = 0
+    while (cue := _CUE.search(text, start)) is not None:
+        start = cue.start() + len(cue["word"])
+        if _is_cue(text, cue, multiple):
+            found = _target(text, cue.end(), count, texts, multiple)
+            if found is not None:
+                yield cue.start(), found
+    for lone in _LONE.finditer(text):
+        place = max(0, lone.start() - 60)
+        cue = _CHOOSE.search(text[place : lone.start()])
+        if cue is None or "not" in cue[0].split():
+            continue
+        start, end = place + cue.start(), place + cue.end("cue")
+        if (
+            negated_before(text, start)
+            or is_supposed(text, start)
+            or _is_past(text, lone.start())
+            or _DOUBTED.search(text[max(0, start - 40) : start])
+        ):
+            continue
+        found = letters_at(text, end, count, strict=True)
+        if found is not None and found != (-1,):
+            yield start, agreeing(text, end, texts, found)
+    passed = 0
+    for head in _CAPITAL.finditer(text):
+        verdict = _called_correct(text, head, count, texts) if head.start() >= passed else None
+        if verdict is not None:
+            passed = verdict[1]
+            yield head.start(), verdict[0]
+
+
+def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
+    """Whether "answer ... is" opens an answer, and not "the other options are", "if the answer were", "answer with"."""
+    word, link = cue["word"].lower(), cue["link"].lower()
+    if link == "\n" and (cue["mid"].strip() or word not in ("answer", "ans", "response", "conclusion", "diagnosis")):
+        return False
+    before = text[max(0, cue.start() - 40) : cue.start()]
+    plural = word in ("options", "choices", "letters") or link == "are"
+    if _OTHERS.search(before) or (plural and not multiple and not _PLURAL_OK.search(before)):
+        return False
+    if plural and multiple and word != "answers" and not _PLURAL_OK.search(before):
+        return False
+    if _RUNNER_UP.search(before) or _DOUBTED.search(before):
+        return False
+    if _NO_ANSWER.search(cue["mid"]) or is_supposed(text, cue.start()):
+        return False
+    return not _is_past(text, cue.end())
+
+
+def _is_past(text: str, start: int) -> bool:
+    """Whether the clause before text[start] tells a first thought, which what follows may take back ("I initially chose A")."""
+    return _FIRST_THOUGHT.search(clause_before(text, start)) is not None
+
+
+def _called_correct(
+    text: str, head: re.Match[str], count: int, texts: OptionTexts
+) -> tuple[tuple[int, ...], int] | None:
+    """The letters of "B is correct", "A and C are the right answers", "making C. thyroid the most fitting answer", and where they end."""
+    if LETTERS.index(head[1]) >= count:
+        return None
+    list_head = HEAD.match(text, head.start())
+    places, end, _ = letter_list(text, list_head, count) if list_head else ([], head.end(), False)
+    places, end = (places, end) if places else ([LETTERS.index(head[1])], head.end())
+    tail = _IS_CORRECT.match(text, end)
+    if tail is None and texts.pattern is not None and len(places) == 1:
+        gap = LABEL_GAP.match(text, end)
+        inner = texts.pattern.match(text, gap.end()) if gap else None
+        if inner is not None and named_option(inner[0], texts) == places[0]:
+            tail = _IS_CORRECT.match(text, inner.end()) or _THE_MOST.match(text, inner.end())
+    if tail is None or _FAINT.search(tail[0]) or negated_before(text, head.start()) or is_supposed(text, head.start()):
+        return None
+    return tuple(places), end
+
+
+def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: bool) -> Found:
+    """What an answer statement names from `start` on: letters, else option text in the same sentence."""
+    found = letters_at(text, start, count, strict=False)
+    if multiple:
+        run = letters_run(text, start, count) or (
+            only_letters(text[start:], count) if len(text) - start < 200 else None
+        )
+        if run is not None:
+            return run
+        listed = labelled_options(text, start, texts)
+        if listed:
+            return tuple(dict.fromkeys((*(found or ()), *listed)))
+    if found is not None and found != (-1,):
+        return agreeing(text, start, texts, found)
+    if texts.pattern is None:
+        return found
+    while start < len(text) and text[start] in " \n\t\"'(":
+        start += 1
+    mentions = text_mentions(text, texts, start, min(sentence_end(text, start), start + 300))
+    meant = [mention for mention in mentions if not is_denied(text, mention.start, mention.end)]
+    options = tuple(dict.fromkeys(option for mention in meant for option in mention.options))
+    if not options or multiple or len(options) == 1:
+        return options or found
+    first = meant[0]
+    clear = len(first.options) == 1 and first.start - start < 25 and _REASON.match(text, first.end)
+    return first.options if clear else ()
+
+
+def agreeing(text: str, start: int, texts: OptionTexts, found: tuple[int, ...]) -> tuple[int, ...]:
+    """`found`, unless the text of another option follows the letter ("B. <text of A>"): then nobody can say which is meant."""
+    head = HEAD.match(text, start)
+    if head is None or len(found) != 1 or texts.pattern is None:
+        return found
+    gap = LABEL_GAP.match(text, head.end())
+    inner = texts.pattern.match(text, gap.end()) if gap and (gap[0].strip() or head["close"]) else None
+    named = named_option(inner[0], texts) if inner else None
+    if (
+        inner is not None
+        and named is not None
+        and named != found[0]
+        and not is_denied(text, inner.start(), inner.end())
+    ):
+        return ()
+    return found

@@ -1,0 +1,116 @@
+"""A results store that is a folder: a submission appears in it whole or not at all, and nothing that is there is changed.
+
+`STORE/results/<benchmark>/<model>/<run_id>/{result.json,answers.parquet}`, and `STORE/questions/<fingerprint>.parquet`, the questions
+scored, from which the board recomputes the scores of any part of them. Not here: what may be added (`submit.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from eval_harness.results import read_result
+from eval_harness.submissions.validation import answers_digest
+
+if TYPE_CHECKING:
+    from eval_harness.submissions.submit import Submission
+
+
+def add(store: Path, submission: Submission) -> tuple[Path, bool]:
+    """Add a submission; returns where it lies, and whether it is new (the same one twice is no error).
+
+    Raises BadInput when the store cannot be written, is the inside of one, or holds other answers of this run.
+    """
+    target = store / submission.folder
+    if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
+        raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
+    try:
+        _add_questions(store, submission)
+        staging = store / ".incoming" / uuid.uuid4().hex
+        staging.mkdir(parents=True)
+        try:
+            for path, content in submission.files().items():
+                _write(staging / Path(path).name, content)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target, _move(staging, target, submission)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as error:
+        raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path) -> list[str]:
+    """Flags for results of the store whose every response is that of the submission.
+
+    `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.
+    """
+    result, flags = submission.result, []
+    digest = answers_digest(submission.answers)
+    for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
+        place = path.parent.relative_to(store).as_posix()
+        if place == submission.folder:
+            continue
+        try:
+            other = read_result(path)
+            if other.model.name == result.model.name and "reproduced" in (other.provenance, result.provenance):
+                continue  # the same model run again: the same answers are what was hoped for
+            if (other.scores, other.statuses) == (result.scores, result.statuses):
+                answers = pd.read_parquet(fetch(path.with_name("answers.parquet")))
+                if answers_digest(answers) == digest:
+                    flags.append(f"every response is identical to that of {place}")
+        except (BadInput, OSError, ValueError):
+            continue  # a result that cannot be read is set aside by the board as well
+    return flags
+
+
+def questions_bytes(questions: pd.DataFrame) -> bytes:
+    """The questions as a store keeps them (Parquet, without images)."""
+    buffer = io.BytesIO()
+    questions.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _add_questions(store: Path, submission: Submission) -> None:
+    path = store / "questions" / f"{submission.result.benchmark.fingerprint}.parquet"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        _write(partial, questions_bytes(submission.questions))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(staging: Path, target: Path, submission: Submission) -> bool:
+    """Rename the staged folder into place; False when the same submission is there already."""
+    try:
+        staging.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    else:
+        return True
+    there, ours = read_result(target / "result.json"), submission.result
+    same = (there.scores, there.breakdown, there.statuses) == (ours.scores, ours.breakdown, ours.statuses)
+    if not same or there.provenance != ours.provenance:
+        raise BadInput(
+            f"{target}: holds another result of this run. A store only grows; remove that folder by hand to replace it."
+        )
+    return False

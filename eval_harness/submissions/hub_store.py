@@ -1,0 +1,168 @@
+"""A results store that is a dataset repository on the Hub: a submission is one pull request that only adds files, and what the
+store's owner has run again one commit.
+
+Not here: what may be submitted (`submit.py`), judging the pull requests of others (`verification.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub import check_repo_id, connect, connect_with_token, hub_errors, patiently, quiet, status_of
+from eval_harness.results import read_result
+from eval_harness.submissions.folder_store import questions_bytes
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    from eval_harness.submissions.submit import Submission
+
+
+LANDING_TRIES = 12
+"""Others commit to the same branch: a commit to main is tried again on top of theirs."""
+
+
+def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
+    """Open a pull request that adds the files of a submission; returns its address, and whether it is new. `token`: None is this machine's.
+
+    What is in the store already, or in an open pull request of this account, is not proposed again. Each try looks again first, so that
+    a commit whose answer got lost is found instead of being made twice.
+    Raises BadInput: no token, no such store, other answers of this run there, a Hub that refuses or cannot be reached.
+    """
+    check_repo_id(repo_id)
+    api = connect(token) if token else connect_with_token()
+    files = submission.files()
+    with hub_errors(repo_id, "sign in"):
+        who = str(patiently(api.whoami).get("name"))
+    with quiet(), hub_errors(repo_id, "open a pull request", who):
+        return patiently(lambda: _propose(api, repo_id, who, submission, files))
+
+
+def _propose(api: HfApi, repo_id: str, who: str, submission: Submission, files: dict[str, bytes]) -> tuple[str, bool]:
+    from huggingface_hub import CommitOperationAdd
+
+    head = api.repo_info(repo_id, repo_type="dataset").sha
+    if _holds(api, repo_id, str(head), files, f"{repo_id} on main"):
+        return f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}", False
+    title = title_of(submission.folder)
+    for pull in api.get_repo_discussions(
+        repo_id, repo_type="dataset", author=who, discussion_type="pull_request", discussion_status="open"
+    ):
+        if pull.title == title and _holds(api, repo_id, f"refs/pr/{pull.num}", files, f"your pull request {pull.url}"):
+            return pull.url, False
+    done = api.create_commit(
+        repo_id,
+        [CommitOperationAdd(path, content) for path, content in sorted(files.items())],
+        commit_message=title,
+        commit_description=_description(submission),
+        repo_type="dataset",
+        create_pr=True,
+    )
+    assert done.pr_url is not None
+    return done.pr_url, True
+
+
+def add(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
+    """Commit a submission to main, which only those who may write to the store can; returns its address, and whether it is new.
+
+    Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
+    Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
+    """
+    check_repo_id(repo_id)
+    api = connect_with_token()
+    files = submission.files()
+    with hub_errors(repo_id, "sign in"):
+        who = str(patiently(api.whoami).get("name"))
+    with quiet(), hub_errors(repo_id, "add a reproduced result", who):
+        try:
+            return patiently(lambda: _add(api, repo_id, submission, files, with_questions), LANDING_TRIES)
+        except Exception as error:
+            if status_of(error) != 403:
+                raise
+            raise BadInput(
+                f"{repo_id}: the account {who} may not write to it, and only who owns a store says what is reproduced. Use a token that "
+                "may write there, or leave --reproduced out: that opens a pull request."
+            ) from None
+
+
+def _add(
+    api: HfApi, repo_id: str, submission: Submission, files: dict[str, bytes], with_questions: bool
+) -> tuple[str, bool]:
+    from huggingface_hub import CommitOperationAdd
+
+    head = str(api.repo_info(repo_id, repo_type="dataset").sha)
+    place = f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}"
+    if _holds(api, repo_id, head, files, f"{repo_id} on main"):
+        path = api.hf_hub_download(repo_id, f"{submission.folder}/result.json", revision=head, repo_type="dataset")
+        if read_result(Path(path)).provenance != submission.result.provenance:
+            raise BadInput(
+                f"{repo_id} on main: holds these answers as a submission in {submission.folder}. Move it away."
+            )
+        return place, False
+    more = {}
+    if with_questions:
+        questions = f"questions/{submission.result.benchmark.fingerprint}.parquet"
+        if not files_at(api, repo_id, head, [questions]):
+            more[questions] = questions_bytes(submission.questions)
+    api.create_commit(
+        repo_id,
+        [CommitOperationAdd(path, content) for path, content in sorted((files | more).items())],
+        commit_message=title_of(submission.folder),
+        commit_description=_description(submission),
+        repo_type="dataset",
+        parent_commit=head,
+    )
+    return place, True
+
+
+def title_of(folder: str) -> str:
+    """The title of the pull request that adds a folder; at most the Hub's 200 characters, and one title per folder."""
+    title = f"Add {folder}"
+    return title if len(title) <= 200 else f"{title[:180]} {hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+
+
+def _description(submission: Submission) -> str:
+    result = submission.result
+    lines = [
+        f"{result.model.name} on {result.benchmark.name}, split {result.benchmark.split}, method {result.method.name}: "
+        f"{result.benchmark.questions:,} questions.",
+        *(f"- {note}" for note in submission.notes),
+        *(f"- for a human to look at: {flag}" for flag in submission.flags),
+        "`medprobe verify` computes the scores again from the answers.",
+    ]
+    return "\n".join(lines)
+
+
+def _holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], where: str) -> bool:
+    """Whether a revision holds this submission already. BadInput when it holds other answers of the same run."""
+    there = files_at(api, repo_id, revision, sorted(files))
+    if not there:
+        return False
+    for path, content in files.items():
+        if path.endswith("/answers.parquet") and not (path in there and is_content(there[path], content)):
+            raise BadInput(
+                f"{where}: holds other answers of this run ({path}). A store only grows: submit a run with another name or settings, "
+                "or close that pull request."
+            )
+    return True
+
+
+def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
+    """Those of the paths that are files of a revision."""
+    from huggingface_hub.hf_api import RepoFile
+
+    found = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")
+    return {entry.path: entry for entry in found if isinstance(entry, RepoFile)}
+
+
+def is_content(entry: RepoFile, content: bytes) -> bool:
+    """Whether a file of the repository has exactly this content, by the Hub's own digest of it."""
+    if entry.size != len(content):
+        return False
+    if entry.lfs is not None:
+        return bool(entry.lfs.sha256 == hashlib.sha256(content).hexdigest())
+    return bool(entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())

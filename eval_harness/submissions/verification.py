@@ -1,0 +1,384 @@
+"""`medprobe verify`: pull requests to a results store on the Hub are examined, answered, and the clean ones added.
+
+Of a pull request only the files it adds are downloaded, as they are in one commit of it. When they are clean, exactly these bytes are
+committed to main on top of the commit that was looked at, and the pull request is closed; merging it could take a later push. Safe to run
+twice and in parallel: whoever finds the files on main already only closes. Not here: what is examined (`examination.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub import (
+    PASSING,
+    caused_by,
+    check_repo_id,
+    connect_with_token,
+    hub_errors,
+    patiently,
+    quiet,
+    status_of,
+)
+from dataset_builders.problems import clip
+from dataset_builders.repository import open_repository
+from eval_harness.results import read_result
+from eval_harness.submissions.examination import FILES, Dataset, examine
+from eval_harness.submissions.folder_store import questions_bytes, twins
+from eval_harness.submissions.foreign_files import MAX_FILE, printable, quarantined
+from eval_harness.submissions.hub_store import LANDING_TRIES, files_at, is_content
+from eval_harness.submissions.submit import MAX_RESULT, Submission
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.community import DiscussionWithDetails
+    from huggingface_hub.hf_api import RepoFile
+
+ADDED = re.compile(
+    r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(answers\.parquet|result\.json)", re.ASCII
+)
+SHOWN = 30
+"""Problems that a comment spells out; the rest are counted."""
+
+Word = Literal["added", "verified", "refused", "for a human", "closed already", "failed"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a pull request, or of a result of a folder store."""
+
+    what: str
+    word: Word
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = "".join(f"\n  {printable(line)}" for line in (*self.reasons, *self.notes))
+        return f"{self.what}: {self.word}{told}"
+
+
+def verify(
+    store: str,
+    everything: bool = False,
+    data: Sequence[str] = (),
+    accept_flagged: bool = False,
+    with_questions: bool = False,
+    tell: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Verify `ORG/NAME@PR`, or with `everything` all open pull requests of `ORG/NAME`, or every result of a folder.
+
+    `data`: datasets (folders or Hub repositories) that the store's owner vouches for. `accept_flagged`: a human has looked at the flags.
+    `with_questions`: also store the questions of what is added, so that the board can compute any part of it. `tell` hears each outcome.
+    Raises BadInput: no such store or pull request, no token, a Hub that refuses.
+    """
+    name, at, pull = store.rpartition("@")
+    for where in data:
+        open_repository(where)  # a dataset of ours that cannot be read is no fault of those who submit
+    if Path(store).is_dir():
+        return _folder(Path(store), data, tell)
+    if not at:
+        name = store
+    check_repo_id(name)
+    if bool(at) == everything:
+        raise BadInput(f"{store}: name one pull request ({name}@3), or give --all for all open ones.")
+    number = _number(pull) if at else None
+    api = connect_with_token()
+    with hub_errors(name, "sign in"):
+        who = str(patiently(api.whoami).get("name"))
+    check = _Check(api, name, who, tuple(data), accept_flagged, with_questions)
+    if number is not None:
+        outcome = check.pull(number)
+        tell(outcome)
+        return [outcome]
+    with hub_errors(name, "list its pull requests", who):
+        listed = patiently(
+            lambda: list(
+                api.get_repo_discussions(
+                    name, repo_type="dataset", discussion_type="pull_request", discussion_status="open"
+                )
+            )
+        )
+    outcomes = []
+    for each in sorted(listed, key=lambda pull: pull.num):
+        if each.status == "draft":
+            continue
+        try:
+            outcome = check.pull(each.num)
+        except Exception as error:  # whatever one pull request does, the others get their turn
+            if not isinstance(error, BadInput):
+                traceback.print_exc()
+            told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+            outcome = Outcome(f"{name}@{each.num}", "failed", (told,))
+        tell(outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _number(pull: str) -> int:
+    match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", pull, re.ASCII)
+    if not match:
+        raise BadInput(f"@{pull}: is no pull request. Give its number, e.g. ORG/results@3.")
+    return int(match[1])
+
+
+def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -> list[Outcome]:
+    """Examine every result of a folder store; changes nothing."""
+    outcomes = []
+    for path in sorted((store / "results").glob("*/*/*/result.json")):
+        place = path.parent.relative_to(store).as_posix()
+        try:
+            claimed = read_result(path)
+            if claimed.kind != "measured":
+                continue
+            questions = None if data else _stored_questions(store, path)
+            # A folder store is its owner's own: what stands in it as reproduced, its owner has put there.
+            submission = examine(path.parent, place, questions, data, reproduced=True)
+            flags = [*submission.flags, *twins(store, submission)]
+            word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
+            outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
+        except BadInput as error:
+            outcome = Outcome(place, "failed" if _is_trouble(error) else "refused", (str(error),))
+        tell(outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _stored_questions(store: Path, path: Path) -> Dataset | None:
+    """The questions that a folder store keeps for a result; None where it keeps none."""
+    import pandas as pd
+
+    benchmark = read_result(path).benchmark
+    questions = store / "questions" / f"{benchmark.fingerprint}.parquet"
+    if not questions.is_file():
+        return None
+    return Dataset(pd.DataFrame(list(quarantined(questions))), benchmark.format, benchmark.origin, None, ours=True)
+
+
+@dataclass(frozen=True)
+class _Added:
+    """The files that a pull request adds, as they are in its commit `head`."""
+
+    head: str
+    folder: str
+    entries: dict[str, RepoFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Check:
+    api: HfApi
+    repo: str
+    who: str
+    data: tuple[str, ...]
+    accept_flagged: bool
+    with_questions: bool
+
+    def pull(self, number: int) -> Outcome:
+        """Examine one pull request and do what follows. Raises BadInput when the Hub does not let us."""
+        what = f"{self.repo}@{number}"
+        with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
+            details = patiently(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
+            if not details.is_pull_request:
+                raise BadInput(f"{what}: is a discussion, not a pull request.")
+            if details.status in ("closed", "merged"):
+                return Outcome(what, "closed already", (f"it is {details.status}",))
+            head = str(
+                patiently(lambda: self.api.repo_info(self.repo, revision=f"refs/pr/{number}", repo_type="dataset")).sha
+            )
+            try:
+                added = patiently(lambda: self._added(head))
+                with tempfile.TemporaryDirectory() as place:
+                    return self._examined(what, details, added, Path(place))
+            except _Refused as refused:
+                outcome = Outcome(what, "refused", refused.problems)
+                self._comment(details, head, outcome)
+                return outcome
+
+    def _added(self, head: str) -> _Added:
+        """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
+        from huggingface_hub.errors import EntryNotFoundError
+        from huggingface_hub.hf_api import RepoFile
+
+        def tree(revision: str) -> dict[str, RepoFile]:
+            try:
+                entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
+                return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+            except EntryNotFoundError:
+                return {}
+
+        on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
+        commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
+        base = next((commit.commit_id for commit in commits if commit.commit_id in on_main), None)
+        before, after = tree(base) if base else {}, tree(head)
+        problems = [f"deletes {clip(path, 200)}" for path in before if path not in after]
+        problems += [
+            f"changes {clip(path, 200)}"
+            for path, entry in before.items()
+            if path in after and after[path].blob_id != entry.blob_id
+        ]
+        new = {path: entry for path, entry in after.items() if path not in before}
+        matches = {path: ADDED.fullmatch(path) for path in new}
+        problems += [
+            f"adds {clip(path, 200)}, which is no part of a result" for path, match in matches.items() if not match
+        ]
+        folders = sorted({match[1] for match in matches.values() if match})
+        if problems:
+            raise _Refused(
+                *problems, "a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{result.json,answers.parquet}"
+            )
+        if not new:
+            raise _Refused("adds nothing")
+        if len(folders) > 1:
+            raise _Refused(
+                f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)"
+            )
+        folder = folders[0]
+        lacking = [name for name in FILES if f"{folder}/{name}" not in new]
+        if lacking:
+            raise _Refused(f"lacks {folder}/{lacking[0]}")
+        for name, most in zip(FILES, (MAX_FILE, MAX_RESULT), strict=True):
+            size = new[f"{folder}/{name}"].size
+            if size > most:
+                raise _Refused(f"{folder}/{name} has {size:,} bytes, at most {most:,} are read")
+        return _Added(head, folder, new)
+
+    def _examined(self, what: str, details: DiscussionWithDetails, added: _Added, place: Path) -> Outcome:
+        files = {}
+        for path, entry in added.entries.items():
+            local = patiently(
+                lambda path=path: self.api.hf_hub_download(  # type: ignore[misc]
+                    self.repo, path, revision=added.head, repo_type="dataset", local_dir=place / "pull"
+                )
+            )
+            files[path] = Path(local).read_bytes()
+            if not is_content(entry, files[path]):
+                raise BadInput(f"{what}: the Hub sent another {path} than it lists. Run this again.")
+        if self._is_on_main(added.folder, files):
+            return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
+        try:
+            submission = examine(place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0])
+        except BadInput as error:
+            if _is_trouble(error):
+                raise
+            raise _Refused(str(error).replace(f"{place}/pull/", "")) from None
+        if submission.problems:
+            raise _Refused(*submission.problems)
+        flags = [*submission.flags, *self._twins(submission)]
+        notes = (
+            f"{submission.result.model.name} on {submission.result.benchmark.name}: scores agree",
+            *submission.notes,
+        )
+        if flags and not self.accept_flagged:
+            outcome = Outcome(what, "for a human", tuple(flags), ("--accept-flagged adds it all the same",))
+            self._comment(details, added.head, outcome)
+            return outcome
+        more = {}
+        if self.with_questions:
+            more[f"questions/{submission.result.benchmark.fingerprint}.parquet"] = questions_bytes(submission.questions)
+        landed = patiently(lambda: self._land(details, added.folder, files, more), LANDING_TRIES)
+        notes = notes if landed else (*notes, "it was on main already")
+        return self._close(details, added, Outcome(what, "added", notes=(*notes, *flags)))
+
+    def _twins(self, submission: Submission) -> list[str]:
+        """Flags for results on main that give the same answers. Only results with the same scores have their answers fetched."""
+        from huggingface_hub.errors import EntryNotFoundError
+
+        inside = f"results/{submission.result.benchmark.name}"
+        pattern = f"{inside}/*/*/result.json"
+        try:
+            next(iter(self.api.list_repo_tree(self.repo, inside, repo_type="dataset")))
+        except (EntryNotFoundError, StopIteration):
+            return []
+        place = Path(
+            patiently(lambda: self.api.snapshot_download(self.repo, repo_type="dataset", allow_patterns=[pattern]))
+        )
+
+        def fetch(path: Path) -> Path:
+            name = path.relative_to(place).as_posix()
+            return Path(self.api.hf_hub_download(self.repo, name, revision=place.name, repo_type="dataset"))
+
+        return twins(place, submission, fetch)
+
+    def _is_on_main(self, folder: str, files: dict[str, bytes], revision: str | None = None) -> bool:
+        """Whether main holds these very files. Refused when it holds other ones in their place."""
+        main = revision or str(self.api.repo_info(self.repo, repo_type="dataset").sha)
+        there = files_at(self.api, self.repo, main, sorted(files))
+        if there and not all(path in there and is_content(there[path], content) for path, content in files.items()):
+            raise _Refused(f"{folder}: main holds another result of this run; a store only grows")
+        return bool(there)
+
+    def _land(
+        self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]
+    ) -> bool:
+        """Commit the files to main as it is now; False when somebody else has. Tried again when main moved in between."""
+        from huggingface_hub import CommitOperationAdd
+
+        main = str(self.api.repo_info(self.repo, repo_type="dataset").sha)
+        if self._is_on_main(folder, files, main):
+            return False
+        known = files_at(self.api, self.repo, main, sorted(more)) if more else {}
+        content = files | {path: data for path, data in more.items() if path not in known}
+        self.api.create_commit(
+            self.repo,
+            [CommitOperationAdd(path, data) for path, data in sorted(content.items())],
+            commit_message=f"Add {folder}"[:190] + f" (#{details.num})",
+            commit_description=f"Verified by `medprobe verify`; answers by {details.author}.",
+            repo_type="dataset",
+            parent_commit=main,
+        )
+        return True
+
+    def _close(self, details: DiscussionWithDetails, added: _Added, outcome: Outcome) -> Outcome:
+        now = patiently(lambda: self.api.get_discussion_details(self.repo, details.num, repo_type="dataset"))
+        if now.status not in ("closed", "merged"):
+            patiently(
+                lambda: self.api.change_discussion_status(
+                    self.repo, details.num, "closed", comment=_text(added.head, outcome), repo_type="dataset"
+                )
+            )
+        return outcome
+
+    def _comment(self, details: DiscussionWithDetails, head: str, outcome: Outcome) -> None:
+        """Say it once: the same words about the same commit are not repeated."""
+        text = _text(head, outcome)
+        said = [str(getattr(event, "content", "")) for event in details.events if event.author == self.who]
+        if text not in said:
+            self.api.comment_discussion(self.repo, details.num, text, repo_type="dataset")
+
+
+def _is_trouble(error: BaseException) -> bool:
+    """Whether the Hub, or the way to it, stood in the way: then nothing has been found out about a submission."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.utils import httpx
+
+    away = (httpx.TransportError, ConnectionError, LocalEntryNotFoundError)
+    return caused_by(error, away) is not None or status_of(error) in PASSING
+
+
+class _Refused(Exception):
+    """A pull request that is refused, with every problem found."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+HEADLINES = {
+    "added": "Verified: every score follows from the answers. Exactly these files were added to main, so this pull request is closed.",
+    "refused": "Refused: nothing was added. Mend it and push to this pull request, or open another.",
+    "for a human": "The scores follow from the answers, but the store's owner should look at this before it is added:",
+}
+
+
+def _text(head: str, outcome: Outcome) -> str:
+    """The comment: what strangers wrote stands in a block in which nothing is markup and nobody is called."""
+    lines = [printable(line.replace("`", "'"), 500) for line in (*outcome.reasons, *outcome.notes)]
+    if len(lines) > SHOWN:
+        lines = [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]
+    block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
+    return f"{HEADLINES[outcome.word]} (medprobe verify, commit {head[:12]}){block}"

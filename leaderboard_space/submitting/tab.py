@@ -1,0 +1,280 @@
+"""The Submit tab as Gradio components. Wiring only: what is computed is in `intake.py`, what is said in `views/submit.py`.
+
+Every event is a function of the API too (`check_submission`, `submit`), so a program can do what a person does here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.utils import get_space, get_upload_folder
+
+from dataset_builders.errors import BadInput
+from eval_harness.submissions.folder_store import twins
+from eval_harness.submissions.hidden_test import HiddenTest
+from eval_harness.submissions.submit import Submission, deliver, is_hub_store
+from leaderboard_space.sections import Board
+from leaderboard_space.submitting.intake import ready_folder, receive
+from leaderboard_space.submitting.targets import targets
+from leaderboard_space.submitting.waiting import OpenSubmissions
+from leaderboard_space.trusted_data import TrustedData
+from leaderboard_space.views import submit as words
+from leaderboard_space.views.leaderboard import KINDS
+
+HIDDEN = "hidden test"
+"""The key of the test with hidden answers among the sets of questions."""
+CHECKING, SENDING = 2, 8
+"""Files that are checked at the same time (work for this machine), and submissions that are sent (waiting for the Hub)."""
+KEPT_SECONDS = 3600.0
+"""How long a ready folder can be downloaded."""
+
+
+class SubmitTab:
+    """What the tab needs to know. `may_write`: who reads this page may write to the store as this machine (it runs on their own).
+
+    `signs_in`: readers can sign in. `takes`: submissions can be sent from here. Signing in gives no right to a folder of the machine that
+    serves the page, so without `may_write` only a store on the Hub takes any.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        store: str | Path | None,
+        trusted: TrustedData,
+        may_write: bool,
+        hidden: HiddenTest | None = None,
+    ) -> None:
+        self.board, self.store, self.trusted, self.may_write, self.hidden = board, store, trusted, may_write, hidden
+        self.on_hub = store is not None and is_hub_store(str(store))
+        self.waiting = OpenSubmissions(str(store)) if self.on_hub else None
+        can_sign_in = get_space() is not None and bool(os.environ.get("OAUTH_CLIENT_ID"))
+        self.signs_in = can_sign_in and (self.on_hub or hidden is not None)
+        self.takes = store is not None and (may_write or (self.signs_in and self.on_hub))
+
+    def choices(self) -> list[tuple[str, str]]:
+        """(label, key) of what answers can be handed in for."""
+        found = [(target.label, key) for key, target in targets(self.board, self.trusted).items()]
+        return [*found, ("GMAI-MMBench, test (hidden answers)", HIDDEN)] if self.hidden else found
+
+    def lands(self) -> str:
+        """Where a submission goes, in words."""
+        if self.store is None:
+            return "This board has no store of its own; the ready folder can be downloaded."
+        if self.takes and self.signs_in:
+            return "A clean submission becomes a pull request in your name, which the store's owner verifies."
+        if not self.takes:
+            return "A clean submission is made into a ready folder, with the command that submits it."
+        if self.on_hub:
+            return "A clean submission becomes a pull request in the name of this machine's Hub token."
+        return "A clean submission is added to the store on this machine."
+
+    def received(self, key: str | None, files: Sequence[str] | None, model: str | None, kind: str | None) -> Submission:
+        """The submission that the form makes. Raises BadInput."""
+        known = targets(self.board, self.trusted)
+        if key not in known:
+            said = (
+                "choose what the answers are for"
+                if not key
+                else f"{str(key)[:80]}: is not a set of questions of this board"
+            )
+            raise BadInput(f"{said}. There are: {'; '.join(known) or 'none (name datasets with --data)'}.")
+        found = receive(files or [], known[key], str(model or ""), kind or None)
+        if self.board.store is not None:
+            found.flags.extend(twins(self.board.store, found))
+        return found
+
+    def check(self, key: str | None, files: list[str] | None, model: str | None, kind: str | None) -> tuple[Any, ...]:
+        """Score the uploaded files: (report, whether they can be submitted, the ready folder, what to do with it, the outcome as data)."""
+        nothing = (gr.Button("Submit", interactive=False), gr.DownloadButton(visible=False), "")
+        try:
+            if key == HIDDEN and self.hidden:
+                problems = self.hidden.check(_one_file(files))
+                shown = words.hidden_checked(problems, self.hidden.per_day)
+                can_score = not problems and (self.signs_in or self.may_write)
+                return shown, gr.Button("Use a scoring", interactive=can_score), *nothing[1:], outcome(None, problems)
+            found = self.received(key, files, model, kind)
+        except BadInput as error:
+            return words.refused([str(error)]), *nothing, outcome(None, [str(error)])
+        path = None if found.problems else _kept(found)
+        add = words.how_to_add(found.folder, self.command(found.folder)) if path else ""
+        return (
+            words.report(found),
+            gr.Button("Submit", interactive=self.takes and not found.problems),
+            gr.DownloadButton(value=path, visible=path is not None),
+            add,
+            outcome(found, found.problems),
+        )
+
+    def send(
+        self,
+        key: str | None,
+        files: list[str] | None,
+        model: str | None,
+        kind: str | None,
+        token: str | None = None,
+        user: str | None = None,
+    ) -> tuple[Any, ...]:
+        """Compute it again, exactly as `check` did, and deliver it: (what became of it, the open submissions, the outcome as data).
+
+        `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is who asks.
+        """
+        try:
+            if key == HIDDEN and self.hidden:
+                who = user or ("this-machine" if self.may_write else "")
+                score = self.hidden.score(_one_file(files), str(model or "").strip(), who)
+                return (
+                    words.hidden_scored(score),
+                    self.open_submissions(),
+                    {"ok": True, "problems": [], **asdict(score)},
+                )
+            if not self.takes or self.store is None:
+                raise BadInput(
+                    "submissions cannot be sent from here. Download the ready folder and submit it yourself."
+                )
+            if not token and not self.may_write:
+                raise BadInput(
+                    "you are not signed in. Sign in above, or download the ready folder and submit it yourself."
+                )
+            found = self.received(key, files, model, kind)
+            found.check(Path("the submission"))
+            done = deliver(found, self.store, token)
+        except BadInput as error:
+            return words.refused([str(error)]), self.open_submissions(), outcome(None, [str(error)])
+        if self.waiting:
+            self.waiting.forget()
+        place = done.place if self.on_hub else found.folder
+        shown = words.sent(place, done.new, self.on_hub)
+        return shown, self.open_submissions(), {**outcome(found, []), "place": place, "new": done.new}
+
+    def command(self, folder: str) -> str:
+        """What submits a ready folder from the command line. A path of this machine would say nothing to who reads the page."""
+        return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
+
+    def open_submissions(self) -> str:
+        """The open submissions as HTML; nothing for a folder store, which takes them at once."""
+        if self.waiting is None:
+            return ""
+        try:
+            return words.waiting(self.waiting.list())
+        except BadInput as error:
+            return words.trouble(str(error))
+
+
+def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
+    """What a program wants to know: `ok`, `problems`, and of what could be scored `scores`, `statuses`, `flags`, `notes`, `folder`."""
+    said: dict[str, Any] = {"ok": found is not None and not problems, "problems": list(problems)}
+    if found is not None:
+        scores = {name: score.model_dump() for name, score in found.result.scores.items()}
+        said |= {
+            "scores": scores,
+            "statuses": found.result.statuses,
+            "flags": found.flags,
+            "notes": found.notes,
+            "folder": found.folder,
+        }
+    return said
+
+
+def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
+    """Place the components in the tab that is open; returns what a page load should fill: the choices, the open submissions."""
+    gr.HTML(words.intro(tab.lands()), apply_default_css=False, js_on_load=None)
+    choices = tab.choices()
+    with gr.Row(elem_id="mp-submit"):
+        with gr.Column(scale=2, min_width=320):
+            target = gr.Dropdown(
+                choices, value=choices[0][1] if choices else None, label="Questions", allow_custom_value=True,
+            )  # fmt: skip
+            files = gr.File(
+                file_count="multiple", type="filepath", height=150,
+                label="Answers",
+            )  # fmt: skip
+            model = gr.Textbox(
+                label="Model", placeholder="Name as it should stand on the board", max_lines=1, max_length=100
+            )
+            kind = gr.Dropdown(
+                [("not stated", ""), *((said, kind) for kind, said in KINDS.items())], value="", label="Kind of model"
+            )
+            check = gr.Button("Score it", variant="primary", elem_id="mp-check")
+            if tab.signs_in:
+                gr.LoginButton(size="sm")
+            send = gr.Button("Submit", interactive=False, elem_id="mp-send")
+        with gr.Column(scale=5, min_width=300):
+            report = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-report")
+            ready = gr.DownloadButton("Download the ready folder", visible=False, size="sm", elem_id="mp-ready")
+            how = gr.HTML("", apply_default_css=False, js_on_load=None)
+    waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
+    told = gr.JSON(visible=False)
+    form: list[Any] = [target, files, model, kind]
+    for component in form:  # what was scored is no longer what stands in the form
+        component.change(
+            lambda: gr.Button(interactive=False),
+            None,
+            send,
+            queue=False,
+            show_progress="hidden",
+            api_visibility="private",
+        )
+    check.click(
+        tab.check, form, [report, send, ready, how, told], api_name="check_submission", concurrency_limit=CHECKING,
+        show_progress="minimal", show_progress_on=report,
+    )  # fmt: skip
+    send.click(
+        _in_the_name_of_who_asks(tab) if tab.signs_in else _as_this_machine(tab),
+        form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
+    )  # fmt: skip
+    return target, waiting
+
+
+def _as_this_machine(tab: SubmitTab) -> Any:
+    def submit(key: str | None, files: list[str] | None, model: str | None, kind: str | None) -> tuple[Any, ...]:
+        return tab.send(key, files, model, kind)
+
+    return submit
+
+
+def _in_the_name_of_who_asks(tab: SubmitTab) -> Any:
+    def submit(
+        key: str | None,
+        files: list[str] | None,
+        model: str | None,
+        kind: str | None,
+        token: gr.OAuthToken | None,
+        profile: gr.OAuthProfile | None,
+    ) -> tuple[Any, ...]:
+        return tab.send(key, files, model, kind, token.token if token else None, profile.username if profile else None)
+
+    # Gradio reads these to know what to hand over.
+    submit.__annotations__ |= {"token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None}
+    return submit
+
+
+def _one_file(files: Sequence[str] | None) -> Path:
+    if not files or len(files) != 1:
+        raise BadInput("give one file of answers to the hidden test.")
+    return Path(files[0])
+
+
+def _kept(found: Submission) -> str:
+    """Write the ready folder where Gradio serves files from; what is older than an hour goes."""
+    content = ready_folder(found)
+    place = Path(get_upload_folder()) / "ready-folders"
+    target = place / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for old in place.iterdir():
+        try:
+            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
+        except OSError:
+            continue
+    partial = target.with_name(f".{os.getpid()}.{time.monotonic_ns()}.partial")
+    partial.write_bytes(content)
+    partial.replace(target)
+    return str(target)

@@ -1,0 +1,104 @@
+"""A language model asked without images: scored as the harness scores, never paid twice, with the numbers a blind model must get."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_server import model_server
+
+from curation.command_line import app
+from dataset_builders.phantoms import write_sources
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "source"
+    folder.mkdir()
+    write_sources("mediconfusion", folder)
+    return folder
+
+
+def quality(source, out, url, *more):
+    done = CliRunner().invoke(
+        app, ["quality", str(source), "--out", str(out), "--model", "stand-in", "--base-url", url, *more]
+    )
+    assert done.exit_code == 0, done.output
+    return done.output, json.loads(out.with_suffix(".json").read_text())
+
+
+def letter(prompt):
+    return "AB"[hashlib.sha256(prompt.encode()).digest()[0] % 2]
+
+
+def value(numbers, metric):
+    return numbers["blind_model"]["scores"][metric]["value"]
+
+
+def test_a_model_that_answers_the_same_text_alike_gets_no_pair(source, tmp_path):
+    out = tmp_path / "q.html"
+    with model_server(lambda prompt, before: f"The answer is {letter(prompt)}.") as (url, log):
+        said, numbers = quality(source, out, url, "--price", "2.5,10")
+        asked = len(log.asked)
+        again, same = quality(source, out, url, "--price", "2.5,10")
+        assert len(log.asked) == asked == 2 * numbers["pairs"]
+    assert all("image_url" not in prompt for _, prompt in log.asked)
+    assert same == numbers
+    assert again == said
+    assert [value(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
+    scores = numbers["blind_model"]["scores"]
+    assert scores["set_accuracy"]["chance"] == 25
+    assert scores["individual_accuracy"]["low"] <= 50 <= scores["individual_accuracy"]["high"]
+    assert numbers["blind_model"]["cost"] == pytest.approx(asked * (100 * 2.5 + 20 * 10) / 1e6, abs=1e-4)
+    assert "stand-in without images: set_accuracy 0.0" in said
+    assert "stand-in, shown no image" in out.read_text()
+    assert not any("gives answers away" in line for line in numbers["warnings"])
+
+
+def test_a_model_whose_two_answers_differ_gets_both_or_none(source, tmp_path):
+    """A server that says A, then B, to the same text: each pair is all right or all wrong, and none is confused."""
+    with model_server(lambda prompt, before: "AB"[before % 2]) as (url, _):
+        _, numbers = quality(source, tmp_path / "q.html", url)
+    assert value(numbers, "individual_accuracy") == value(numbers, "set_accuracy")
+    assert value(numbers, "confusion") == 0
+
+
+def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path):
+    with model_server(lambda prompt, before: "I cannot see any image.") as (url, _):
+        _, numbers = quality(source, tmp_path / "q.html", url)
+    assert value(numbers, "invalid") == 100
+    assert value(numbers, "individual_accuracy") == 0
+    assert numbers["blind_model"]["scores"]["confusion"]["value"] is None
+    assert any("gave no answer" in line for line in numbers["warnings"])
+
+
+@pytest.mark.sources
+def test_the_real_questions_tell_a_blind_model_nothing(sources, tmp_path):
+    with model_server(lambda prompt, before: letter(prompt)) as (url, log):
+        _, numbers = quality(sources / "mediconfusion", tmp_path / "q.html", url)
+    assert len(log.asked) == 352
+    assert [value(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
+
+
+def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
+    from curation.quality import BlindAsking, check
+    from curation.question_writing import Asking
+    from eval_harness.models.interface import Response
+
+    document = json.loads((source / "dataset.json").read_text())
+
+    class ByHeart:
+        name = "by heart"
+
+        def generate(self, requests):
+            for request in requests:
+                pair, number = json.loads(request.question_id)[2].rsplit("-", 1)
+                yield Response(request.question_id, 0, document[pair][f"im_{number}_correct"])
+
+    found = check(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", Asking(temperature=0)))
+    assert found.blind_model.scores["set_accuracy"]["value"] == 100
+    assert any("by heart gets 100.0% of the questions right" in line for line in found.warnings())

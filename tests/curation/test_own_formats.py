@@ -1,0 +1,256 @@
+"""Sets of one's own in the formats of HALT-MedVQA and ProbMed: made by the commands, read by the builders, loaded."""
+
+import csv
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_server import model_server
+
+from curation.command_line import app
+from curation.hallucination import NONE, UNKNOWN, read_fake
+from curation.own_questions import read_questions
+from curation.probing import position_of
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.repository import open_repository
+
+ORGANS = ("brain", "chest", "spine")
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def images(tmp_path):
+    folder = tmp_path / "images"
+    rng = np.random.default_rng(0)
+    for k in range(9):
+        path = folder / ORGANS[k % 3] / f"{k}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (20, 20), dtype=np.uint8)).save(path)
+    return folder
+
+
+@pytest.fixture
+def questions(tmp_path, images):
+    """Three questions on each of nine images, the right one always under A."""
+    rows = [
+        {
+            "image": f"{ORGANS[k % 3]}/{k}.png", "organ": ORGANS[k % 3], "question": f"What is number {n} of picture {k}?",
+            "option_A": "right", "option_B": "wrong", "option_C": "also wrong", "option_D": "quite wrong", "answer": "A" if n else "right",
+        }
+        for k in range(9)
+        for n in range(3)
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_csv(tmp_path / "questions.csv", index=False)
+    table = [(row["image"], f"p{int(Path(row['image']).stem) // 2}", "CC BY 4.0", "Ward 7") for row in rows[::3]]
+    with (tmp_path / "table.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("image", "group", "license", "source"), *table])
+    return tmp_path / "questions.csv"
+
+
+def invent(prompt, before):
+    number = int(re.search(r"Variation (\d+)", prompt)[1])
+    if number == 4 and before == 0:
+        return "Question: Again?\nA: one\nB: one\nC: two\nD: three"
+    return f"**Question:** Which spell number {number} heals a dragon?\nA) fire\nB) water\nC) earth\nD) air"
+
+
+def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_path):
+    out = tmp_path / "own-halt"
+    with model_server(invent) as (url, log):
+        words = ("hallucinate", questions, "--images", images, "--model", "stand-in", "--base-url", url, "--fakes", 12)
+        more = ("--unrelated-by", "organ", "--table", tmp_path / "table.csv")
+        said = run(*words, "--out", out, *more)
+        assert "fake: 12" in said
+        assert len(log.asked) == 13  # one reply was no good and was asked for again
+        with pytest.raises(BadInput, match="exists already"):
+            run(*words, "--out", out, *more)
+        assert len(log.asked) == 13
+    kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.asked}
+    assert len(kinds) == 3
+    report = build("halt-medvqa", name="own-halt", source=out, out=tmp_path / "data")
+    assert not any("paper" in line or "not balanced" in line for line in report.lines)
+    rows = open_repository(tmp_path / "data").questions("test")
+    assert rows["scenario"].value_counts().to_dict() == {"none": 27, "swap": 27, "fake": 12}
+    own = {q.question: q for q in read_questions(questions)}
+    for row in rows.to_dict("records"):
+        right = row["options"][row["answer"][0]]
+        assert right == (NONE if row["scenario"] == "none" else UNKNOWN)
+        assert (row["image_license"], row["image_source"]) == ("CC BY 4.0", "Ward 7")
+        if row["scenario"] == "none":
+            assert "right" not in row["options"]
+            assert row["image_id"] == own[row["question"]].image
+        if row["scenario"] == "swap":
+            assert set(row["options"]) == {UNKNOWN, *own[row["question"]].options}
+            assert row["image_id"].split("/")[0] != own[row["question"]].image.split("/")[0]
+            assert int(Path(row["image_id"]).stem) // 2 != int(Path(own[row["question"]].image).stem) // 2
+    for _, part in rows.groupby("scenario"):
+        letters = Counter(answer[0] for answer in part["answer"])
+        assert max(letters.values()) - min(letters.values()) <= 1  # no letter pays
+    images_of_swaps = rows[rows["scenario"] == "swap"]["image_id"].value_counts()
+    assert images_of_swaps.max() <= 6
+
+
+def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
+    fakes = tmp_path / "fakes.jsonl"
+    fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
+    run("hallucinate", questions, "--images", images, "--out", tmp_path / "o", "--fake-questions", fakes)
+    document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
+    assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN])
+    with pytest.raises(BadInput, match="Give one of the two"):
+        run("hallucinate", questions, "--images", images, "--out", tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"answer": "E"}, "neither the letter nor the text"),
+        ({"option_B": "Right"}, "same option twice"),
+        ({"image": "../x.png"}, "leaves its folder"),
+        ({"question": ""}, "no question"),
+        ({"option_B": "", "option_C": "", "option_D": ""}, "1 options"),
+    ],
+)
+def test_rows_that_are_no_questions_are_all_listed(questions, row, says):
+    table = pd.read_csv(questions, dtype=str)
+    for number in (3, 5):
+        for name, value in row.items():
+            table.loc[number, name] = value
+    table.to_csv(questions, index=False)
+    with pytest.raises(BadInput, match=says) as refused:
+        read_questions(questions)
+    assert "row 4" in str(refused.value)
+    assert "row 6" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        ("I cannot do that.", "no question"),
+        ("Question: Q?\nA: x\nB: y\nC: z", "no question"),
+        ("Question: Q?\nA: x\nB: X\nC: y\nD: z", "read the same"),
+        ("Question: Q?\nA: x\nB: y\nC: z\nD: It cannot be known", "gives up"),
+    ],
+)
+def test_fake_replies_that_are_no_good(reply, says):
+    found, why = read_fake(reply)
+    assert found is None
+    assert says in why
+
+
+@pytest.fixture
+def probe_table(tmp_path, images):
+    rows = [
+        ("image", "organ", "modality", "findings", "positions", "license"),
+        ("0.png", "brain", "MRI", "mass; {edema}", "upper left;lower right", "CC BY"),
+        ("3.png", "brain", "MRI", "bleeding", "upper right", "CC BY"),
+        ("6.png", "brain", "MRI", "No Finding", "", "CC BY"),
+        ("1.png", "Chest", "X-ray", "Effusion | Hernia", "lower left|", "unknown"),
+        ("4.png", "Chest", "X-ray", "", "", "unknown"),
+        ("7.png", "Chest", "X-ray", "normal", "", "unknown"),
+    ]
+    with (tmp_path / "probe.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return tmp_path / "probe.csv"
+
+
+def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images, probe_table, tmp_path):
+    said = run("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed")
+    assert "without grounding counterpart" in said  # the chest images know one position
+    report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
+    assert not any("paper" in line or "Table" in line for line in report.lines)
+    rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
+    of = dict(list(rows.groupby("case_id")))
+    assert set(of["brain/0.png"]["qa_type"]) == {
+        "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality",
+        "entity_gt_0", "entity_hallu_0", "entity_gt_1", "entity_hallu_1",
+        "grounding_gt_0", "grounding_hallu_0", "grounding_gt_1", "grounding_hallu_1",
+    }  # fmt: skip
+    assert set(of["brain/6.png"]["qa_type"]) == {
+        "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality", "entity_hallu"
+    }  # fmt: skip
+    assert len(of["chest/4.png"]) == 4  # nothing is known of its findings, so nothing is asked
+    assert set(rows["image_type"]) == {"brain_mri", "chest_xray"}
+    assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show {edema}?"
+    assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show bleeding?"
+    assert rows.loc["brain/0.png-grounding_gt_1", "question"] == "Is the {edema} located here: lower right?"
+    assert rows.loc["chest/1.png-modality_hallu", "question"] == "Was this image made by MRI?"
+    assert rows.loc["brain/6.png-abnormality", "answer"][0] == 1
+    assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
+    assert rows["pair_id"].value_counts().max() == 2
+    assert rows.loc["brain/0.png-abnormality", "image_license"] == "CC BY"
+    run("probe", probe_table, "--images", images, "--out", tmp_path / "again")
+    assert (tmp_path / "again" / "probmed.json").read_bytes() == (
+        tmp_path / "own-probmed" / "probmed.json"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (("5.png", "spine", "CT", "mass", "upper;lower", ""), "1 findings and 2 positions"),
+        (("5.png", "spine", "", "mass", "", ""), "no image, organ or modality"),
+        (("0.png", "brain", "MRI", "mass", "", ""), "has a row already"),
+        (("5.png", "spine", "CT", "mass;normal", "", ""), "is normal and has findings"),
+        (("5.png", "spine", "CT", "mass;Mass", "", ""), "names a finding twice"),
+        (("12.png", "spine", "CT", "mass", "", ""), "are no files"),
+    ],
+)
+def test_rows_that_cannot_be_asked_about_are_named(images, probe_table, tmp_path, row, says):
+    with probe_table.open("a", newline="") as file:
+        csv.writer(file).writerow(row)
+    with pytest.raises(BadInput, match=says):
+        run("probe", probe_table, "--images", images, "--out", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.sources
+def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
+    nih = sources / "chestxray14"
+    run(
+        "probe", nih / "Data_Entry_sample.csv", "--images", nih / "images", "--out", tmp_path / "o", "--organ", "chest",
+        "--modality", "X-ray", "--image-column", "Image Index", "--findings-column", "Finding Labels",
+        "--boxes", nih / "BBox_List_2017.csv",
+    )  # fmt: skip
+    build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data", images=(nih / "images",))
+    rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
+    assert rows.loc["00000001_001.png-entity_gt_1", "question"] == "Does this image show Emphysema?"
+    assert rows.loc["00000002_000.png-abnormality", "answer"][0] == 1
+    assert rows["case_id"].nunique() == 10
+
+
+def test_positions_come_from_boxes_where_they_agree(images, probe_table, tmp_path):
+    """Images of 20 x 20 pixels: a finding with one box, one with boxes in different places, one whose position the table gives."""
+    (tmp_path / "boxes.csv").write_text(
+        "image,finding,x,y,width,height\n3.png,Bleeding,0,15,4,4\n1.png,hernia,1,1,2,2\n1.png,hernia,15,15,2,2\n1.png,effusion,15,1,2,2\n"
+    )
+    run("probe", probe_table, "--images", images, "--out", tmp_path / "o", "--boxes", tmp_path / "boxes.csv")
+    asked = {row["question"]: row["answer"] for row in json.loads((tmp_path / "o" / "probmed.json").read_text())}
+    assert asked["Is the bleeding located here: upper right?"] == "yes"  # the table's word stands
+    assert not any("Hernia located" in question for question in asked)
+    assert position_of((0, 15, 4, 4), (20, 20)) == "lower left part of the image"
+    assert position_of((9, 9, 4, 2), (20, 20)) == "middle right part of the image"
+    table = probe_table.read_text().replace(",upper right,", ",,")
+    probe_table.write_text(table)
+    run("probe", probe_table, "--images", images, "--out", tmp_path / "p", "--boxes", tmp_path / "boxes.csv")
+    asked = {row["question"]: row["answer"] for row in json.loads((tmp_path / "p" / "probmed.json").read_text())}
+    assert asked["Is the bleeding located here: lower left part of the image?"] == "yes"
+    (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Bleeding,0,x,4,4\n")
+    with pytest.raises(BadInput, match="row 1"):
+        run("probe", probe_table, "--images", images, "--out", tmp_path / "q", "--boxes", tmp_path / "boxes.csv")

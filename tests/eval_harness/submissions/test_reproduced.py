@@ -1,0 +1,231 @@
+"""What the store's owner ran again: marked so in folders and on the Hub, by who may and of what was run, and by nobody else."""
+
+import json
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from huggingface_hub import CommitOperationAdd, HfApi
+from typer.testing import CliRunner
+
+import medprobe
+from dataset_builders import hub
+from dataset_builders.errors import BadInput
+from dataset_builders.publish import publish
+from eval_harness.results import Result, model_slug, read_result, scan_store
+from eval_harness.runner import Asked, evaluate
+from eval_harness.submissions import hub_store
+from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.verification import verify
+from tests.eval_harness.submissions.submitting import phantom, responses, run_folder, write_lines
+from tests.localhub.accounts import CURATOR, READ_ONLY, READER
+from tests.localhub.faults import RESET
+
+STORE = "ORG/results"
+REPO = {"repo_id": STORE, "repo_type": "dataset"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
+
+
+def really_run(data, folder, model="baseline:always-A", **more) -> Path:
+    """A run of something that really answers here."""
+    evaluate(Asked("mediconfusion", model, str(data), out=folder, **more))
+    return folder
+
+
+@pytest.fixture
+def run(data, tmp_path):
+    return really_run(data, tmp_path / "run")
+
+
+@pytest.fixture
+def api(local_hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
+    owner = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    owner.create_repo(**REPO)
+    return owner
+
+
+def refused(*arguments, **options) -> str:
+    with pytest.raises(BadInput) as caught:
+        submit(*arguments, reproduced=True, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def files(api, revision="main") -> set[str]:
+    return {path for path in api.list_repo_files(**REPO, revision=revision) if path != ".gitattributes"}
+
+
+def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
+    store = tmp_path / "store"
+    submitted, reproduced = submit(run, store), submit(run, store, reproduced=True)
+    assert reproduced.new and not submit(run, store, reproduced=True).new
+    assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == ["reproduced", "submitted"]
+    assert Path(reproduced.place).parent == Path(submitted.place).parent
+    assert read_result(Path(reproduced.place) / "result.json").scores == submitted.submission.result.scores
+
+
+def test_the_owner_verifies_them_like_the_others(run, data, tmp_path):
+    store = tmp_path / "store"
+    submit(run, store)
+    place = Path(submit(run, store, reproduced=True).place)
+    for known in ([], [str(data)]):
+        assert {outcome.word for outcome in verify(str(store), data=known)} == {"verified"}
+    document = Result.model_validate_json((place / "result.json").read_text())
+    document.scores["individual_accuracy"].value = 99.5
+    (place / "result.json").write_text(document.to_json())
+    words = {outcome.what.rsplit("-", 1)[-1]: outcome for outcome in verify(str(store))}
+    assert words["reproduced"].word == "refused" and "99.5" in words["reproduced"].reasons[0]
+
+
+def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
+    recorded = run_folder(data, tmp_path / "recorded")
+    answers = write_lines(tmp_path / "a.jsonl", responses(data))
+    ready = Path(submit(recorded, tmp_path / "other").place)
+    store = tmp_path / "store"
+    for what, options in (
+        (recorded, {}),
+        (ready, {"data": str(data)}),
+        (answers, {"benchmark": "mediconfusion", "model": "M", "data": str(data)}),
+    ):
+        line = refused(what, store, **options)
+        assert "--reproduced" in line and "medprobe eval" in line
+    assert not store.exists()
+    assert any("medprobe eval" in problem for problem in prepare(recorded, reproduced=True).problems)
+
+
+def test_a_record_that_says_so_decides_nothing(run, tmp_path):
+    path = run / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"provenance": "reproduced"}))
+    submit(run, tmp_path / "store")
+    (stored,) = scan_store(tmp_path / "store")[0]
+    assert (stored.result.provenance, stored.run_id.endswith("reproduced")) == ("submitted", False)
+
+
+def test_other_answers_of_the_same_run_do_not_replace_it(run, data, tmp_path):
+    submit(run, tmp_path / "store", reproduced=True)
+    journal = run / "answers.jsonl"
+    journal.write_text(journal.read_text().replace('"A"', '"B"'))
+    (run / "result.json").unlink()
+    assert "holds another result" in refused(run, tmp_path / "store")
+
+
+def test_on_the_hub_it_goes_straight_to_main(run, api, data):
+    api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes.txt", **REPO)
+    done = submit(run, STORE, reproduced=True)
+    assert done.new and done.place == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
+    expected = {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "result.json")}
+    assert files(api) == expected | {"notes.txt"}
+    assert list(api.get_repo_discussions(**REPO)) == []
+    for path, content in done.submission.files().items():
+        assert Path(api.hf_hub_download(**REPO, filename=path)).read_bytes() == content
+    commits = len(api.list_repo_commits(**REPO))
+    assert not submit(run, STORE, reproduced=True).new
+    assert len(api.list_repo_commits(**REPO)) == commits
+
+
+def test_its_questions_come_along_when_asked_for(run, api):
+    done = submit(run, STORE, reproduced=True, with_questions=True)
+    assert f"questions/{done.submission.result.benchmark.fingerprint}.parquet" in files(api)
+
+
+@pytest.mark.parametrize("token", [READER, READ_ONLY])
+def test_who_may_not_write_is_told_in_one_line(run, api, monkeypatch, token):
+    before = files(api)
+    monkeypatch.setenv("HF_TOKEN", token)
+    line = refused(run, STORE)
+    assert "may not write" in line and "pull request" in line
+    assert files(api) == before and list(api.get_repo_discussions(**REPO)) == []
+
+
+@pytest.mark.parametrize("fault", [503, 412, RESET])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_lost_answer_makes_one_commit(run, api, local_hub, fault, after):
+    before = len(api.list_repo_commits(**REPO))
+    local_hub.faults.add("/commit/", fault, method="POST", after=after)
+    submit(run, STORE, reproduced=True)
+    assert len(api.list_repo_commits(**REPO)) == before + 1
+
+
+def test_what_a_stranger_put_in_its_place_is_not_taken_for_it(run, api):
+    """Whatever lies there, put by an older version or by hand: it is a submission, and stays one."""
+    reproduced = prepare(run, reproduced=True)
+    folder = reproduced.folder
+    for path, content in reproduced.files().items():
+        claimed = content.replace(b'"reproduced"', b'"submitted"') if path.endswith("result.json") else content
+        api.upload_file(path_or_fileobj=claimed, path_in_repo=path, **REPO)
+    assert "as a submission" in refused(run, STORE)
+    path = api.hf_hub_download(**REPO, filename=f"{folder}/result.json")
+    assert read_result(Path(path)).provenance == "submitted"
+
+
+def test_nobody_else_may_take_its_name(run, api, data, tmp_path, monkeypatch):
+    reproduced = prepare(run, reproduced=True)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    document = {
+        path: content.replace(b'"reproduced"', b'"submitted"') if path.endswith("result.json") else content
+        for path, content in reproduced.files().items()
+    }
+    operations = [CommitOperationAdd(path, content) for path, content in document.items()]
+    HfApi(endpoint=api.endpoint, token=READER).create_commit(
+        **REPO, operations=operations, commit_message="Mine", create_pr=True
+    )
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    (outcome,) = verify(f"{STORE}@1", data=[str(data)])
+    assert outcome.word == "refused" and "kept for" in outcome.reasons[0]
+    stored = Path(submit(run, tmp_path / "store", reproduced=True).place)
+    assert prepare(stored, data=str(data)).folder == prepare(run).folder
+
+
+def test_a_pull_request_that_says_so_stays_refused(run, api, data, monkeypatch):
+    submission = prepare(run, reproduced=True)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    hub_store.propose(STORE, submission)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    (outcome,) = verify(f"{STORE}@1", data=[str(data)])
+    assert outcome.word == "refused" and "only who runs a model again" in " ".join(outcome.reasons)
+    assert not any(path.startswith("results/") for path in files(api))
+
+
+def test_a_submission_that_was_reproduced_is_no_suspicious_twin(run, api, data, monkeypatch):
+    submit(run, STORE, reproduced=True)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    submit(run, STORE)
+    other = really_run(data, run.with_name("other"), name="Another")
+    submit(other, STORE)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    first, second = verify(STORE, everything=True, data=[str(data)])
+    assert first.word == "added"
+    # A baseline is what it says it is; the flag here is that its answers stand under another name already.
+    assert second.word == "for a human" and "identical" in second.reasons[0]
+
+
+def test_from_a_published_dataset_by_command(run, api, data, tmp_path, monkeypatch):
+    """The ready folder of one store becomes a pull request to another, by the dataset revision that it names."""
+    publish(data, "ORG/phantoms")
+    folder = really_run("ORG/phantoms", tmp_path / "hub-run")
+    command = CliRunner()
+
+    def medprobe_says(*arguments: str) -> str:
+        done = command.invoke(medprobe.app, list(arguments), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    there = medprobe_says("submit", str(folder), "--to", str(tmp_path / "store"), "--reproduced", "--dry-run")
+    assert "would add results/mediconfusion/" in there and not (tmp_path / "store").exists()
+    medprobe_says("submit", str(folder), "--to", str(tmp_path / "store"), "--reproduced")
+    (stored,) = scan_store(tmp_path / "store")[0]
+    assert (stored.result.provenance, stored.result.benchmark.repo) == ("reproduced", "ORG/phantoms")
+    assert model_slug(stored.result.model.name) == stored.folder.parent.name
+    monkeypatch.setenv("HF_TOKEN", READER)
+    said = medprobe_says("submit", str(stored.folder), "--to", STORE)
+    assert "discussions/1" in said and "another store" in said
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert f"{STORE}@1: added" in medprobe_says("verify", f"{STORE}@1")

@@ -1,0 +1,395 @@
+"""Submitting to, and verifying, a results store on a loopback Hub with the real client."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+from dataset_builders import hub
+from dataset_builders.errors import BadInput
+from dataset_builders.publish import publish
+from eval_harness.results import Result
+from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.verification import verify
+from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, said, write_lines
+from tests.localhub.accounts import CURATOR, READER, STRANGER
+from tests.localhub.faults import RESET
+
+ROOT = Path(__file__).resolve().parents[3]
+STORE = "ORG/results"
+REPO = {"repo_id": STORE, "repo_type": "dataset"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    return run_folder(data, tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture
+def owner(local_hub, monkeypatch):
+    """The store's owner; whoever submits is the reader."""
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo(**REPO)
+    api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes/README.txt", **REPO)
+    return api
+
+
+@pytest.fixture
+def as_owner(monkeypatch):
+    return lambda: monkeypatch.setenv("HF_TOKEN", CURATOR)
+
+
+def main_files(api) -> dict[str, str]:
+    return {f.path: f.blob_id for f in api.list_repo_tree(**REPO, recursive=True) if hasattr(f, "blob_id")}
+
+
+def comments(api, number) -> list[str]:
+    details = api.get_discussion_details(STORE, number, repo_type="dataset")
+    return [event.content for event in details.events if event.type == "comment"]
+
+
+def status(api, number) -> str:
+    return api.get_discussion_details(STORE, number, repo_type="dataset").status
+
+
+def propose(api, files: dict[str, bytes], delete=(), token=READER) -> int:
+    operations = [CommitOperationAdd(path, content) for path, content in files.items()]
+    operations += [CommitOperationDelete(path) for path in delete]
+    done = api.create_commit(operations=operations, commit_message="A result", create_pr=True, token=token, **REPO)
+    return int(done.pr_num)
+
+
+def files_of(run, change=lambda result: None) -> dict[str, bytes]:
+    """The files of a submission, its result.json changed by the submitter."""
+    submission = prepare(run)
+    files = submission.files()
+    (name,) = (path for path in files if path.endswith("result.json"))
+    document = submission.result.model_dump(mode="json")
+    change(document)
+    files[name] = Result.model_validate(document).to_json().encode()
+    return files
+
+
+def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
+    before = main_files(owner)
+    done = submit(run, STORE)
+    assert done.new and done.place.endswith("/datasets/ORG/results/discussions/1")
+    assert main_files(owner) == before
+    added = set(owner.list_repo_files(**REPO, revision="refs/pr/1")) - set(owner.list_repo_files(**REPO))
+    assert added == {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "result.json")}
+    again = submit(run, STORE)
+    assert (again.new, again.place) == (False, done.place)
+    assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
+
+
+@pytest.mark.parametrize("fault", [503, 429, RESET])
+def test_a_lost_answer_makes_no_second_pull_request(owner, run, local_hub, fault):
+    local_hub.faults.add("/commit/", fault, method="POST", after=True)
+    assert submit(run, STORE).place.endswith("/discussions/1")
+    assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
+
+
+def test_no_store_and_no_token_are_one_line(owner, run, monkeypatch):
+    with pytest.raises(BadInput, match="ORG/absent"):
+        submit(run, "ORG/absent")
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(BadInput, match="no Hub token"):
+        submit(run, STORE)
+
+
+def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owner, local_hub):
+    done = submit(run, STORE)
+    files, before = done.submission.files(), main_files(owner)
+    as_owner()
+    local_hub.record.clear()
+    (outcome,) = verify(f"{STORE}@1", data=[str(data)])
+    assert outcome.word == "added", outcome
+    after = main_files(owner)
+    assert set(after) - set(before) == set(files) and all(after[path] == oid for path, oid in before.items())
+    for path, content in files.items():
+        assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == content
+    asked = {each.path for each in local_hub.record.of("GET", "/resolve/")}
+    assert asked and not any("notes" in path for path in asked)
+    assert status(owner, 1) == "closed" and "Verified" in comments(owner, 1)[-1]
+    commits = len(owner.list_repo_commits(**REPO))
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "closed already"
+    assert verify(STORE, everything=True, data=[str(data)]) == []
+    assert len(owner.list_repo_commits(**REPO)) == commits
+    assert "tree/main" in submit(run, STORE).place
+
+
+def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
+    done = submit(run, STORE)
+    as_owner()
+    from eval_harness.submissions import verification
+
+    examined = verification.examine
+
+    def push_meanwhile(*arguments, **options):
+        path = f"{done.submission.folder}/result.json"
+        api = HfApi(endpoint=owner.endpoint, token=READER)
+        api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
+        return examined(*arguments, **options)
+
+    monkeypatch.setattr(verification, "examine", push_meanwhile)
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    path = f"{done.submission.folder}/result.json"
+    assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == done.submission.files()[path]
+
+
+def change_score(result):
+    result["scores"]["individual_accuracy"]["value"] = 98.75
+
+
+def change_breakdown(result):
+    facet = next(iter(result["breakdown"].values()))
+    next(iter(facet.values()))["individual_accuracy"]["value"] = 98.75
+
+
+LIES = {
+    "98.75": change_score,
+    "98.75, its answers give": change_breakdown,
+    "only who runs a model again": lambda r: r.update(provenance="reproduced"),
+    "only measured": lambda r: r.update(kind="published"),
+    "fingerprint": lambda r: r["benchmark"].update(fingerprint="0" * 64),
+    "origin": lambda r: r["benchmark"].update(origin="official"),
+    "benchmark.questions": lambda r: r["benchmark"].update(questions=3),
+    "statuses": lambda r: r["statuses"].update(failed=5),
+    "belongs in": lambda r: r["model"].update(name="Another model"),
+    "model name": lambda r: r["model"].update(name="=cmd()"),
+    "benchmark name": lambda r: r["benchmark"].update(name="../../x"),
+    "baseline": lambda r: r.update(command="medprobe eval mediconfusion --model baseline:oracle"),
+    "without images": lambda r: r["deviations"].append("the image was withheld (text-only baseline)"),
+    "method.samples": lambda r: r["method"].update(samples=10**9),
+    "judge": lambda r: r["method"].update(judge={"model": "x"}),
+}
+
+
+@pytest.mark.parametrize("words", LIES)
+def test_what_is_not_so_is_refused_once_with_a_reason(owner, run, data, as_owner, words):
+    propose(owner, files_of(run, LIES[words]))
+    before = main_files(owner)
+    as_owner()
+    for _ in range(2):
+        (outcome,) = verify(f"{STORE}@1", data=[str(data)])
+        assert outcome.word == "refused" and words in " ".join(outcome.reasons), outcome
+    assert main_files(owner) == before and status(owner, 1) == "open"
+    assert len([text for text in comments(owner, 1) if "Refused" in text]) == 1
+
+
+def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, data, as_owner):
+    files = files_of(run)
+    folder = next(iter(files)).rsplit("/", 1)[0]
+    propose(owner, files, delete=["notes/README.txt"])
+    propose(owner, {**files, "notes/README.txt": b"changed"})
+    propose(owner, {**files, f"{folder}/run.py": b"import os"})
+    propose(owner, {f"{folder}/result.json": files[f"{folder}/result.json"]})
+    propose(owner, {**files, "results/mediconfusion/Other/run/result.json": b"{}"})
+    propose(owner, {"README.md": b"hello"})
+    before = main_files(owner)
+    as_owner()
+    outcomes = verify(STORE, everything=True, data=[str(data)])
+    assert [outcome.word for outcome in outcomes] == ["refused"] * 6
+    words = ("deletes", "changes", "run.py", "lacks", "2 results", "README.md")
+    assert all(word in " ".join(outcome.reasons) for word, outcome in zip(words, outcomes, strict=True)), outcomes
+    assert main_files(owner) == before
+
+
+def test_main_that_moved_on_is_no_deletion(owner, run, data, as_owner):
+    submit(run, STORE)
+    owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
+    as_owner()
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert "notes/later.txt" in main_files(owner)
+
+
+def test_flagged_ones_wait_for_a_human(owner, run, data, as_owner, tmp_path):
+    submit(run, STORE)
+    rows = list(questions_of(data).itertuples())
+    perfect = [{"question_id": row.question_id, "response": said(row, True)} for row in rows]
+    submit(write_lines(tmp_path / "p.jsonl", perfect), STORE, "mediconfusion", "Too good", str(data))
+    submit(write_lines(tmp_path / "t.jsonl", responses(data)), STORE, "mediconfusion", "A twin", str(data))
+    as_owner()
+    for _ in range(2):
+        words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
+    assert words == ["for a human", "for a human"]
+    assert "perfect" in comments(owner, 2)[-1] and "identical to" in comments(owner, 3)[-1]
+    assert len(comments(owner, 3)) == 2  # what it opened with, and ours
+    assert verify(f"{STORE}@2", data=[str(data)], accept_flagged=True, with_questions=True)[0].word == "added"
+    assert any(path.startswith("questions/") for path in main_files(owner))
+
+
+def test_strangers_words_are_no_markup_in_a_comment(owner, run, data, as_owner):
+    propose(owner, files_of(run, lambda r: r["model"].update(name="``` @curator <img src=x>")))
+    as_owner()
+    verify(f"{STORE}@1", data=[str(data)])
+    text = comments(owner, 1)[-1]
+    assert text.count("```") == 2 and text.index("```") < text.index("@curator") < text.rindex("```")
+
+
+def test_only_who_may_write_verifies(owner, run, data, monkeypatch):
+    submit(run, STORE)
+    monkeypatch.setenv("HF_TOKEN", STRANGER)
+    with pytest.raises(BadInput, match="no right"):
+        verify(f"{STORE}@1", data=[str(data)])
+
+
+@pytest.mark.parametrize("store", ["ORG/results", "ORG/results@", "ORG/results@x", "ORG/results@99", "nowhere"])
+def test_what_is_no_pull_request_is_one_line(owner, store):
+    with pytest.raises(BadInput) as caught:
+        verify(store)
+    assert "\n" not in str(caught.value)
+
+
+def test_fifty_at_once_all_land(owner, data, as_owner, tmp_path):
+    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n % 7)) for n in range(50)]
+
+    def one(n):
+        return submit(paths[n], STORE, "mediconfusion", f"Model {n}", str(data))
+
+    with ThreadPoolExecutor(50) as pool:
+        places = {done.place for done in pool.map(one, range(50))}
+    assert len(places) == 50
+    listed = list(owner.get_repo_discussions(STORE, repo_type="dataset", discussion_type="pull_request"))
+    assert len(listed) == 50
+
+
+def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
+    for n in range(4):
+        submit(
+            write_lines(tmp_path / f"{n}.jsonl", responses(data, n)), STORE, "mediconfusion", f"Model {n}", str(data)
+        )
+    as_owner()
+    before = len(owner.list_repo_commits(**REPO))
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: verify(STORE, everything=True, data=[str(data)]), range(3)))
+    assert all(outcome.word in ("added", "closed already") for outcomes in found for outcome in outcomes), found
+    assert len(owner.list_repo_commits(**REPO)) == before + 4
+    assert [status(owner, n) for n in range(1, 5)] == ["closed"] * 4
+
+
+@pytest.mark.parametrize("status_code", [500, RESET])
+def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next(
+    owner, run, data, as_owner, local_hub, status_code
+):
+    submit(run, STORE)
+    as_owner()
+    local_hub.faults.add("/status", status_code, method="POST", times=100)
+    with pytest.raises(BadInput):
+        verify(f"{STORE}@1", data=[str(data)])
+    added = main_files(owner)
+    local_hub.faults.clear()
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert main_files(owner) == added and status(owner, 1) == "closed"
+
+
+def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, local_hub):
+    submit(run, STORE)
+    as_owner()
+    before = len(owner.list_repo_commits(**REPO))
+    local_hub.faults.add("/commit/", 412, method="POST")
+    local_hub.faults.add("/commit/", 503, method="POST", after=True)
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert len(owner.list_repo_commits(**REPO)) == before + 1
+
+
+def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
+    from eval_harness.submissions import verification
+
+    submit(run, STORE)
+    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
+    as_owner()
+    examined, asked = verification.examine, []
+
+    def breaks_once(*arguments):
+        asked.append(arguments)
+        if len(asked) == 1:
+            raise ZeroDivisionError
+        return examined(*arguments)
+
+    monkeypatch.setattr(verification, "examine", breaks_once)
+    words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
+    assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path):
+    """A dataset that cannot be read just now says nothing about a submission: no word of refusal, and the next verifier adds it."""
+    as_owner()
+    publish(data, "medlab/phantoms")
+    answers = write_lines(tmp_path / "a.jsonl", responses(data))
+    submit(answers, STORE, "mediconfusion", "Model", "medlab/phantoms")
+    with pytest.raises(BadInput, match="nowhere"):
+        verify(STORE, everything=True, data=["ORG/nowhere"])
+    local_hub.faults.add("/datasets/medlab/phantoms", 503, times=1000)
+    (outcome,) = verify(STORE, everything=True)
+    assert outcome.word == "failed" and "503" in outcome.reasons[0]
+    local_hub.faults.clear()
+    assert status(owner, 1) == "open" and not any("Refused" in text for text in comments(owner, 1))
+    assert [outcome.word for outcome in verify(STORE, everything=True)] == ["added"]
+
+
+def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub, monkeypatch):
+    from eval_harness.submissions import verification
+
+    files = files_of(run)
+    propose(owner, files)
+    monkeypatch.setattr(verification, "MAX_FILE", 100)
+    as_owner()
+    local_hub.record.clear()
+    (outcome,) = verify(f"{STORE}@1", data=[str(data)])
+    assert outcome.word == "refused" and "at most 100 are read" in outcome.reasons[0]
+    assert not local_hub.record.of("GET", "/resolve/")
+
+
+def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
+    place = Path(submit(run, tmp_path / "store").place)
+    assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]
+    assert [outcome.word for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
+    document = Result.model_validate_json((place / "result.json").read_text())
+    document.scores["confusion"].value = 12.5
+    (place / "result.json").write_text(document.to_json())
+    (outcome,) = verify(str(tmp_path / "store"))
+    assert outcome.word == "refused" and "12.5" in outcome.reasons[0]
+
+
+@pytest.mark.parametrize("where", ["ORG", "medlab"])
+def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path, where):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "hf")}
+
+    def medprobe(*arguments, token, code=0):
+        command = [sys.executable, str(ROOT / "medprobe.py"), *map(str, arguments)]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**environment, "HF_TOKEN": token},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    medprobe("publish", data, f"{where}/phantoms", token=CURATOR)
+    answers = write_lines(tmp_path / "answers.csv.jsonl", responses(data))
+    options = ("--benchmark", "mediconfusion", "--model", "Foreign 7B", "--data", f"{where}/phantoms", "--to", STORE)
+    assert "would add results/" in medprobe("submit", answers, *options, "--dry-run", token=READER)
+    assert "discussions/1" in medprobe("submit", answers, *options, token=READER)
+    assert f"{STORE}@1: added" in medprobe("verify", f"{STORE}@1", token=CURATOR)
+    assert "nothing to verify" in medprobe("verify", STORE, "--all", token=CURATOR)

@@ -1,0 +1,56 @@
+"""The board as a process of its own, for the tests that drive it from outside."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVE = """
+import sys
+from leaderboard_space import sections, store_source, trusted_data
+store_source.RECHECK_SECONDS = sections.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
+from eval_harness.submissions.hidden_test import HiddenTest
+from leaderboard_space.app import serve
+store, port, hidden, *data = sys.argv[1:]
+serve(store, port=int(port), data=data, hidden=HiddenTest(*hidden.split()) if hidden else None)
+"""
+
+
+@contextmanager
+def board(
+    store: Path | str, home: Path, data: Sequence[Path | str] = (), hidden: str = "", **environment: str
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A board that looks at its store twice a second: (address, process). `environment` is added to this process's.
+
+    `hidden`: questions, answers and ledger of a hidden test, divided by spaces.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    home.mkdir(parents=True, exist_ok=True)
+    added = {
+        "PYTHONUNBUFFERED": "1",
+        "HF_HOME": str(home / "hf"),
+        "GRADIO_TEMP_DIR": str(home / "gradio"),
+        **environment,
+    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "GRADIO_"))}
+    command = [sys.executable, "-c", SERVE, str(store), str(port), hidden, *map(str, data)]
+    log = home / "board.log"
+    with log.open("w") as out:
+        process = subprocess.Popen(command, cwd=ROOT, env=kept | added, stdout=subprocess.PIPE, stderr=out, text=True)
+    assert process.stdout is not None
+    try:
+        said = process.stdout.readline()
+        address = f"http://127.0.0.1:{port}"
+        assert said == f"The board is on {address} (Ctrl-C ends it).\n", said + log.read_text()[-2000:]
+        yield address, process
+    finally:
+        process.kill()
+        process.wait(20)

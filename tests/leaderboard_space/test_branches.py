@@ -1,0 +1,76 @@
+"""Branches of what only papers know, departments outside GMAI-MMBench, and scored answers kept on disk."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leaderboard_space import answer_cache
+from leaderboard_space.published_results import board_results, departments
+from leaderboard_space.sections import Board, Entry
+from leaderboard_space.standings import own_score, standings
+from leaderboard_space.tree import cells_under, published_tree, tree_of
+from tests.leaderboard_space.stores import add_run, answers, questions
+
+PUBLISHED = board_results()
+
+
+def breakdowns(benchmark: str) -> list[dict]:
+    return [result.breakdown for result in PUBLISHED if result.benchmark.name == benchmark]
+
+
+def test_every_label_of_other_benchmarks_has_a_decision_about_departments() -> None:
+    known = {(row["benchmark"], row["facet"], row["label"]): row for row in departments()}
+    categories = {label for held in breakdowns("mediconfusion") for label in held.get("category", {})}
+    organs = {name.partition("_")[0] for held in breakdowns("probmed") for name in held.get("image_type", {})}
+    wanted = {("mediconfusion", "category", label) for label in categories} | {
+        ("probmed", "organ", label) for label in organs
+    }
+    assert set(known) == wanted and all(row["why"] for row in known.values())
+    theirs = {label for held in breakdowns("gmai-mmbench") for label in held.get("department", {})}
+    assert {row["department"] for row in known.values() if row["department"]} <= theirs
+
+
+@pytest.mark.parametrize("format", ["mediconfusion", "probmed", "halt-medvqa"])
+def test_no_department_is_invented(format: str) -> None:
+    asked = questions(format, 12)
+    assert "department" not in {facet for facet, _ in tree_of(format, asked).groups}
+    assert "department" not in {facet for facet, _ in published_tree(format, breakdowns(format)).groups}
+
+
+def test_published_image_types_are_branches_of_their_organs() -> None:
+    tree = published_tree("probmed", breakdowns("probmed"))
+    organs = {node.label: node for node in dict(tree.groups)["organ"]}
+    assert organs["chest"].count == 3120 + 548 + 40
+    assert [child.label for child in organs["chest"].children] == ["xray", "ct", "mri"]
+    result = next(r for r in PUBLISHED if r.benchmark.name == "probmed" and r.model.name == "CheXagent")
+    entry = Entry("published/0", result)
+    cell = own_score(entry, "organ", [("organ", "chest", "mri")])
+    assert cell is not None and (cell.value, cell.n) == (75.0, 40)
+    assert own_score(entry, "organ", [("organ", "chest")]) is None  # three cells: no paper prints them as one
+    assert len(cells_under(("organ", "chest"), result.breakdown)) == 3
+
+
+def test_scored_answers_on_disk_give_the_same_numbers_and_damage_is_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDPROBE_BOARD_CACHE", str(tmp_path / "kept"))
+    asked = questions("halt-medvqa", 30)
+    for number, name in enumerate(("One", "Two")):
+        add_run(tmp_path / "store", "halt-medvqa", asked, answers(asked, 0.5, seed=number), name)
+
+    def values() -> list[float | None]:
+        board = Board(tmp_path / "store")
+        section = board.snapshot.sections["halt-medvqa"][0]
+        outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
+        assert outcomes is not None and not section.notes
+        return [row.score.value for row in standings(section, outcomes, tree, "average", [("scenario", "fake")]).rows]
+
+    first = values()
+    kept = sorted((tmp_path / "kept").glob("*.parquet"))
+    assert len(kept) == 3 and np.isfinite(np.array(first, dtype=float)).all()  # two runs, and once what their units are
+    assert values() == first
+    for path in kept:
+        path.write_bytes(b"damaged")
+    assert values() == first
+    assert answer_cache.load("nothing-of-that-name") is None

@@ -1,0 +1,141 @@
+"""A store full of what nobody should send: the board shows it as text, sets aside what it cannot read, and answers every page."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset_builders.schema import FORMATS
+from leaderboard_space.export import as_csv, as_json, breakdown_table
+from leaderboard_space.sections import Board
+from leaderboard_space.service import Service
+from leaderboard_space.views import cases, compare
+from tests.leaderboard_space.stores import add_run, answers, questions
+
+TAGS = '<img src=x onerror="alert(1)"><script>alert(1)</script>'
+NAMES = [
+    TAGS,
+    "x" * 10_000,
+    "\u202egnp.exe\u2066 \u200fmodel",
+    '=HYPERLINK("http://example.org")',
+    "]]>--></style>",
+    "\u0000\u0007 bell",
+]
+FORMAT = "probmed"
+
+
+def change(folder: Path, edit: Any) -> None:
+    path = folder / "result.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    edit(result)
+    path.write_text(json.dumps(result), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("hostile")
+    asked = questions(FORMAT, 12)
+    asked.loc[0, "question"] = TAGS
+    asked.at[0, "options"] = [TAGS, "y" * 10_000]
+    asked["organ"] = [TAGS if organ == "brain" else organ for organ in asked["organ"]]
+    folders = [
+        add_run(store, FORMAT, asked, answers(asked, 0.4, seed=number), f"model {number}")
+        for number in range(len(NAMES))
+    ]
+    for name, folder in zip(NAMES, folders, strict=True):
+        change(folder, lambda result, name=name: result["model"].update(name=name))
+        change(folder, lambda result, name=name: result["method"].update(prompt=name, generation={"variant": name}))
+        change(
+            folder,
+            lambda result, name=name: result.update(deviations=[name], command=name, environment={"permuted": name}),
+        )
+    change(folders[0], lambda result: result["scores"]["overall"].update(value=1e308, low=-1e308, high=1e308))
+    change(folders[1], lambda result: result["scores"].update({TAGS: {"value": float("nan"), "n": 1, "n_cases": 1}}))
+    change(
+        folders[2],
+        lambda result: result["breakdown"].update(
+            {"organ": {TAGS: {"overall": {"value": 1e308, "n": 9, "n_cases": 9}}}}
+        ),
+    )
+    change(
+        folders[3],
+        lambda result: result.update(
+            environment={"permuted": {"same_option": float("nan"), "same_letter": TAGS, "questions": -1}}
+        ),
+    )
+    (folders[4] / "answers.parquet").write_bytes(b"PAR1 not really")
+    for number, body in enumerate(
+        (b"", b"\xff\xfe\x00", b"[" * 100_000, b'{"schema_version": 1}', b"null", TAGS.encode())
+    ):
+        place = store / "results" / FORMAT / f"broken-{number}" / TAGS.replace("/", "|")
+        place.mkdir(parents=True)
+        (place / "result.json").write_bytes(body)
+    (store / "results" / FORMAT / "a-folder" / "run" / "result.json").mkdir(parents=True)
+    return store
+
+
+def pages(store: Path) -> dict[str, str]:
+    board = Board(store)
+    service = Service(board)
+    found = {}
+    for format in FORMATS:
+        for section in board.snapshot.sections[format] or [None]:
+            asked: dict[str, Any] = {"format": format, "section": section.key if section else None, "shown": "all"}
+            for branches in ([], [["organ", TAGS]], [["organ", "chest"], ["image_type", "chest X-ray"]]):
+                asked["branches"] = branches
+                place = f"{format} {section.key if section else ''} {branches}"
+                found[f"view {place}"] = service.view(asked)["html"]
+                found[f"breakdown {place}"] = service.breakdown(asked)
+            for entry in section.entries if section else []:
+                found[f"detail {entry.key}"] = service.detail({**asked, "key": entry.key})
+    found["compare"] = compare.page(board, {})
+    found["cases"] = cases.page(board, {}) + cases.page(board, {"find": TAGS, "page": "1e308", "order": TAGS})
+    return found
+
+
+def test_no_tag_of_theirs_is_a_tag_of_ours(store: Path) -> None:
+    found = pages(store)
+    for name, page in found.items():
+        for tag in ("<img src=x", "<script", "</style"):
+            assert tag not in page, name
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u0000\u0007]", page), name
+        assert "x" * 1000 not in page and "y" * 1000 not in page, name
+    whole = "".join(found.values())
+    assert "&lt;script&gt;" in whole and "gnp.exe" in whole
+    assert str(store) not in whole
+    assert sum("Set aside, unreadable" in page for page in found.values()) >= 1
+
+
+def test_files_of_hostile_results_run_nothing_and_are_json(store: Path) -> None:
+    board = Board(store)
+    service = Service(board)
+    asked = {"format": FORMAT, "section": board.snapshot.sections[FORMAT][0].key, "shown": "all"}
+    for of in ("leaderboard", "breakdown", "transfer", "cells"):
+        json.loads(service.export({**asked, "of": of, "as": "json"})["text"], parse_constant=pytest.fail)
+        body = service.export({**asked, "of": of, "as": "csv"})["text"]
+        assert not re.search(r'(^|,)"?=HYPERLINK', body, re.MULTILINE)
+    for view, tables in ((compare, ("scores", "settings", "flips")), (cases, ("cases",))):
+        for of in tables:
+            file = view.file(board, {"of": of, "as": "csv"})
+            assert not re.search(r'(^|,)"?=HYPERLINK', file["text"], re.MULTILINE)
+            assert re.fullmatch(r"medprobe-[A-Za-z0-9.-]+\.csv", file["name"])
+
+
+def test_a_table_with_nan_is_still_json() -> None:
+    assert json.loads(as_json([{"a": float("nan"), "b": float("inf"), "c": 1e308}])) == [
+        {"a": None, "b": None, "c": 1e308}
+    ]
+    assert as_csv([]) == "" and breakdown_table.__doc__
+
+
+def test_the_details_of_a_permuted_run_say_option_or_letter(tmp_path: Path) -> None:
+    asked = questions("halt-medvqa", 9)
+    folder = add_run(tmp_path, "halt-medvqa", asked, answers(asked, 0.5), "Turned")
+    permuted = {"same_option": 62.5, "same_letter": 12.25, "questions": 8}
+    change(folder, lambda result: result.update(environment={"permuted": permuted}))
+    service = Service(Board(tmp_path))
+    key = service.board.snapshot.sections["halt-medvqa"][0].entries[0].key
+    page = service.detail({"format": "halt-medvqa", "key": key})
+    assert "same option 62.5%, same letter 12.2% of 8 questions answered in every order" in page

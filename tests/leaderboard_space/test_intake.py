@@ -1,0 +1,230 @@
+"""Uploaded files of every shape, scored on questions that the board trusts; and results on replaced datasets, which retire."""
+
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.submissions.folder_store import add
+from eval_harness.submissions.hidden_test import HiddenTest
+from eval_harness.submissions.submit import prepare, submit
+from leaderboard_space.sections import Board
+from leaderboard_space.submitting.intake import ready_folder, receive
+from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.submitting.targets import Target, targets
+from leaderboard_space.trusted_data import TrustedData
+from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return phantom("gmai-mmbench", tmp_path / "gmai")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store" / "results").mkdir(parents=True)
+    return tmp_path / "store"
+
+
+def trusted_of(*places: Path) -> TrustedData:
+    trusted = TrustedData([str(place) for place in places])
+    trusted.refresh()
+    return trusted
+
+
+def target_of(data: Path, store: Path) -> Target:
+    trusted = trusted_of(data)
+    return next(iter(targets(Board(store, trusted=trusted), trusted).values()))
+
+
+def test_only_splits_with_answers_are_targets(data: Path, store: Path) -> None:
+    trusted = trusted_of(data)
+    assert [split.benchmark.split for split in trusted.splits] == ["validation", "test"]
+    found = targets(Board(store, trusted=trusted), trusted)
+    assert [target.benchmark.split for target in found.values()] == ["validation"]
+
+
+def test_a_file_gives_what_the_command_line_gives(data: Path, store: Path, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "answers.jsonl", responses(data))
+    here = receive([file], target_of(data, store), "Model A", "medical")
+    there = prepare(file, "gmai-mmbench", "Model A", str(data), kind="medical")
+    assert not here.problems and here.result.model.kind == "medical"
+    assert here.files() == there.files()
+
+
+def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path) -> None:
+    folder = run_folder(data, tmp_path / "run")
+    wanted = prepare(folder, data=str(data))
+    for names in (("run.json", "answers.jsonl"), ("run.json", "answers.jsonl", "result.json", "questions.parquet")):
+        found = receive([folder / name for name in names], target_of(data, store))
+        assert not found.problems
+        assert found.result.scores == wanted.result.scores and found.result.method == wanted.result.method
+        assert found.run_id == wanted.run_id
+
+
+def test_a_part_lands_marked_and_only_with_its_list_of_questions(data: Path, store: Path, tmp_path: Path) -> None:
+    folder = run_folder(data, tmp_path / "run", limit=10)
+    target = target_of(data, store)
+    with pytest.raises(BadInput, match=r"only the first 10 questions\): give its questions.parquet as well"):
+        receive([folder / "run.json", folder / "answers.jsonl"], target)
+    found = receive([folder / name for name in ("run.json", "answers.jsonl", "questions.parquet")], target)
+    assert not found.problems and found.result.benchmark.selection == "only the first 10 questions"
+    run = json.loads((folder / "run.json").read_text())
+    run["benchmark"]["selection"] = None
+    (folder / "run.json").write_text(json.dumps(run))
+    with pytest.raises(BadInput, match="are not those that were asked"):
+        receive([folder / "run.json", folder / "answers.jsonl"], target)
+
+
+def test_a_result_of_another_store_is_computed_again(data: Path, store: Path, tmp_path: Path) -> None:
+    folder, _ = add(tmp_path / "other", prepare(run_folder(data, tmp_path / "run"), data=str(data)))
+    target = target_of(data, store)
+    found = receive([folder / "result.json", folder / "answers.parquet"], target)
+    assert not found.problems
+    better = json.loads((folder / "result.json").read_text())
+    better["scores"]["accuracy"]["value"] = 99.0
+    (folder / "result.json").write_text(json.dumps(better))
+    found = receive([folder / "result.json", folder / "answers.parquet"], target)
+    assert any("claims accuracy = 99.0, its answers give" in line for line in found.problems)
+
+
+def test_the_ready_folder_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:
+    found = receive([write_lines(tmp_path / "answers.jsonl", responses(data))], target_of(data, store), "Model A")
+    content = ready_folder(found)
+    assert content == ready_folder(found), "the same bytes for the same submission"
+    (tmp_path / "ready.zip").write_bytes(content)
+    with zipfile.ZipFile(tmp_path / "ready.zip") as archive:
+        archive.extractall(tmp_path / "unpacked")
+    done = submit(tmp_path / "unpacked" / found.folder, store, data=str(data))
+    assert done.new and Path(done.place) == store / found.folder
+    assert (store / found.folder / "answers.parquet").read_bytes() == found.files()[f"{found.folder}/answers.parquet"]
+
+
+def wrong_uploads(data: Path, place: Path) -> dict[str, tuple[list[Path], str]]:
+    """Name -> (files, what is said)."""
+    good = write_lines(place / "good.jsonl", responses(data))
+    twice = place / "again" / "good.jsonl"
+    twice.parent.mkdir()
+    shutil.copy(good, twice)
+    for name, content in {
+        "model.pkl": pickle.dumps({"a": 1}), "zeros.jsonl": bytes(500), "empty.jsonl": b"", "run.json": b"{}", "result.json": b"[" * 9000,
+        "answers.jsonl": b"", "answers.parquet": b"PAR1" + bytes(90) + b"PAR1", "notes.txt": b"hello",
+    }.items():  # fmt: skip
+        (place / name).write_bytes(content)
+    with zipfile.ZipFile(place / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../../escape.jsonl", b"0" * 10_000_000)
+    return {
+        "nothing": ([], "no file was given"),
+        "two files": ([good, place / "notes.txt"], "none is a run.json or result.json"),
+        "one name twice": ([good, twice], "two files have the same name"),
+        "a pickle": ([place / "model.pkl"], "is a pickle"),
+        "an archive": ([place / "bomb.zip"], "bomb.zip: is a ZIP archive"),
+        "no text": ([place / "zeros.jsonl"], "is no text"),
+        "empty": ([place / "empty.jsonl"], "is empty"),
+        "a bare run.json": ([place / "run.json"], "not a run file"),
+        "a stranger beside run.json": ([place / "run.json", place / "notes.txt"], "notes.txt: is no file of a run folder"),
+        "a deep result.json": ([place / "result.json", place / "answers.parquet"], "result.json"),
+    }  # fmt: skip
+
+
+def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, tmp_path: Path) -> None:
+    place = tmp_path / "uploads"
+    place.mkdir()
+    target = target_of(data, store)
+    for name, (files, expected) in wrong_uploads(data, place).items():
+        with pytest.raises(BadInput) as caught:
+            receive(files, target, "Model")
+        line = str(caught.value)
+        assert expected in line, name
+        assert "\n" not in line and "/tmp" not in line and str(tmp_path) not in line, (name, line)
+    assert not list(tmp_path.parent.glob("escape*"))
+
+
+def test_a_model_without_a_name_and_an_unknown_kind(data: Path, store: Path, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "answers.jsonl", responses(data))
+    with pytest.raises(BadInput, match="no model name was given"):
+        receive([file], target_of(data, store), "  ")
+    with pytest.raises(BadInput, match="give one of open, proprietary, medical, baseline"):
+        receive([file], target_of(data, store), "Model", "best")
+    found = receive([file], target_of(data, store), "=cmd()<b>")
+    assert any("model name" in line for line in found.problems)
+
+
+def test_answers_to_another_benchmark_are_told_so(data: Path, store: Path, tmp_path: Path) -> None:
+    folder = run_folder(phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
+    with pytest.raises(BadInput, match="these are answers to halt-medvqa, test; chosen is gmai-mmbench, validation"):
+        receive([folder / "run.json", folder / "answers.jsonl"], target_of(data, store))
+
+
+def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tmp_path: Path) -> None:
+    submit(run_folder(data, tmp_path / "run", "Before"), store, data=str(data))
+    board = Board(store, trusted=trusted_of(data))
+    assert [(section.kind, len(section.entries)) for section in board.snapshot.sections["gmai-mmbench"]] == [
+        ("phantom", 1)
+    ]
+    stamp = board.snapshot.stamp
+
+    source = tmp_path / "source"
+    source.mkdir()
+    rows = questions_of(data)
+    letters = "ABCDEFGH"
+    lines = ["index\timage\tquestion\tA\tB\tanswer\tcategory\tmodality\tdepartment\tclue_grain"]
+    picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    lines += [
+        f"{at}\t{picture}\tWhich?\tone\ttwo\t{letters[at % 2]}\tCounting\tMR\tSurgery\tImage Level"
+        for at in range(len(rows))
+    ]
+    (source / "new.tsv").write_text("\n".join(lines) + "\n")
+    shutil.rmtree(data)
+    build("gmai-mmbench", source=source, out=data, text_only=True)
+    os.utime(data / "manifest.json")
+    submit(run_folder(data, tmp_path / "after", "After"), store, data=str(data))
+
+    board.trusted._looked = None  # a minute later
+    assert board.trusted.refresh()
+    snapshot = board.refresh()
+    found = {
+        section.kind: [entry.result.model.name for entry in section.entries]
+        for section in snapshot.sections["gmai-mmbench"]
+    }
+    assert found.pop("retired") == ["Before"] and list(found.values()) == [["After"]]
+    assert snapshot.sections["gmai-mmbench"][-1].kind == "retired" and snapshot.stamp != stamp
+    retired = snapshot.sections["gmai-mmbench"][-1].fingerprint
+    assert retired not in {target.benchmark.fingerprint for target in targets(board, board.trusted).values()}
+
+
+def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, store: Path, tmp_path: Path) -> None:
+    submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
+    board = Board(store)
+    [target] = targets(board, board.trusted).values()
+    assert not target.trusted
+    rows = [
+        {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[place] for place in row.answer)}
+        for row in questions_of(data).itertuples()
+    ]
+    found = receive([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")
+    assert not found.problems and found.result.scores["accuracy"].value == 100
+    assert any("perfect score" in flag for flag in found.flags)
+
+
+def test_signing_in_gives_no_right_to_a_folder_of_the_server(
+    data: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Space on a mounted folder, where readers sign in for the hidden test: nobody of them writes to the folder."""
+    for name, value in {"SYSTEM": "spaces", "SPACE_ID": "ORG/board", "OAUTH_CLIENT_ID": "board"}.items():
+        monkeypatch.setenv(name, value)
+    hidden = HiddenTest(str(data), str(data), str(tmp_path / "ledger"))
+    trusted = trusted_of(data)
+    tab = SubmitTab(Board(store, trusted=trusted), store, trusted, may_write=False, hidden=hidden)
+    file = write_lines(tmp_path / "answers.jsonl", responses(data))
+    *_, checked = tab.check(f"{data}@validation", [str(file)], "Model", "open")
+    *_, sent = tab.send(f"{data}@validation", [str(file)], "Model", "open", token="hf_reader", user="reader")
+    assert tab.signs_in and checked["ok"] and not sent["ok"]
+    assert "cannot be sent from here" in sent["problems"][0] and not list((store / "results").iterdir())

@@ -1,0 +1,148 @@
+"""Many submissions at once through the Space's API: all land or are refused with a reason, and none that was acknowledged is lost."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradio_client import Client, handle_file
+from huggingface_hub import HfApi
+
+from dataset_builders.build import build
+from dataset_builders.repository import open_repository
+from eval_harness.submissions.verification import verify
+from tests.leaderboard_space.serving import board
+from tests.localhub.accounts import CURATOR, READER
+
+MANY = 50
+RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "halt-medvqa"
+    build("halt-medvqa", out=folder, text_only=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Files of answers of invented models, no two the same; every tenth answers a question that is not there."""
+    questions = open_repository(data).questions("test")
+    place = tmp_path_factory.mktemp("files")
+    made = []
+    for number in range(MANY):
+        bits = f"{number:010b}" * len(questions)
+        rows = [
+            {"question_id": question_id, "response": "AB"[int(bits[at])]}
+            for at, question_id in enumerate(questions["question_id"])
+        ]
+        if number % 10 == 9:
+            rows[3]["question_id"] = "unknown-3"
+        path = place / f"answers-{number}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        made.append(path)
+    return made
+
+
+def target_of(place: Path | str) -> str:
+    return f"{place}@test"
+
+
+def hand_in(address: str, target: str, file: Path) -> dict[str, Any]:
+    """What the Space says to one submission, over a connection of its own."""
+    client = Client(address, verbose=False)
+    try:
+        return client.predict(target, [handle_file(file)], f"Model {file.stem}", "open", api_name="/submit")[-1]
+    finally:
+        client.close()
+
+
+def names(store: Path) -> set[str]:
+    return {path.parent.relative_to(store).as_posix() for path in store.glob("results/*/*/*/result.json")}
+
+
+def test_fifty_at_once_into_a_folder(data: Path, files: list[Path], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / "results").mkdir(parents=True)
+    with board(store, tmp_path / "home", [data]) as (address, _):
+        with ThreadPoolExecutor(MANY) as pool:
+            said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
+        landed = {answer["place"] for answer in said if answer["ok"]}
+        refused = [answer for answer in said if not answer["ok"]]
+        assert len(landed) == MANY - 5 and names(store) == landed
+        assert len(refused) == 5 and all(
+            "line 4: question 'unknown-3' is not in this split" in answer["problems"][0] for answer in refused
+        )
+        again = hand_in(address, target_of(data), files[0])
+        assert again["ok"] and not again["new"] and names(store) == landed
+    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a human"}
+
+
+def test_fifty_at_once_onto_the_hub(
+    local_hub: Any, data: Path, files: list[Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo(**RESULTS)
+    api.upload_file(path_or_fileobj=b"kept", path_in_repo="results/README.txt", **RESULTS)
+    place = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": READER, "HF_HUB_DISABLE_XET": "1"}
+    with board("ORG/results", tmp_path / "home", [data], **place) as (address, _), ThreadPoolExecutor(MANY) as pool:
+        said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
+    landed = [answer["place"] for answer in said if answer["ok"]]
+    assert len(landed) == len(set(landed)) == MANY - 5
+    pulls = list(api.get_repo_discussions(**RESULTS, discussion_type="pull_request", discussion_status="open"))
+    assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    one = verify(f"ORG/results@{pulls[-1].num}", data=[str(data)])
+    assert [outcome.word for outcome in one] == ["added"], one
+
+
+@pytest.fixture
+def killed_store(data: Path, files: list[Path], tmp_path: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    """A folder store whose Space was killed (SIGKILL) while fifty submissions were on their way, and what it had acknowledged."""
+    store = tmp_path / "store"
+    (store / "results").mkdir(parents=True)
+    acknowledged: list[dict[str, Any]] = []
+    enough = threading.Event()
+
+    def one(address: str, file: Path) -> None:
+        try:
+            answer = hand_in(address, target_of(data), file)
+        except Exception:  # the server is gone: this one was not acknowledged
+            return
+        acknowledged.append(answer)
+        if len(acknowledged) >= 8:
+            enough.set()
+
+    with board(store, tmp_path / "home", [data]) as (address, process):
+        pool = ThreadPoolExecutor(MANY)
+        waiting = [pool.submit(one, address, file) for file in files]
+        assert enough.wait(120)
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+        deadline = time.monotonic() + 90
+        while not all(job.done() for job in waiting) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        pool.shutdown(wait=False, cancel_futures=True)
+    yield store, acknowledged
+
+
+def test_a_killed_space_has_lost_nothing_it_acknowledged(
+    killed_store: tuple[Path, list[dict[str, Any]]], data: Path, files: list[Path], tmp_path: Path
+) -> None:
+    store, acknowledged = killed_store
+    assert 8 <= len(acknowledged) < MANY, "killed in the middle"
+    there = names(store)
+    assert {answer["place"] for answer in acknowledged if answer["ok"]} <= there
+    assert all((store / name / "answers.parquet").is_file() for name in there), "a result is there whole or not at all"
+    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a human"}
+    with board(store, tmp_path / "again", [data]) as (address, _), ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
+    assert sum(answer["ok"] for answer in said) == MANY - 5
+    assert there <= names(store) == {answer["place"] for answer in said if answer["ok"]}
