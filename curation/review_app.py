@@ -7,6 +7,8 @@ reviewers give their names.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import io
 import socket
 from collections.abc import Callable
@@ -21,13 +23,17 @@ from curation.agreement import agreement
 from curation.image_index import alone, open_rgb
 from curation.prompts import PAPER_CATEGORIES
 from curation.review_log import CHECKS, LISTS, TEXTS, UNSEEN, ReviewLog
-from curation.review_page import KEYS, SCRIPT, STYLE, captions, pictures, saved
+from curation.review_page import KEYS, SCRIPT, STYLE, pictures, saved
 from dataset_builders.errors import BadInput
 from dataset_builders.images import ImageError
 
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
 """Formats that browsers show; others, and 16-bit greys, are sent as PNG."""
 SCALE = list(range(1, 11))
+DIRECT: dict[str, Any] = {"queue": False, "trigger_mode": "multiple"}
+"""How the page asks. Each answer comes on its own request: through Gradio's queue the answers of a page share one stream, which is
+closed and opened between them, and 1 of 40 quick reviewers was left with an older answer on the page. And nothing is left out because
+the same was asked a moment ago."""
 
 
 def build_app(questions: Path, images: Path) -> FastAPI:
@@ -79,13 +85,13 @@ def _page(log: ReviewLog) -> gr.Blocks:
     )
     with gr.Blocks(title="Review") as page:
         with gr.Row():
-            reviewer = gr.Textbox(label="Your name", elem_id="reviewer", scale=2)
+            reviewer = gr.Textbox(label="Your name", elem_id="reviewer", scale=2, interactive=False)
             # What a change belongs to travels with it from the browser: a late one can never land on the next pair.
             pair_id = gr.Dropdown(ids, value=ids[0], label="Pair", elem_id="pair_id", scale=2, filterable=False)
             previous = gr.Button("previous", elem_id="previous")
             following = gr.Button("next", elem_id="next")
             opened = gr.Button("next not scored", elem_id="next_open")
-        status = gr.HTML(saved("Give your name to begin."), elem_id="status")
+        status = gr.HTML(saved("The page is being opened."), elem_id="status")
         shown = gr.HTML(pictures(ids[0], log.pairs[ids[0]]), elem_id="shown")
         with gr.Row():
             score_1 = gr.Radio(SCALE, label="Score of the left problem", elem_id="score_1")
@@ -101,25 +107,35 @@ def _page(log: ReviewLog) -> gr.Blocks:
                 for name, side in zip(LISTS, ("left", "right"), strict=True)
             }
         note = gr.Textbox(label="note", elem_id="note")
-        show = gr.Button("captions", elem_id="show_captions")
-        caption = gr.HTML("", elem_id="captions")
         gr.Markdown(KEYS)
         agree = gr.Button("agreement between reviewers", elem_id="agree")
         agreed = gr.Markdown("", elem_id="agreed")
 
         fields: dict[str, Any] = {"score_1": score_1, "score_2": score_2, **texts, **checks, **lists, "note": note}
-        everything = [pair_id, status, shown, caption, *fields.values()]
+        everything = [pair_id, status, shown, *fields.values()]
 
-        # What each open page was shown, so that a field which somebody else mended meanwhile is not set back unread.
+        # What each open page was shown, so that a field which somebody else mended meanwhile is not set back unread; and to whom.
         seen: dict[tuple[str | None, str, str], Any] = {}
+        names: dict[str | None, str] = {}
+        turn = asyncio.Lock()
 
         def go(name: str, which: str, request: gr.Request) -> list[Any]:
-            pair = log.pairs[which]
+            names[request.session_hash] = name
             values = [log.value(name, which, field) for field in fields]
             seen.update(
                 {(request.session_hash, which, field): value for field, value in zip(fields, values, strict=True)}
             )
-            return [which, _progress(log, name), pictures(which, pair), "", *values]
+            return [which, _progress(log, name), pictures(which, log.pairs[which]), *values]
+
+        def first_look(which: str, request: gr.Request) -> list[Any]:
+            """Only now can a name be given: a look without a name that came back later would cover the reviewer's own scores."""
+            return [gr.update(interactive=True), *go("", which, request)]
+
+        def named(name: str, which: str, request: gr.Request) -> list[Any]:
+            """Leaving the field with the name that is known changes nothing, least of all what is being typed elsewhere by then."""
+            if names.get(request.session_hash) == name:
+                return [gr.skip()] * len(everything)
+            return go(name, which, request)
 
         def step(by: int) -> Callable[[str, str, gr.Request], list[Any]]:
             def stepped(name: str, which: str, request: gr.Request) -> list[Any]:
@@ -130,55 +146,45 @@ def _page(log: ReviewLog) -> gr.Blocks:
         def go_to_open(name: str, which: str, request: gr.Request) -> list[Any]:
             return go(name, ids[log.next_open(name, ids.index(which))], request)
 
-        asked = [reviewer, pair_id]
-        # One queue for everything that reads or writes reviews: what was asked first is also shown first, so that the empty page's own
-        # first look cannot arrive after, and over, that of a reviewer who was quick to give a name.
-        in_turn: dict[str, Any] = {"concurrency_id": "reviews", "concurrency_limit": 1}
-        previous.click(step(-1), asked, everything, **in_turn)
-        following.click(step(1), asked, everything, **in_turn)
-        opened.click(go_to_open, asked, everything, **in_turn)
-        pair_id.input(go, asked, everything, **in_turn)
-        reviewer.submit(go, asked, everything, **in_turn)
-        reviewer.blur(go, asked, everything, **in_turn)
-        page.load(go, asked, everything, **in_turn)
-        show.click(lambda which, now: "" if now else captions(log.pairs[which]), [pair_id, caption], caption)
-        agree.click(lambda: _agreement_text(log), None, agreed)
-
-        def change(field: str) -> Callable[[str, str, Any, gr.Request], tuple[str, str]]:
-            def save(name: str, which: str, value: Any, request: gr.Request) -> tuple[str, str]:
+        def change(field: str) -> Callable[[str, str, Any, gr.Request], str]:
+            def save(name: str, which: str, value: Any, request: gr.Request) -> str:
                 place = (request.session_hash, which, field)
                 try:
                     when = log.change(name, which, field, value, seen.get(place, UNSEEN))
                     if when:
                         seen[place] = log.value(name, which, field)
                 except (BadInput, OSError) as error:
-                    return saved(f"NOT saved: {error}", trouble=True), pictures(which, log.pairs[which])
-                line = f"saved {which} {field.replace('_', ' ')} at {when[11:19]} UTC" if when else "nothing changed"
-                return saved(f"{line}; {_counts(log, name)}"), pictures(which, log.pairs[which])
+                    return saved(f"NOT saved: {error}", trouble=True)
+                what = f"{which} {field.replace('_', ' ')}"
+                line = f"saved {what} at {when[11:19]} UTC" if when else f"nothing changed in {what}"
+                return saved(f"{line}; {_counts(log, name)}")
 
             return save
 
+        asked = [reviewer, pair_id]
+        page.load(_in_turn(turn, first_look), pair_id, [reviewer, *everything], **DIRECT)
+        reviewer.submit(_in_turn(turn, go), asked, everything, **DIRECT)
+        reviewer.blur(_in_turn(turn, named), asked, everything, **DIRECT)
+        pair_id.input(_in_turn(turn, go), asked, everything, **DIRECT)
+        previous.click(_in_turn(turn, step(-1)), asked, everything, **DIRECT)
+        following.click(_in_turn(turn, step(1)), asked, everything, **DIRECT)
+        opened.click(_in_turn(turn, go_to_open), asked, everything, **DIRECT)
+        agree.click(lambda: _agreement_text(log), None, agreed, **DIRECT)
         for field, component in fields.items():
             event = component.blur if field in (*TEXTS, "note") else component.input
-            # Only an option's text shows in the pictures' lines; drawing them anew for others would lose the reader's zoom.
-            outputs = [status, shown] if field in ("option_A", "option_B") else [status]
-            action = change(field)
-            event(
-                action if len(outputs) == 2 else _first(action),
-                [reviewer, pair_id, component],
-                outputs,
-                **in_turn,
-            )
+            event(_in_turn(turn, change(field)), [*asked, component], status, **DIRECT)
     return page
 
 
-def _first(
-    action: Callable[[str, str, Any, gr.Request], tuple[str, str]],
-) -> Callable[[str, str, Any, gr.Request], str]:
-    def first(name: str, which: str, value: Any, request: gr.Request) -> str:
-        return action(name, which, value, request)[0]
+def _in_turn(turn: asyncio.Lock, action: Callable[..., Any]) -> Callable[..., Any]:
+    """`action`, done after everything that was asked before it: of two quick scores the second holds."""
 
-    return first
+    @functools.wraps(action)  # Gradio reads from the signature that an action wants the request
+    async def done(*given: Any) -> Any:
+        async with turn:
+            return await asyncio.to_thread(action, *given)
+
+    return done
 
 
 def _counts(log: ReviewLog, reviewer: str) -> str:

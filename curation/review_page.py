@@ -14,6 +14,7 @@ STYLE = """
 .pictures label { display: inline-block; margin-right: 1rem }
 #score_1 .wrap, #score_2 .wrap { flex-wrap: nowrap; gap: 4px } #score_1 .wrap label, #score_2 .wrap label { padding: 4px 6px }
 @media (max-width: 1100px) { #score_1 .wrap, #score_2 .wrap { flex-wrap: wrap } }
+#captions summary { cursor: pointer }
 .saved { font-variant-numeric: tabular-nums } .not-saved { color: #b91c1c; font-weight: 600 }
 """
 
@@ -40,10 +41,14 @@ SCRIPT = """
       event.preventDefault();
       return;
     }
-    const button = {n: 'next', p: 'previous', o: 'next_open', c: 'show_captions'}[event.key];
+    const button = {n: 'next', p: 'previous', o: 'next_open'}[event.key];
     if (button) { press(button); event.preventDefault(); }
     const check = {x: 'correctness', v: 'relevance', l: 'language'}[event.key];
     if (check) { document.querySelector('#' + check + ' input').click(); event.preventDefault(); }
+    if (event.key === 'c') {
+      const captions = document.querySelector('#captions');
+      captions.open = !captions.open;
+    }
     if (event.key === 'e') {
       document.querySelector('#question textarea, #question input')?.focus();
       event.preventDefault();
@@ -110,6 +115,10 @@ SCRIPT = """
   document.addEventListener('pointerup', () => { held = null; });
   document.addEventListener('dblclick', (event) => { const box = boxOf(event); if (box) fit(box); });
   document.addEventListener('input', (event) => {
+    const option = event.target.closest?.('#option_A, #option_B');
+    if (option) document.querySelectorAll(`.right[data-option=${option.id}]`).forEach((node) => {
+      node.textContent = event.target.value;
+    });
     const side = event.target.closest?.('.side');
     if (!side) return;
     const [light, contrast] = [...side.querySelectorAll('input[type=range]')].map((slider) => slider.value);
@@ -122,7 +131,7 @@ SCRIPT = """
 
 def pictures(pair_id: str, pair: Pair) -> str:
     """Both images at full resolution (the browser scales them), each with sliders and the answer that is meant to be
-    right."""
+    right (it follows what is typed for the option); below them the captions, for those who ask."""
     sides = []
     for number in (1, 2):
         source = f"picture/{escape(pair_id, quote=True)}/{number}"
@@ -132,15 +141,14 @@ def pictures(pair_id: str, pair: Pair) -> str:
             f'<div class="side"><div class="picture"><img alt="image {number}" draggable="false" src="{source}"></div>'
             f'<label>brightness <input type="range" min="20" max="300" value="100"></label>'
             f'<label>contrast <input type="range" min="20" max="400" value="100"></label>'
-            f"<div>Right here: <b>{letter}: {escape(answer)}</b></div></div>"
+            f'<div>Right here: <b>{letter}: <span class="right" data-option="option_{letter}">{escape(answer)}</span></b></div></div>'
         )
-    return f'<div class="pictures">{"".join(sides)}</div>'
-
-
-def captions(pair: Pair) -> str:
-    """Both captions, for those who ask."""
-    return (
+    captions = (
         f"<p><b>Left:</b> {escape(pair.draft['caption_1'])}</p><p><b>Right:</b> {escape(pair.draft['caption_2'])}</p>"
+    )
+    return (
+        f'<div class="pictures">{"".join(sides)}</div>'
+        f'<details id="captions"><summary>captions</summary>{captions}</details>'
     )
 
 

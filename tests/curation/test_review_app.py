@@ -116,8 +116,13 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
             "document.querySelector('#question textarea, #question input').value === 'Which side, 1?'"
         )
         assert not page.locator("#score_1 input:checked").count()
-        page.keyboard.press("3")
-        said(page, "saved 1-2 score 1")
+        page.keyboard.press("9")
+        page.keyboard.press("3")  # at once: the second of two quick scores counts
+        said(page, "1-2 score 1")
+        page.wait_for_function("document.querySelector('#score_1 input:checked').value === '3'")
+        page.wait_for_timeout(1000)
+        page.fill("#option_A textarea, #option_A input", "upwards")
+        assert "A: upwards" in page.inner_text("#shown")
     finally:
         kill(process)
     log = ReviewLog(questions)
@@ -141,7 +146,8 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
     finally:
         kill(process)
     entries = [json.loads(line) for line in (questions / LOG).read_text().splitlines()]
-    assert [entry["reviewer"] for entry in entries] == ["Ada"] * 5 + ["Bo"]
+    who = [entry["reviewer"] for entry in entries]
+    assert who in (["Ada"] * 5 + ["Bo"], ["Ada"] * 6 + ["Bo"])  # of two quick scores the first may never have been sent
 
 
 def test_zoom_contrast_and_what_cannot_be_saved(chromium, folders):
