@@ -22,6 +22,7 @@ def chromium() -> Iterator[Any]:
     )
     if program is None:
         pytest.skip("needs Chromium: `apt-get install chromium`")
+    playwright.expect.set_options(timeout=60_000)  # a machine that does other work beside is no fault of the page
     with playwright.sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser

@@ -42,9 +42,7 @@ import shutil
 shutil.rmtree(folder)
 
 board = Board(place / "store")
-first = time.perf_counter()
 page = cases.page(board, {})
-waited = time.perf_counter() - first
 said = {"waiting": page.count("data-waiting"), "at once": page.count("<img"), "questions": page.count('class="question"')}
 for _ in range(200):
     page = cases.page(board, {})

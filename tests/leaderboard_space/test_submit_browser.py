@@ -21,7 +21,7 @@ from tests.localhub.openid import OpenIdProvider
 pytestmark = pytest.mark.browser
 
 RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
-WAIT = 30_000
+WAIT = 60_000
 
 
 @pytest.fixture
