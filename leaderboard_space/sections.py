@@ -5,7 +5,9 @@ Not here: scoring selections (`ranking.py`), drawing (`views/`).
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +20,10 @@ import pandas as pd
 from dataset_builders import schema
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
-from eval_harness.results import Result, StoredResult, read_result, scan_store
+from eval_harness.results import Result, read_result, scan_store
 from leaderboard_space import answer_cache
 from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, digest_of, read_questions, read_run
+from leaderboard_space.possible import without_impossible
 from leaderboard_space.store_source import open_store
 from leaderboard_space.tree import Tree, published_tree, tree_of
 from leaderboard_space.trusted_data import TrustedData
@@ -28,6 +31,10 @@ from leaderboard_space.trusted_data import TrustedData
 Loaded = tuple[Outcomes | None, Tree]
 RESCAN_SECONDS = 5.0
 """How often the store is looked at for new files."""
+LARGEST_RESULT = 20_000_000
+"""Bytes of a `result.json`; ours have some ten thousand."""
+Stamp = tuple[int, int] | None
+"""When a file was changed last (nanoseconds), and its size; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class Entry:
     key: str
     result: Result
     folder: Path | None = None
+    notes: tuple[str, ...] = ()
+    """What the board says of it: numbers that were left out."""
 
     @property
     def answers(self) -> Path | None:
@@ -63,6 +72,8 @@ class Section:
     """What is known while answers are still being read: those of the first results."""
     begun: threading.Event = field(default_factory=threading.Event)
     """Set when `so_far` or the whole is there."""
+    marks: tuple[object, ...] = ()
+    """The state of the files that it is computed from; where one changes, the section is computed anew."""
 
     @property
     def ready(self) -> bool:
@@ -118,7 +129,10 @@ class Board:
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
-        """Look at the store again; sections whose files are the same are kept with what was computed for them."""
+        """Look at the store again; sections whose files are the same are kept with what was computed for them.
+
+        Raises OSError while the store is away; what was read stays on show.
+        """
         with self._scanning:
             self.snapshot = self._scan()
         return self.snapshot
@@ -227,6 +241,8 @@ class Board:
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
+            if hasattr(self, "snapshot") and not (self.store / "results").is_dir():
+                raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
         entries, problems = self._entries()
         before = {}
         if hasattr(self, "snapshot"):
@@ -236,20 +252,30 @@ class Board:
             if section.format not in sections:
                 problems.append(f"{section.benchmark}: the format {section.format!r} is not one this board knows.")
                 continue
+            section.marks = self._marks(section)
             old = before.get((section.format, section.key))
             same = (
                 old is not None
-                and [e.key for e in old.entries] == [e.key for e in section.entries]
+                and old.marks == section.marks
                 and all(a.result is b.result for a, b in zip(old.entries, section.entries, strict=True))
                 and old.kind == section.kind
             )
             sections[section.format].append(old if same and old is not None else section)
-        newest = max((value[0][0] for value in self._read.values()), default=0)
-        retired = sum(
-            len(section.entries) for found in sections.values() for section in found if section.kind == "retired"
-        )
-        stamp = f"{len(entries)}-{newest}-{len(problems)}-{retired}"
+        there = {entry.key for entry in entries}
+        self._units = {place: units for place, units in list(self._units.items()) if place[1] in there}
+        whole = [(s.format, s.key, s.kind, s.marks) for found in sections.values() for s in found]
+        stamp = hashlib.sha256(repr((whole, problems)).encode("utf-8", "replace")).hexdigest()[:16]
         return Snapshot(stamp, sections, problems)
+
+    def _marks(self, section: Section) -> tuple[object, ...]:
+        """The files of a section as they are now: results, answers, and where its questions come from."""
+        files = [(entry.key, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
+                 for entry in section.entries]  # fmt: skip
+        measured = any(entry.result.kind == "measured" for entry in section.entries)
+        if self.store is None or section.fingerprint is None or not measured:
+            return (*files,)
+        trusted = any(split.benchmark.fingerprint == section.fingerprint for split in self.trusted.splits)
+        return (*files, _stamp(self.store / "questions" / f"{section.fingerprint}.parquet"), trusted)
 
     def _entries(self) -> tuple[list[Entry], list[str]]:
         """All results, each file read once per change; one line per file that cannot be used."""
@@ -263,6 +289,8 @@ class Board:
                 stamp = (status.st_mtime_ns, status.st_size)
                 if path in self._read and self._read[path][0] == stamp:
                     seen[path] = self._read[path]
+                elif not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_RESULT:
+                    raise BadInput(f"{path}: not a file of at most {LARGEST_RESULT // 1_000_000} MB.")
                 else:
                     seen[path] = (stamp, self._entry(path))
             except (BadInput, OSError, RecursionError) as error:
@@ -278,7 +306,16 @@ class Board:
     def _entry(self, path: Path) -> Entry:
         assert self.store is not None
         key = path.parent.relative_to(self.store / "results").as_posix()
-        return Entry(key, StoredResult(read_result(path), path.parent, path.parent.name).result, path.parent)
+        result, notes = without_impossible(read_result(path))
+        return Entry(key, result, path.parent, tuple(notes))
+
+
+def _stamp(path: Path | None) -> Stamp:
+    try:
+        status = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size) if status is not None else None
 
 
 def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False) -> list[Section]:

@@ -153,6 +153,7 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     if not ready:
         lines.append("The answers are still being read: scores as handed in, places without pairing.")
     lines += section.notes
+    lines += [note for entry in section.entries for note in entry.notes]
     problems = [f"Set aside, unreadable: {problem}" for problem in snapshot.problems]
     lines += problems if len(problems) == 1 else []
     if not lines and not problems:
