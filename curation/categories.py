@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.image_index import replace
+from curation.image_index import alone, replace
 from curation.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
 from curation.question_writing import Asking, Writer, ask, read_journal, records
 from dataset_builders.errors import BadInput
@@ -114,26 +114,27 @@ def categorize(
         else:
             refused[image] = entry["reply"] or f"({entry['status']})"
 
-    for entry in read_journal(journal):
-        take(entry)
-    for number in range(asking.tries):
-        # The id names what was asked, so that another list or caption is asked anew.
-        todo = {
-            json.dumps([image, [known, caption]], ensure_ascii=False): fill(
-                ASSIGN, image_caption=one_line(caption), categories=", ".join(known)
-            )
-            for image, caption in captions.items()
-            if image not in given and tried.get(image, 0) <= number
-        }
-        if todo:
-            for entry in ask(model, todo, number, asking, journal, f"categorizing (try {number + 1})", quiet):
-                take(entry)
-    unasked = sorted(image for image in captions if image not in given and image not in refused)
-    result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
-    replace(
-        out / CATEGORIES,
-        lambda path: path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"),
-    )
+    with alone(out, "categorize"):
+        for entry in read_journal(journal):
+            take(entry)
+        for number in range(asking.tries):
+            # The id names what was asked, so that another list or caption is asked anew.
+            todo = {
+                json.dumps([image, [known, caption]], ensure_ascii=False): fill(
+                    ASSIGN, image_caption=one_line(caption), categories=", ".join(known)
+                )
+                for image, caption in captions.items()
+                if image not in given and tried.get(image, 0) <= number
+            }
+            if todo:
+                for entry in ask(model, todo, number, asking, journal, f"categorizing (try {number + 1})", quiet):
+                    take(entry)
+        unasked = sorted(image for image in captions if image not in given and image not in refused)
+        result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
+        replace(
+            out / CATEGORIES,
+            lambda path: path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"),
+        )
     return result
 
 
@@ -167,7 +168,9 @@ def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, qui
 
 
 def _one(model: Writer, key: str, prompt: str, out: Path, asking: Asking, quiet: bool | None) -> str:
-    for entry in ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key, quiet):
+    with alone(out, key):
+        entries = list(ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key, quiet))
+    for entry in entries:
         if entry["status"] == "answered" and entry["reply"].strip():
             return str(entry["reply"])
         raise BadInput(f"{key}: the model gave no answer ({entry['error'] or entry['status']}). Run the command again.")

@@ -129,6 +129,9 @@ def read_embeddings(x: np.ndarray, what: str, norms_of: Callable[[np.ndarray], n
     kind = np.float32 if x.dtype in (np.float16, np.float32) else np.float64
     x = np.ascontiguousarray(x, dtype=kind)
     norms = norms_of(x)
+    if kind is np.float64 and not ((norms > 1e-100) & (norms < 1e100)).all():  # squares may have left float64's range
+        x = _evened(x)
+        norms = norms_of(x)
     bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
     if len(bad):
         raise BadInput(
@@ -138,6 +141,15 @@ def read_embeddings(x: np.ndarray, what: str, norms_of: Callable[[np.ndarray], n
         x = x.astype(np.float64) / norms[:, None]
         norms = np.ones(len(x))
     return Embeddings(x, 1 / norms)
+
+
+def _evened(x: np.ndarray) -> np.ndarray:
+    """Rows (n, d) float64 divided by their largest entry, which keeps their directions; rows of zeros, or with entries that are
+    not finite, as they are."""
+    largest = np.abs(x).max(axis=1, keepdims=True, initial=0.0)
+    usable = np.isfinite(largest) & (largest > 0)
+    rows: np.ndarray = np.divide(x, largest, out=x.copy(), where=usable)
+    return rows
 
 
 class _Scratch(threading.local):

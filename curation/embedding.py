@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import INDEX, ahead, alone, index_images, open_rgb, replace
+from curation.image_index import INDEX, ahead, alone, index_images, list_images, open_rgb, replace
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def embed(
         raise BadInput(f"--batch-size {batch_size}: give a whole number from 1.")
     if dtype not in DTYPES:
         raise BadInput(f"--dtype {dtype}: give {' or '.join(DTYPES)}.")
-    index = index_images(images, out, quiet)
+    list_images(images)  # before anything is made: raises where there are none
     with alone(out, "embed"):
+        index = index_images(images, out, quiet)
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)

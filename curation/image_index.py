@@ -28,6 +28,9 @@ from dataset_builders.images import SUFFIXES, ImageError, check_image
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"
+LONGEST = 500
+"""An image so many times longer than wide is listed as unreadable: encoders scale the short side to 224 pixels and more, which
+would make gigabytes of a strip of one pixel."""
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -45,6 +48,11 @@ def ahead(
             yield done
 
 
+def sound(text: str) -> str:
+    """The text as files can hold it: what is half a character (a lone surrogate) becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def open_rgb(data: bytes) -> Image.Image:
     """The picture in RGB as a reader sees it: EXIF orientation applied, 16-bit and float grey stretched to its own
     range.
@@ -57,32 +65,62 @@ def open_rgb(data: bytes) -> Image.Image:
             warnings.simplefilter("ignore")
             image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
             if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
-                values = np.asarray(image, np.float64)
-                low, high = float(values.min()), float(values.max())
-                grey = (
-                    np.zeros(values.shape, np.uint8)
-                    if high <= low
-                    else ((values - low) / (high - low) * 255).round().astype(np.uint8)
-                )
-                image = Image.fromarray(grey)
+                image = Image.fromarray(_grey(np.asarray(image, np.float64)))
             return image.convert("RGB")
+    except ImageError:
+        raise
     except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
         raise ImageError(f"the image is damaged or cut off ({error})") from None
 
 
+def _grey(values: np.ndarray) -> np.ndarray:
+    """(height, width) numbers -> uint8, stretched over the range of those that are finite; the others are black."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ImageError("the image holds no numbers")
+    low, high = float(values[finite].min()), float(values[finite].max())
+    if high <= low:
+        return np.zeros(values.shape, np.uint8)
+    grey: np.ndarray = (((np.where(finite, values, low) - low) / (high - low)) * 255).round().astype(np.uint8)
+    return grey
+
+
 def list_images(folder: Path) -> list[str]:
     """Relative posix paths of all image files below a folder, sorted. Raises BadInput where there are none."""
+    return [name for name in _walk(folder) if not _unwritable(name)]
+
+
+def _walk(folder: Path) -> list[str]:
+    """Relative paths of all files below a folder that are called like images, sorted. Links to folders are followed, each folder is
+    gone through once, under its own path rather than a link's: a link to a folder above would never end.
+    """
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
-    found = sorted(
-        (Path(root) / name).relative_to(folder).as_posix()
-        for root, _, names in os.walk(folder, followlinks=True)
-        for name in names
-        if Path(name).suffix.lower() in SUFFIXES
-    )
+    found: list[str] = []
+    seen: set[str] = set()
+    waiting = [folder]
+    while waiting:
+        for root, folders, names in os.walk(waiting.pop(0)):
+            real = os.path.realpath(root)
+            if real in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders.sort()
+            waiting += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
+            found += [
+                Path(root, name).relative_to(folder).as_posix()
+                for name in names
+                if Path(name).suffix.lower() in SUFFIXES
+            ]
     if not found:
         raise BadInput(f"{folder}: holds no images ({', '.join(SUFFIXES)}).")
-    return found
+    return sorted(found)
+
+
+def _unwritable(name: str) -> bool:
+    """Whether a file's name is no text: bytes of another encoding, which no table can hold."""
+    return name != sound(name)
 
 
 def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataFrame:
@@ -93,19 +131,26 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
     """
     import imagehash
 
-    names = list_images(folder)
+    names = _walk(folder)
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else pd.DataFrame(columns=["image"])
     known = {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:
         path = folder / name
+        if _unwritable(name):
+            return {"image": sound(name), "reason": "its name is not UTF-8 text: rename the file"}
         try:
             state = path.stat()
+            if not path.is_file():
+                return {"image": name, "reason": "is no file"}
             had = known.get(name)
             if had and (had["size"], had["changed"]) == (state.st_size, state.st_mtime_ns):
                 return {str(column): value for column, value in had.items()}
             data = path.read_bytes()
             picture = open_rgb(data)
+            if max(picture.size) > LONGEST * min(picture.size):
+                size = f"{picture.width} x {picture.height} pixels"
+                return {"image": name, "reason": f"is {size}: too long and narrow for an encoder"}
         except (ImageError, OSError) as error:
             return {"image": name, "reason": str(error)}
         return {

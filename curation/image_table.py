@@ -6,7 +6,11 @@ Not here: the images themselves (`image_index.py`).
 from __future__ import annotations
 
 import csv
+import io
 import re
+import sys
+import unicodedata
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -48,6 +52,7 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
                 f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). Name it with --{name}-column."
             )
     table = pd.DataFrame({name: _texts(raw, column) for name, column in wanted.items()})
+    table = table[table["image"] != ""].reset_index(drop=True)
     doubled = table["image"][table["image"].duplicated()]
     if len(doubled):
         raise BadInput(
@@ -67,15 +72,16 @@ def read_any(path: Path) -> pd.DataFrame:
         if kind == ".jsonl":
             return pd.read_json(path, lines=True, dtype=False)
         if kind == ".txt":
-            rows = [line.split("\t", 1) for line in read_text(path).splitlines() if line.strip()]
+            # A line ends at a line feed alone: captions hold other signs that Python takes for its end.
+            rows = [line.split("\t", 1) for line in _text(path).split("\n") if line.strip()]
             raw = pd.DataFrame(
-                [(row[0].strip(), row[1] if len(row) > 1 else "") for row in rows], columns=["image", "caption"]
+                [(row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows],
+                columns=["image", "caption"],
             )
             licences = path.with_name("licences.txt")
             return raw.merge(_roco_licences(licences), "left", "image") if licences.is_file() else raw
         if kind in (".csv", ".tsv"):
-            text = read_text(path).splitlines(keepends=True)
-            return pd.DataFrame(csv.DictReader(text, delimiter="\t" if kind == ".tsv" else ","))
+            return _read_csv(path, "\t" if kind == ".tsv" else ",")
     except BadInput:
         raise
     except ValueError as error:
@@ -83,9 +89,48 @@ def read_any(path: Path) -> pd.DataFrame:
     raise BadInput(f"{path}: is none of .csv, .tsv, .jsonl, .parquet, .txt. Save the table as CSV.")
 
 
+def _text(path: Path) -> str:
+    """The file's text; what it was written in is never guessed, but the likeliest is named."""
+    try:
+        return read_text(path)
+    except BadInput as error:
+        if "not UTF-8" not in str(error):
+            raise
+        raise BadInput(
+            f"{error} If it comes from a Western Windows: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix}"
+        ) from None
+
+
+def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
+    """A table of texts. Raises BadInput where cells would be lost or guessed: rows with more cells than the header (a caption whose
+    commas are not quoted), a quotation mark that is never closed, a column named twice."""
+    mark = "\0end"
+    csv.field_size_limit(sys.maxsize)
+    rows = list(csv.reader(io.StringIO(f"{_text(path).rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
+    if rows.pop() != [mark]:
+        raise BadInput(
+            f"{path}: a quotation mark is never closed, so the end of the file cannot be told apart. Close it."
+        )
+    rows = [row for row in rows if row]
+    head = [name.strip() for name in rows.pop(0)]
+    twice = next((name for name in head if name and head.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"{path}: has two columns called {twice!r}. Rename or remove one.")
+    for number, row in enumerate(rows, 1):
+        if any(cell.strip() for cell in row[len(head) :]):
+            raise BadInput(
+                f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header {len(head)}. Put texts that hold the separator "
+                f"({'a comma' if delimiter == ',' else 'a tab'}) in quotation marks."
+            )
+    named = [at for at, name in enumerate(head) if name]
+    return pd.DataFrame(
+        [[row[at] if at < len(row) else "" for at in named] for row in rows], columns=[head[at] for at in named]
+    )
+
+
 def _roco_licences(path: Path) -> pd.DataFrame:
     """ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as image, source, license, group; the article an image comes from is its group."""
-    rows = [row for row in csv.reader(read_text(path).splitlines()) if len(row) >= 3 and row[0] != "ROCO_ID"]
+    rows = [row for row in csv.reader(_text(path).split("\n")) if len(row) >= 3 and row[0] != "ROCO_ID"]
     table = pd.DataFrame(
         [(row[0].strip(), row[1].strip(), row[-1].strip()) for row in rows], columns=["image", "source", "license"]
     ).drop_duplicates("image")
@@ -103,17 +148,22 @@ def _texts(raw: pd.DataFrame, column: str) -> pd.Series:
 def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The table's row of each image file, in the order of `images` (relative paths), empty texts where it has none.
 
-    A row names its image by relative path, by file name, or by file name without extension, whichever fits first.
+    A row names its image by relative path, by file name, or by file name without extension, whichever fits first; failing that, in
+    another case of letters, another way to write accents (as file systems have), with `\\` or a leading `./`.
     Raises BadInput where no image at all is in the table, and where one row would fit several images.
     """
-    by_name = {name: row for row, name in enumerate(table["image"])}
-    found: list[int | None] = []
-    for image in images:
-        pure = PurePosixPath(image)
-        found.append(next((by_name[name] for name in (image, pure.name, pure.stem) if name in by_name), None))
+    rows = list(table["image"])
+    found = _rows_of(images, {name: row for row, name in enumerate(rows)}, str)
+    exact = set(found)
+    folded: dict[str, int | None] = {}
+    for at, name in enumerate(rows):
+        if at not in exact:
+            folded[_folded(name)] = None if _folded(name) in folded else at  # two that fold alike: neither is meant
+    also = _rows_of(images, folded, _folded)
+    found = [second if first is None else first for first, second in zip(found, also, strict=True)]
     if images and all(row is None for row in found):
         raise BadInput(
-            f"{path}: names none of the {len(images)} images (an image is called {images[0]}, a row {next(iter(by_name), '-')})."
+            f"{path}: names none of the {len(images)} images (an image is called {images[0]}, a row {next(iter(rows), '-')})."
         )
     taken: dict[int, str] = {}
     for image, row in zip(images, found, strict=True):
@@ -125,3 +175,17 @@ def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFra
     joined = table.reindex([-1 if row is None else row for row in found]).reset_index(drop=True)
     joined["image"] = images
     return joined.fillna("")
+
+
+def _rows_of(images: list[str], rows: Mapping[str, int | None], written: Callable[[str], str]) -> list[int | None]:
+    """The row of each image by its path, its name, or its name without extension, whichever is there first."""
+    found = []
+    for image in images:
+        pure = PurePosixPath(image)
+        names = (written(name) for name in (image, pure.name, pure.stem))
+        found.append(next((rows[name] for name in names if name in rows), None))
+    return found
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name.replace("\\", "/").removeprefix("./")).casefold()

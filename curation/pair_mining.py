@@ -24,10 +24,12 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from curation.confusing_pairs import Pairs, PairSearch
-from curation.image_index import replace
+from curation.image_index import alone, replace
 from curation.pair_sampling import sample_pairs
 from dataset_builders.errors import BadInput
 
+ASKED = "search.json"
+LOCK = "search"
 BLOCK_ROWS = 1024
 BATCH = 1_000_000
 """Pairs handled at a time once they are found."""
@@ -86,7 +88,25 @@ def mine(
         "seed": seed if sample else None,
         "embeddings": _fingerprint(search, images),
     }
-    _claim(out, asked)
+    _check(out, asked)
+    with alone(out, LOCK):
+        return _mine(search, images, out, choice, asked, sample, seed, quiet)
+
+
+def _mine(
+    search: PairSearch,
+    images: Images,
+    out: Path,
+    choice: Choice,
+    asked: dict[str, Any],
+    sample: int | None,
+    seed: int,
+    quiet: bool | None,
+) -> dict[str, Any]:
+    """`mine`, once no other process is at it."""
+    _check(out, asked)
+    if not (out / ASKED).is_file():
+        replace(out / ASKED, lambda path: path.write_text(json.dumps(asked, indent=1) + "\n"))
     blocks = out / "blocks"
     blocks.mkdir(exist_ok=True)
     effort: dict[str, Any] = {"pairs_of_images": search.n * (search.n - 1) // 2}
@@ -118,18 +138,16 @@ def _fingerprint(search: PairSearch, images: Images) -> str:
     return digest.hexdigest()
 
 
-def _claim(out: Path, asked: dict[str, Any]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    file = out / "search.json"
+def _check(out: Path, asked: dict[str, Any]) -> None:
+    """Raises BadInput where `out` holds another search, or anything else."""
+    file = out / ASKED
     if file.is_file():
         if json.loads(file.read_text()) != asked:
             raise BadInput(
                 f"{out}: holds another search (see {file.name}). Give another --out, or delete the folder to search anew."
             )
-    elif any(out.iterdir()):
+    elif out.exists() and (not out.is_dir() or not all(path.name.startswith(".") for path in out.iterdir())):
         raise BadInput(f"{out}: is not empty and holds no search. Give another --out.")
-    else:
-        replace(file, lambda path: path.write_text(json.dumps(asked, indent=1) + "\n"))
 
 
 def _name(first: int) -> str:

@@ -122,7 +122,8 @@ class _Coder:
     def floor(self, error: float) -> int:
         """The smallest product of codes that a pair at the threshold can have."""
         slack = 2 * error * (1 + error) + error**2 + ROUNDING
-        return int(np.floor((self.at_least - slack) / self.step**2))
+        # No cosine reaches beyond 1: a threshold of a million asks for no more than one of 2, and stays an int32.
+        return int(np.floor((min(max(self.at_least, -2.0), 2.0) - slack) / self.step**2))
 
 
 def _coder(sample: np.ndarray, axes: np.ndarray, width: int, at_least: float, seen: np.ndarray) -> _Coder:

@@ -5,8 +5,12 @@ Not here: asking (`question_writing.py`).
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 COPIED_IN_QUESTION, COPIED_IN_OPTION = 10, 15
 """So many words of a caption in a row mean that it was copied. An option may quote a finding: of the 352 options that
@@ -15,11 +19,11 @@ LENGTH_RATIO, LENGTH_GAP = 3.0, 40
 """An option that is so many times and so many characters longer than the other stands out whatever the image shows."""
 
 _FIELD = re.compile(
-    r"^[\s*_#>`.\-\d)]*?(question|option\s*\(?(?:\d|[a-f]\b)|image\s*\d|\(?[a-d](?=[).:]+\**\s))\s*\d*\s*[*_`)]*\s*[:：.)]\s*[*_`]*\s*(.*)$",
+    r"^[\s*_#>`.\-\d)]*?(question|option\s*\(?(?:\d|[a-f]\b)|image\s*\d|\(?[a-d](?=[).:]+\**\s))\s*\d*\s*(?:\([^()]{1,40}\))?\s*[*_`)]*\s*[:：.)]\s*[*_`]*\s*(.*)$",
     re.IGNORECASE,
 )
 _NAMES = {"a": "option1", "optiona": "option1", "b": "option2", "optionb": "option2"}
-_WORD = r"\w+|[+\-<>%]"
+_WORD = re.compile(r"\w+|[^\w\s]")
 FIELDS = ("question", "option1", "option2", "image1", "image2")
 _NUMBERED = re.compile(
     r"(?:option\s*\(?([12ab])\)?|\(?([12ab])(?=\s*[).:])|([12])(?=\s|$)|([ab])$)[.:)\s\-–]*(.*)",
@@ -45,9 +49,52 @@ class Draft:
 def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
     """The first complete question in a reply, or None with the reasons why there is none.
 
-    Bold, list marks, other letter case, blank lines, text around the fields, and answers given as "Option 1" instead of
-    its text are taken as meant.
+    Bold, list marks, other letter case, blank lines, text around the fields, a JSON object, and answers given as "Option 1"
+    instead of its text are taken as meant. What stands before a last </think> is no part of the reply.
     """
+    reply = reply.rpartition("</think>")[2]
+    draft, wrong = _read_lines(reply)
+    given = _json_object(reply) if draft is None else None
+    return (draft, wrong) if given is None else _read_lines(_as_lines(given))
+
+
+def _json_object(reply: str) -> dict[str, Any] | None:
+    """The first JSON object in a reply, or None."""
+    for start in islice(re.finditer(r'\{\s*"', reply), 20):  # no reply holds more of them for a good reason
+        try:
+            found, _ = json.JSONDecoder().raw_decode(reply, start.start())
+        except (ValueError, RecursionError):
+            continue
+        if found:
+            return dict(found)
+    return None
+
+
+def _as_lines(given: dict[str, Any]) -> str:
+    """A JSON object as the lines that the prompt asks for: `options` and `answers` may be lists or objects of their own."""
+    lines = []
+    for key, value in given.items():
+        name = re.sub(r"[_\-]+", " ", str(key))
+        named = re.search(r"(image|option)\s*([1-9a-f])\b", name, re.IGNORECASE)
+        if isinstance(value, dict):
+            lines.append(_as_lines(value))
+        elif isinstance(value, list):
+            kind = "Image" if re.search(r"image|answer|correct", name, re.IGNORECASE) else "Option"
+            lines += [
+                _as_lines(item) if isinstance(item, dict) else f"{kind}{at}: {_one_line(item)}"
+                for at, item in enumerate(value, 1)
+            ]
+        else:
+            lines.append(f"{named[1] + named[2] if named else name}: {_one_line(value)}")
+    return "\n".join(lines)
+
+
+def _one_line(value: object) -> str:
+    return " ".join(str(value).split())
+
+
+def _read_lines(reply: str) -> tuple[Draft | None, list[str]]:
+    """`read_reply` of lines `Question: ...`."""
     fields: dict[str, str] = {}
     last = ""
     for line in reply.splitlines():
@@ -84,17 +131,31 @@ def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
 
 def _clean(text: str) -> str:
     """Without the marks of Markdown and quotation around it."""
-    return " ".join(text.replace("**", "").strip().strip("*_`").split()).strip('"“”<> ').strip()
+    text = " ".join(text.replace("**", "").strip().strip("*_`").split()).strip('"“” ')
+    # The prompt shows its places as <ANSWER>; one bracket alone says less or more.
+    return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.findall(_WORD, re.sub(r"^\s*\(?[abAB12][).:]\s+", "", text).casefold()))
+    return _words(re.sub(r"^\s*\(?[abAB12][).:]\s+", "", text))
+
+
+def _words(text: str) -> str:
+    """Words and signs that mean something (+, -, %, <, mathematical and other symbols), one space between them; no punctuation."""
+    found = _WORD.findall(text.casefold())
+    return " ".join(word for word in found if word[0].isalnum() or word[0] in "_-%" or _means(word[0]))
+
+
+def _means(sign: str) -> bool:
+    """Whether a sign is a symbol or the mark of a letter, not punctuation."""
+    kind = unicodedata.category(sign)
+    return kind in ("Sm", "So", "Sc") or kind[0] == "M"
 
 
 def _which(answer: str, options: tuple[str, str]) -> int | None:
     """Which option an answer names, None if neither or both, or if its number names one and its text the other."""
     texts = [_plain(option) for option in options]
-    whole = " ".join(re.findall(_WORD, answer.casefold()))
+    whole = _words(answer)
     if whole in texts:  # before numbers: an option may be one
         return texts.index(whole)
     numbered = _NUMBERED.fullmatch(answer.strip())

@@ -2,8 +2,8 @@
 asks again where it is no good.
 
 A questions folder holds `journal.jsonl` (every reply, appended as it comes: a killed run goes on and pays nothing
-twice), `drafts.parquet` (the pairs with a good question) and `funnel.json` (how many pairs fell at each step, tokens,
-cost).
+twice), `drafts.parquet` (the pairs with a good question), `letters.json` (which option is right for the first image of
+each pair, once and for all) and `funnel.json` (how many pairs fell at each step, tokens, cost).
 
 Not here: reading and judging a reply (`question_reading.py`), categories and patterns (`categories.py`).
 """
@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import alone, replace
+from curation.image_index import alone, replace, sound
 from curation.image_table import MIN_CAPTION
 from curation.prompts import SYSTEM, WRITE, fill, one_line
 from curation.question_reading import problems, read_reply
@@ -31,6 +32,7 @@ from eval_harness.models.interface import Request, Response
 JOURNAL = "journal.jsonl"
 DRAFTS = "drafts.parquet"
 FUNNEL = "funnel.json"
+LETTERS = "letters.json"
 MAX_TOKENS = 512
 
 
@@ -88,14 +90,14 @@ def ask(
         )
         for key, text in prompts.items()
     ]
-    with journal.open("a", encoding="utf-8") as file:
+    with append_to(journal) as file:
         for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
             entry = {
                 "id": response.question_id,
                 "try": response.sample,
                 "status": response.status,
-                "reply": response.text,
-                "error": response.error,
+                "reply": sound(response.text),
+                "error": sound(response.error) if response.error else response.error,
                 "tokens": list(response.usage) if response.usage else None,
                 "model": model.name,
             }
@@ -105,15 +107,36 @@ def ask(
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The entries of a journal; a last line that a killed run tore is dropped from the file too."""
+    """The entries of a journal, without a last line that a killed run tore. Reading changes nothing: somebody may be writing.
+
+    Raises BadInput for a line that is none of ours, naming it.
+    """
     if not path.is_file():
         return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
+    whole = path.read_bytes().split(b"\n")[:-1]  # at line feeds only: a reply may hold other signs that end a line
+    entries = []
+    for number, line in enumerate(whole, 1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict):
+            raise BadInput(
+                f"{path}, line {number}: is no entry of this journal. Take the line out, or restore the file from a copy."
+            )
+        entries.append(entry)
+    return entries
+
+
+def append_to(path: Path) -> IO[str]:
+    """A journal opened to be added to; a last line that a killed run tore is dropped first. Only one process may hold it (`alone`)."""
+    if path.is_file() and path.stat().st_size:
         with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return [json.loads(line) for line in whole.decode().splitlines()]
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+    return path.open("a", encoding="utf-8")
 
 
 def write_questions(
@@ -238,25 +261,43 @@ class _Outcome:
 
 def _write_drafts(path: Path, wanted: pd.DataFrame, outcome: _Outcome, seed: int) -> None:
     """The pairs with a good question; option A is right for image 1 in every second of them."""
-    order = sorted(outcome.good, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest())
-    a_first = {key: place % 2 == 0 for place, key in enumerate(order)}
+    letters = _letters(path.parent, list(outcome.good), seed)
     rows = []
     for key in (key for key in wanted.index if key in outcome.good):
         draft = outcome.good[key]
         first, second = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
-        a, b = (first, second) if a_first[key] else (second, first)
+        a, b = (first, second) if letters[key] == "A" else (second, first)
         rows.append(
             {
                 **wanted.loc[key].to_dict(),
                 "question": draft.question,
                 "option_A": a,
                 "option_B": b,
-                "correct_1": "A" if a_first[key] else "B",
-                "correct_2": "B" if a_first[key] else "A",
+                "correct_1": letters[key],
+                "correct_2": "B" if letters[key] == "A" else "A",
             }
         )
     columns = [*wanted.columns, "question", "option_A", "option_B", "correct_1", "correct_2"]
     replace(path, lambda partial: pd.DataFrame(rows, columns=columns).to_parquet(partial, index=False))
+
+
+def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
+    """Which option is right for image 1, by pair. A letter once given stays, also when a later run adds pairs: reviewers mend
+    options by their letter."""
+    file = out / LETTERS
+    given: dict[str, str] = {}
+    if file.is_file():
+        given = json.loads(file.read_text())
+    elif (out / DRAFTS).is_file():  # made before letters were kept
+        drafts = pd.read_parquet(out / DRAFTS)
+        given = dict(zip(drafts["pair_id"], drafts["correct_1"], strict=True))
+    used = Counter(given.values())
+    new = [key for key in good if key not in given]
+    for key in sorted(new, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
+        given[key] = "A" if used["A"] <= used["B"] else "B"
+        used[given[key]] += 1
+    replace(file, lambda partial: partial.write_text(json.dumps(given) + "\n"))
+    return given
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -20,7 +20,8 @@ from typing import Any
 import pandas as pd
 
 from curation.categories import read_given
-from curation.question_writing import read_drafts, read_journal, records
+from curation.image_index import sound
+from curation.question_writing import append_to, read_drafts, read_journal, records
 from dataset_builders.errors import BadInput
 
 LOG = "reviews.jsonl"
@@ -124,13 +125,13 @@ class ReviewLog:
                 )
             entry = {
                 "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "reviewer": reviewer.strip(),
+                "reviewer": sound(reviewer).strip(),
                 "pair_id": pair_id,
                 "field": name,
                 "before": before,
                 "value": value,
             }
-            with (self.folder / LOG).open("a", encoding="utf-8") as file:
+            with append_to(self.folder / LOG) as file:
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -193,12 +194,12 @@ def _checked(pair: Pair, name: str, value: Any) -> Any:
     if name in CHECKS:
         return bool(value)
     if name == "note":
-        return str(value or "").strip()
+        return sound(str(value or "")).strip()
     if name in LISTS:
-        return list(dict.fromkeys(item.strip() for item in value or [] if item.strip()))
+        return list(dict.fromkeys(sound(item).strip() for item in value or [] if item.strip()))
     if name not in TEXTS:
         raise BadInput(f"{name}: is no field of a review.")
-    text = " ".join(str(value or "").split())
+    text = " ".join(sound(str(value or "")).split())
     if not text:
         raise BadInput(f"{name}: cannot be empty.")
     other = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)

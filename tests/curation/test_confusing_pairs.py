@@ -112,9 +112,17 @@ def test_norms_do_not_matter():
     med, gen = clustered(rng, 90, 30, 0.2, np.float64), clustered(rng, 90, 30, 2.0, np.float64)
     plain = find_pairs(med, gen)
     assert len(plain)
-    for scale in (1e-20, 1e-3, 1e20):
+    for scale in (1e-200, 1e-20, 1e-3, 1e20, 1e200):
         scaled = find_pairs(med * scale, (gen * rng.uniform(0.1, 10, (90, 1))).astype(np.float32))
         assert scaled[["i", "j"]].equals(plain[["i", "j"]])
+
+
+@pytest.mark.parametrize("limit", [1.5, 1e6, 1e300, float("inf")])
+def test_limits_far_beyond_a_cosine_are_met_by_no_pair_or_by_all(limit):
+    x = np.random.default_rng(2).standard_normal((40, 7))
+    assert len(find_pairs(x, x, med_at_least=limit, gen_at_most=2)) == 0
+    assert len(find_pairs(x, x, med_at_least=-limit, gen_at_most=limit)) == 40 * 39 // 2
+    assert len(find_pairs(x, x, med_at_least=-1, gen_at_most=-limit)) == 0
 
 
 def test_a_block_where_everything_matches_is_split(monkeypatch):

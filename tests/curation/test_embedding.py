@@ -2,6 +2,7 @@
 files listed."""
 
 import io
+import os
 import subprocess
 import sys
 import time
@@ -14,9 +15,10 @@ from PIL import Image
 
 from curation.embedding import embed, open_embeddings
 from curation.encoders import Encoder, encoder_spec, load_encoder
-from curation.image_index import open_rgb
+from curation.image_index import index_images, list_images, open_rgb
 from curation.image_table import Columns, join_table, read_table
 from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -223,6 +225,83 @@ def test_tables_join_by_path_name_or_stem(tmp_path):
     table.write_text("image,caption\nx,1\nx,2\n")
     with pytest.raises(BadInput, match="has 2 rows"):
         read_table(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("image,caption\na.png,left lung, clear\n", "row 1 .* has 3 cells"),
+        ('image,caption\na.png,"left\nb.png,right\n', "never closed"),
+        ("image,caption,caption\na.png,x,y\n", "two columns called 'caption'"),
+        ("image\tcaption\na.png\tx\n", "no column 'image'"),
+    ],
+)
+def test_tables_that_would_lose_text_are_refused(tmp_path, text, says):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(BadInput, match=says):
+        read_table(tmp_path / "t.csv")
+
+
+def test_another_encoding_is_named_not_guessed(tmp_path):
+    (tmp_path / "t.csv").write_bytes("image,caption\na.png,38°\n".encode("cp1252"))
+    with pytest.raises(BadInput, match=r"line 2.*iconv -f WINDOWS-1252"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_captions_are_read_whole(tmp_path):
+    long = "x" * 200_000
+    (tmp_path / "t.csv").write_text(
+        f'\ufeffimage, caption,\r\na.png,one\u2028two\x0bthree\x85four,,\r\nb.png,"line\nbreak, comma"\r\nc.png\r\n,,\r\nd.png,{long}'
+    )
+    assert read_table(tmp_path / "t.csv")["caption"].tolist() == [
+        "one\u2028two\x0bthree\x85four", "line\nbreak, comma", "", long
+    ]  # fmt: skip
+    (tmp_path / "captions.txt").write_text("a\tone\u2028two\x85three\r\nb\tfour\r\n")
+    assert read_table(tmp_path / "captions.txt")["caption"].tolist() == ["one\u2028two\x85three", "four"]
+
+
+def test_rows_fit_files_whatever_system_wrote_their_names(tmp_path):
+    names = ["Ünïcode.PNG", "p1/scan.png", "p2/scan.png", "a.png", "A.png"]
+    rows = ["u\u0308nïcode", ".\\p1\\scan.png", "P2/SCAN.png", "a.png", "A.PNG"]
+    table = pd.DataFrame({"image": rows, "caption": [f"c{k}" for k in range(5)]})
+    assert join_table(names, table, tmp_path)["caption"].tolist() == [f"c{k}" for k in range(5)]
+    clash = pd.DataFrame({"image": ["Scan", "sCAN", "b"], "caption": "x"})
+    assert join_table(["scan.png", "b.png"], clash, tmp_path)["caption"].tolist() == ["", "x"]
+
+
+def test_odd_files_are_listed_and_links_end(tmp_path):
+    folder = tmp_path / "images"
+    (folder / "deep").mkdir(parents=True)
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
+    for name in ("a.png", "deep/b.png", "line\nbreak.png"):
+        picture.save(folder / name)
+    Image.new("L", (30_000, 1)).save(folder / "strip.png")
+    (folder / "zero.png").touch()
+    (folder / "gone.png").symlink_to("nowhere.png")
+    (folder / "up").symlink_to("..")
+    (folder / "also").symlink_to("deep")
+    (folder / "deep" / "up").symlink_to("..")
+    os.mkfifo(folder / "pipe.png")
+    with open(os.fsencode(folder) + b"/latin_\xe9.png", "wb") as file:  # noqa: PTH123
+        picture.save(file, "PNG")
+    index = index_images(folder, tmp_path / "out", quiet=True)
+    assert index["image"].tolist() == ["a.png", "deep/b.png", "line\nbreak.png"]
+    bad = pd.read_csv(tmp_path / "out" / "unreadable.csv").set_index("image")["reason"]
+    assert sorted(bad.index) == ["gone.png", "latin_?.png", "pipe.png", "strip.png", "zero.png"]
+    assert "rename" in bad["latin_?.png"]
+    assert "long and narrow" in bad["strip.png"]
+    assert list_images(folder) == sorted([*index["image"], *(set(bad.index) - {"latin_?.png"})])
+
+
+def test_grey_is_stretched_over_what_is_finite():
+    values = np.array([[0, 1], [np.nan, np.inf]], np.float32)
+    buffer = io.BytesIO()
+    Image.fromarray(values).save(buffer, "TIFF")
+    assert np.asarray(open_rgb(buffer.getvalue()))[..., 0].tolist() == [[0, 255], [0, 0]]
+    buffer = io.BytesIO()
+    Image.fromarray(values * np.float32("nan")).save(buffer, "TIFF")
+    with pytest.raises(ImageError, match="no numbers"):
+        open_rgb(buffer.getvalue())
 
 
 @pytest.mark.sources

@@ -12,6 +12,7 @@ import pytest
 
 from curation import pair_mining
 from curation.confusing_pairs import PairSearch, Thresholds
+from curation.image_index import alone
 from curation.pair_mining import Choice, Images, mine
 from dataset_builders.errors import BadInput
 
@@ -113,6 +114,13 @@ def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
     mine(search, images, tmp_path / "s", Choice())
     assert {path: path.stat().st_mtime_ns for path in written} == written
     assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
+
+
+def test_two_searches_never_write_into_one_folder(tmp_path):
+    search, images = made()
+    with alone(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
+        mine(search, images, tmp_path / "s", Choice())
+    assert mine(search, images, tmp_path / "s", Choice())["counts"]["found"]
 
 
 def test_blocks_of_another_search_are_never_mixed_in(tmp_path):

@@ -45,6 +45,20 @@ PLAIN = (
         "Question: Which lung shows the opacity?\nA) The left lung\n(B) The right lung\nImage1: A) The left lung\nImage2: b",
         PLAIN.format("The left lung", "The right lung")
         + "\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y",
+        "<think>\n"
+        + PLAIN.format("The right lung", "The left lung")
+        + "\nNo, swap.\n</think>\n"
+        + PLAIN.format("1", "2"),
+        "Image1: The left lung\nImage2: The right lung\nOption2: The right lung\nOption1: The left lung\n"
+        "Question: Which lung shows the opacity?",
+        "```\n" + PLAIN.format("The left lung", "The right lung") + "\n```",
+        '{"Question": "Which lung shows the opacity?", "Option1": "The left lung", "Option2": "The right lung", '
+        '"Image1": "The left lung", "Image2": "The right lung"}',
+        'Of course {see below}:\n```json\n{\n "question": "Which lung shows the opacity?",\n "options": ["The left lung",\n'
+        ' "The right lung"],\n "answers": {"image_1": "The left lung", "image_2": "Option2"}\n}\n```\nGood luck!',
+        '{"questions": [{"question": "Which lung shows the opacity?", "options": {"A": "The left lung", "B": "The right lung"}, '
+        '"answer_image1": "A", "answer_image2": "B"}]}',
+        '{"question": "Which lung shows the opacity?", "option_a": "The left lung", "option_b": "The right lung", "answers": [1, 2]}',
     ],
 )
 def test_replies_are_read_as_they_are_meant(reply):
@@ -72,6 +86,10 @@ def test_replies_are_read_as_they_are_meant(reply):
         ("Question: Which side?\nA. left\nB. right\nC. both\nImage1: A\nImage2: B", "more than two"),
         (PLAIN.format("The left lung", "The right lung") + "\nImage3: The left lung", "a third image"),
         (PLAIN.format("B: The left lung", "The right lung"), "neither option"),
+        ('{"question": "Which?", "options": ["left", "right", "both"], "answers": ["left", "right"]}', "more than two"),
+        ('{"question": "Which?", "options": ["left", "right"], "answers": [0, 1]}', "neither option"),
+        ('{"question": "Which?", "options": ["left", "right"], "answers": ["left"', "no question"),
+        ("{" * 5000, "no question"),
         (PLAIN.format("The left lung or the right lung", "The right lung"), "neither option"),
         (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
     ],
@@ -80,6 +98,15 @@ def test_replies_that_say_no_question_are_refused(reply, says):
     draft, wrong = read_reply(reply)
     assert draft is None
     assert says in wrong[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("≥5 cm", "≤5 cm"), ("↑", "↓"), ("+", "-"), (">50%", "<50%"), ("α", "β"), ("左肺", "右肺"), ("की", "का")],
+)
+def test_options_that_differ_in_a_sign_alone_are_different(options):
+    lines = "Question: Which?\nOption1: {0}\nOption2: {1}\nImage1 (first): {0}\nImage2 (second): {1}"
+    assert read_reply(lines.format(*options)) == (Draft("Which?", options, (0, 1)), [])
 
 
 @given(st.text())
@@ -225,6 +252,39 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
     for row in drafts.to_dict("records"):
         assert row[f"option_{row['correct_1']}"] == "The left lung"
         assert row[f"option_{row['correct_2']}"] == "The right lung"
+
+
+def test_a_letter_once_given_stays_when_pairs_are_added_or_taken_away(tmp_path):
+    """Reviewers mend options by their letter: a later run must not exchange them."""
+    pairs, captions = made_pairs(12)
+    kept = {}
+    with model_server(template) as (url, _):
+        for count, seed in ((5, 0), (12, 0), (3, 0), (12, 7)):
+            write_questions(
+                pairs.head(count), captions, chat(url), tmp_path / "q", Asking(min_caption=0, seed=seed), quiet=True
+            )
+            letters = read_drafts(tmp_path / "q").set_index("pair_id")["correct_1"].to_dict()
+            kept = letters | kept
+            assert letters == {key: kept[key] for key in letters}
+    assert abs(list(kept.values()).count("A") - list(kept.values()).count("B")) <= 1
+
+
+def test_a_reply_may_hold_any_sign_that_ends_a_line_and_half_a_character(tmp_path):
+    """Journals are read line by line, and a line ends at a line feed alone."""
+    pairs, captions = made_pairs(1)
+    reply = "\u2028Well\x85now\u2029\n" + PLAIN.format("The left lung", "The right lung") + "\nbye \ud83d"
+    with model_server(lambda prompt, before: reply) as (url, log):
+        for _ in range(2):
+            funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(min_caption=0), quiet=True)
+        assert len(log.asked) == 1
+    assert funnel["written"] == 1
+    assert read_journal(tmp_path / "q" / "journal.jsonl")[0]["reply"].endswith("bye ?")
+
+
+def test_a_line_that_is_no_entry_is_named(tmp_path):
+    (tmp_path / "journal.jsonl").write_text('{"id": "a"}\n\0\0\0\n{"id": "b"}\n')
+    with pytest.raises(BadInput, match="line 2"):
+        read_journal(tmp_path / "journal.jsonl")
 
 
 def test_a_killed_run_goes_on_with_a_torn_line(tmp_path):

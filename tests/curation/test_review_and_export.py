@@ -81,9 +81,17 @@ def test_a_torn_last_line_is_dropped(made):
     score(ReviewLog(questions), "Ada", "0-1", 7, 8)
     with (questions / LOG).open("a") as file:
         file.write('{"when": "2026-')
+    torn = (questions / LOG).read_bytes()
     log = ReviewLog(questions)
+    assert (questions / LOG).read_bytes() == torn  # whoever only reads may read while another writes
     log.change("Ada", "0-1", "score_1", 9)
     assert ReviewLog(questions).pairs["0-1"].reviews["Ada"].score_1 == 9
+
+
+def test_words_with_signs_that_end_a_line_are_kept(made):
+    questions, _ = made
+    ReviewLog(questions).change("A\u2028da", "0-1", "note", "one\u2028two\x85three \ud83d")
+    assert ReviewLog(questions).pairs["0-1"].reviews["A\u2028da"].note == "one\u2028two\x85three ?"
 
 
 @pytest.mark.parametrize(
