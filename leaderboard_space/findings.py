@@ -31,7 +31,7 @@ def headline(format: str, found: Standings) -> str:
         if found.rows:
             return "Only baselines were measured on these questions."
         if found.hidden:
-            return f"No {info_of(found.metric).label.lower()} is known for this selection as a whole."
+            return f"{info_of(found.metric).label}: known of parts of this selection, not of the whole."
         return "No results for this selection."
     judged = [row for row in models if row.score.verdict is not None]
     if judged and len(judged) * 2 >= len(models):

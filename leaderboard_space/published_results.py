@@ -27,10 +27,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, cast
 
-from dataset_builders.schema import FORMATS
-from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, Verdict
+import numpy as np
+
+from dataset_builders.schema import FORMATS, SCENARIOS
+from eval_harness.results import Benchmark, Breakdown, Method, Model, Result, Score, Source, Verdict
 from eval_harness.scores.metrics import METRICS, MetricInfo
-from eval_harness.scores.statistics import published_interval
+from eval_harness.scores.statistics import LEVEL, chance_p_value, published_interval
 
 FOLDER = Path(__file__).parent / "published"
 ABOUT = ("papers", "tables", "cells", "notes", "models", "departments")
@@ -119,6 +121,7 @@ def board_results(ablations: bool = False) -> list[Result]:
     for result, notes in merged.values():
         assert result.source is not None
         result.source.note = _joined(notes)
+        result.breakdown |= _scenarios(result)
     return [result for result, _ in merged.values()]
 
 
@@ -141,6 +144,19 @@ def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> s
     return _tables_of_numbers().get(_merged_as(result), {}).get((facet, value, metric))
 
 
+def _scenarios(result: Result) -> Breakdown:
+    """HALT's scenarios, which its paper prints as columns beside their average, as cells: so they can be ticked and broken down by.
+
+    The average over one scenario is the accuracy in it. Empty for other benchmarks.
+    """
+    cells: Breakdown = {}
+    for scenario in SCENARIOS if result.benchmark.format == "halt-medvqa" else ():
+        if scenario in result.scores:
+            held = {name: result.scores[name] for name in (scenario, f"{scenario}_irrelevant") if name in result.scores}
+            cells.setdefault("scenario", {})[scenario] = {"average": result.scores[scenario], **held}
+    return cells
+
+
 @cache
 def _tables_of_numbers() -> dict[tuple[str, ...], dict[tuple[str, str, str], str]]:
     """Per merged result, (facet, facet value, metric) -> the first table that prints it."""
@@ -149,7 +165,8 @@ def _tables_of_numbers() -> dict[tuple[str, ...], dict[tuple[str, str, str], str
         assert result.source is not None
         place = found.setdefault(_merged_as(result), {})
         parts = [("", "", result.scores)]
-        parts += [(facet, value, held) for facet, values in result.breakdown.items() for value, held in values.items()]
+        cells = result.breakdown | _scenarios(result)
+        parts += [(facet, value, held) for facet, values in cells.items() for value, held in values.items()]
         for facet, value, held in parts:
             for metric in held:
                 place.setdefault((facet, value, metric), result.source.table or "")
@@ -283,7 +300,7 @@ def _score(cell: Cell, group: _Group) -> Score:
         n=n,
         n_cases=n_cases,
         chance=chance,
-        verdict=None if exact is None else _verdict(cast(float, low), cast(float, high), exact, info.higher_is_better),
+        verdict=None if exact is None else _verdict(cell.value, n_cases, (low, high), exact, info.higher_is_better),
         interval_method=cast(str, how),
     )
 
@@ -299,11 +316,18 @@ def _counts(cell: Cell, group: _Group) -> tuple[int, int]:
     return valid, valid
 
 
-def _verdict(low: float, high: float, chance: float, higher_is_better: bool | None) -> Verdict | None:
-    """Better or worse than chance only where the interval leaves it out; for confusion, less is better."""
+def _verdict(
+    value: float, n_cases: int, interval: tuple[object, object], chance: float, higher_is_better: bool | None
+) -> Verdict | None:
+    """Better or worse than chance only where the interval leaves it out and the exact binomial test says so too, as for measured
+    results; for confusion, less is better."""
     if higher_is_better is None:
         return None
+    low, high = (cast(float, end) for end in interval)
     if low <= chance <= high:
+        return "no different"
+    hits = np.arange(n_cases) < round(value * n_cases / 100)
+    if chance_p_value(hits, np.ones(n_cases), np.full(n_cases, chance / 100)) >= 1 - LEVEL:
         return "no different"
     return "better" if (low > chance) == higher_is_better else "worse"
 

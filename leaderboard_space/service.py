@@ -17,7 +17,7 @@ from leaderboard_space.export import as_file, breakdown_table, citation, leaderb
 from leaderboard_space.html import text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Entry, Section, Snapshot
-from leaderboard_space.standings import ALL, ONE, Standings, methods_of, metrics_of, standings
+from leaderboard_space.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
 from leaderboard_space.tree import Path, Tree, branch_name
 from leaderboard_space.views import breakdown, leaderboard, plots, transfer
 from leaderboard_space.views.breakdown import Cells
@@ -73,7 +73,8 @@ class Service:
             }
         if request.get("stamp") is not None and request["stamp"] == self.board.snapshot.stamp:
             return {"unchanged": True}
-        asked = self.asked(request)
+        wanted = self.asked(request)
+        asked = self.fitting(wanted)
         found = self.standings(asked)
         html = self._remember(
             ("panel", *asked.key),
@@ -81,6 +82,9 @@ class Service:
                 asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.shown, asked.ready
             ),
         )
+        if asked.metric != wanted.metric:
+            said = f"{info_of(wanted.metric).label} is not known of this selection: {info_of(asked.metric).label} is shown."
+            html = f'<p class="note">{text(said)}</p>' + html
         if asked.dropped:
             gone = ", ".join(asked.dropped[:5])
             html = (
@@ -142,8 +146,12 @@ class Service:
         """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
         facets = breakdown.facets_of(asked.section, asked.outcomes)
         wanted = str(request.get("facet") or "")
-        known = (name for name in facets if breakdown.known(asked.section, asked.outcomes, name, asked.metric))
-        return (wanted if wanted in facets else next(known, facets[-1])), facets
+        known = (
+            name
+            for name in facets
+            if name == breakdown.METRICS_FACET or breakdown.known(asked.section, asked.outcomes, name, asked.metric)
+        )
+        return (wanted if wanted in facets else next(known)), facets
 
     def _cells(self, asked: Asked, facet: str, metric: str | None = None) -> Cells:
         return breakdown.cells_of(
@@ -219,6 +227,22 @@ class Service:
         return self._remember(
             ("standings", *asked.key),
             lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown),
+        )
+
+    def fitting(self, asked: Asked) -> Asked:
+        """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
+        choice of branches empties the board as long as anything is known of them."""
+        for metric in dict.fromkeys((asked.metric, *asked.metrics)):
+            found = replace(asked, metric=metric)
+            if self.known(found):
+                return found
+        return asked
+
+    def known(self, asked: Asked) -> bool:
+        """Whether a score of the selection is known, or a printed cell within it."""
+        found = self.standings(asked)
+        return any(row.score.value is not None for row in found.rows) or bool(
+            leaderboard.published_cells(found, asked.branches)[1]
         )
 
     def asked(self, request: Mapping[str, Any]) -> Asked:

@@ -6,7 +6,7 @@ if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format;
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, treeKey = null, asked = 0, groups = [], rows = [], query = "", current = null;
+let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null;
 const open = new Set();
 
 const make = (tag, className, text) => {
@@ -92,7 +92,9 @@ async function update(changes, quiet) {
 async function loadTree(key) {
   const told = key === null ? [] : await ask("tree", { branches: [] });
   treeKey = key;
-  open.clear();
+  const set = keyOf([state.section, Boolean(key)]);
+  if (set !== treeSet) open.clear();  // news of the same set close no branch
+  treeSet = set;
   groups = told.map((group) => ({ label: group.label, nodes: grow(group.nodes, [group.facet], null) }));
   for (const node of state.branches) for (let depth = 2; depth < node.length; depth++) open.add(keyOf(node.slice(0, depth)));
   drawSide();
@@ -308,7 +310,7 @@ root.addEventListener("change", (event) => {
 // ---- beginning, and news from the store
 readAddress();
 update(null, true);
-new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && stamp) { writeAddress(); showTab(); } }).observe(root);
+new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting)) { if (stamp) writeAddress(); showTab(); } }).observe(root);
 const news = setInterval(() => {
   if (!root.isConnected) clearInterval(news);
   else if (!document.hidden && root.offsetParent !== null) update(null, true);

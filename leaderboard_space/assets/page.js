@@ -72,4 +72,4 @@ root.addEventListener("click", (event) => {
 });
 readAddress();
 update();
-new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting) && asked) { writeAddress(); showTab(); } }).observe(root);
+new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting)) { if (asked) writeAddress(); showTab(); } }).observe(root);

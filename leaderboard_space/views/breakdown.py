@@ -14,13 +14,13 @@ from leaderboard_space.ranking import Bools, scores_of
 from leaderboard_space.sections import Entry, Section
 from leaderboard_space.standings import Standings, info_of, own_score, with_interval
 from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
-from leaderboard_space.views.leaderboard import FEW, files, sorted_by, source_mark
+from leaderboard_space.views.leaderboard import FEW, files, sorted_by, source_mark, tags
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
 MOST_COLUMNS = 60
-FIRST = {"gmai-mmbench": "department"}
-"""The facet shown first, where it is not the first that the source gives."""
+FIRST = {"gmai-mmbench": "department", "halt-medvqa": METRICS_FACET}
+"""The facet shown first, where it is not the first that the source gives. HALT's scores are its scenarios, with their irrelevant counts."""
 
 Cells = dict[str, dict[str, Score]]
 """Column -> entry key -> score."""
@@ -30,7 +30,7 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """What the section can be broken down by: the facets that its source gives, and the metrics."""
     there = {facet for entry in section.entries for facet in entry.result.breakdown}
     found = [facet for facet in FACETS.get(section.format, ()) if facet in there or _labelled(outcomes, facet)]
-    return [*sorted(found, key=lambda facet: facet != FIRST.get(section.format)), METRICS_FACET]
+    return sorted([*found, METRICS_FACET], key=lambda facet: facet != FIRST.get(section.format))
 
 
 def known(section: Section, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
@@ -103,17 +103,20 @@ def view(
     columns = columns[:MOST_COLUMNS]
     top = "".join(_column_head(name, cells[name], facet) for name in columns)
     body = ""
-    for entry in [*(row.entry for row in found.rows), *found.hidden]:
-        if any(entry.key in cells[name] for name in columns):
-            line = "".join(_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
-            body += f'<tr><th scope="row">{text(entry.result.model.name, 48)}</th>{line}</tr>'
-    more = f" The {dropped} smallest columns are left out." if dropped else ""
+    entries = [*(row.entry for row in found.rows), *found.hidden]
+    entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
+    tag = tags(entries)
+    for entry in entries:
+        line = "".join(_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
+        more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
+        body += f'<tr><th scope="row"><bdi>{text(entry.result.model.name, 48)}</bdi>{more}</th>{line}</tr>'
+    left = f" The {dropped} smallest columns are left out; the files hold them all." if dropped else ""
     return (
         f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
         f"{top}</tr></thead><tbody>{body}</tbody></table></div>"
         f'<p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
-        f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{more}</p>"
+        f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{left}</p>"
     )
 
 

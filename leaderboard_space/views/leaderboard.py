@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from eval_harness.results import Result, Score
@@ -25,6 +26,7 @@ METHODS = {
 }
 FEW = 30
 """Cases under which a number is shown in grey."""
+NARROW = "\N{NO-BREAK SPACE}"
 GROUPS = (("better", "better than"), ("no different", "no different from"), ("worse", "worse than"))
 
 
@@ -114,7 +116,8 @@ def _caption(section: Section, found: Standings, branches: Sequence[Path]) -> st
         line = f", the dashed line is chance ({number(chances.pop(), 0)}%)"
     elif chances:
         line = ", the dashed line is each row's chance"
-    said.append(f"Dots are scores, bars 95% intervals{line}.")
+    if found.rows:
+        said.append(f"Dots are scores, bars 95% intervals{line}.")
     if info.higher_is_better is False:
         said.append("Lower is better.")
     return text(" ".join(said), 2000)
@@ -136,18 +139,17 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
         lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked only with itself.")
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
-    if found.hidden and branches:
-        models = len({entry.result.model.name for entry in found.hidden})
-        them = "it" if models == 1 else "them"
-        lines.append(
-            f"{plural(models, 'model')} not ranked here: only published numbers are known of {them}, and no finer "
-            "answers. Cells that are exactly one of the selected branches stand below."
+    unranked = {entry.result.model.name for entry in found.hidden if entry.result.model.kind != "baseline"}
+    if unranked and branches:
+        them = "it" if len(unranked) == 1 else "them"
+        below = (
+            " Cells that are exactly one of the selected branches stand below."
+            if published_cells(found, branches)[1]
+            else ""
         )
-        if not found.rows and len(branches) == 1 and len(branches[0]) == 2:
-            facet, label = branches[0]
-            printed = {m for entry in found.hidden for m in entry.result.breakdown.get(facet, {}).get(label, {})}
-            if printed:
-                lines.append(f"Scores that are known here: {', '.join(sorted(info_of(m).label for m in printed))}.")
+        lines.append(
+            f"{plural(len(unranked), 'model')} not ranked here: only published numbers are known of {them}, and no finer answers.{below}"
+        )
     elif any(not row.recomputed for row in found.rows) and branches:
         lines.append("Published cells are shown as printed; no finer answers are known of them.")
     if not ready:
@@ -246,16 +248,19 @@ def _row(row: Row, scale: float, tag: str, metric: str, branches: Sequence[Path]
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
     ends = interval(score.low, score.high)
     known = score.value is not None
+    mark = source_mark(result, metric, own_cell(row.entry, branches))
+    said = f"n {n} · {mark.replace(' ', NARROW)}" if known else mark  # what a narrow screen has no columns for
     return (
         f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}"><td class="place"{sorted_by(row.first)}>{place}</td>'
-        f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false"><i class="dot"></i>'
+        f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false" '
+        f'data-said="{text(said)}"><i class="dot"></i>'
         f"<span>{text(result.model.name)}</span>{f' <small>{text(tag, 60)}</small>' if tag else ''}</button></th>"
         f'<td class="chart">{dots(score, scale)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(score.value)}"{sorted_by(score.value)}>'
         f"{number(score.value)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
-        f'<td class="src"{_tables(result)}>{text(source_mark(result, metric, own_cell(row.entry, branches)))}</td></tr>'
+        f'<td class="src"{_tables(result)}>{text(mark)}</td></tr>'
     )
 
 
@@ -281,12 +286,17 @@ def dots(score: Score, scale: float, rest: float | None = None) -> str:
 
 
 def _tags(found: Standings) -> dict[str, str]:
-    """What tells results apart: the method, and the prompt or extraction where these differ; nothing where all are alike."""
-    results = {row.entry.key: row.entry.result for row in found.rows}
+    return tags([row.entry for row in found.rows])
+
+
+def tags(entries: Sequence[Entry]) -> dict[str, str]:
+    """What tells results apart: the method, and the prompt or extraction where these differ; nothing where all are alike. Results of one
+    model that all this does not tell apart are told by their run."""
+    results = {entry.key: entry.result for entry in entries}
     varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
         {r.method.name for r in results.values()}
     )
-    tags: dict[str, str] = {}
+    found: dict[str, str] = {}
     for key, result in results.items():
         method = result.method
         parts = [method.name]
@@ -300,8 +310,14 @@ def _tags(found: Standings) -> dict[str, str]:
             parts.append(f"{method.shots} shots")
         if method.samples and method.samples > 1:
             parts.append(f"{method.samples} samples")
-        tags[key] = " · ".join(parts)
-    return tags if len(set(tags.values())) > 1 else dict.fromkeys(tags, "")
+        found[key] = " · ".join(parts)
+    if len(set(found.values())) < 2:
+        found = dict.fromkeys(found, "")
+    alike = Counter((results[key].model.name, tag, source_mark(results[key])) for key, tag in found.items())
+    for key, tag in found.items():
+        if alike[results[key].model.name, tag, source_mark(results[key])] > 1:
+            found[key] = " · ".join(part for part in (tag, key.rsplit("/", 1)[-1]) if part)
+    return found
 
 
 def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
@@ -365,7 +381,8 @@ def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
             _published_cell(entry, found.metric, cell, held.get(entry.key)) for cell, held in cells.items()
         )
         tables = {table_of(entry.result, found.metric, *cell) for cell, held in cells.items() if entry.key in held}
-        said = ", ".join(sorted(str(table).removeprefix("Table ") for table in tables if table))
+        numbered = {table.removeprefix("Table ") for table in tables if table}
+        said = ", ".join(sorted(numbered, key=lambda name: (len(name), name)))
         mark = f"published · T{said}" if said else source_mark(entry.result)
         rows += (
             f'<tr><th scope="row">{text(entry.result.model.name, 48)} <small>{text(mark)}</small></th>{numbers}</tr>'

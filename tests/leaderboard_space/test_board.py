@@ -1,6 +1,7 @@
 """The board without a browser: sections, what is set aside, hostile input, downloads, news from the store."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from leaderboard_space.api import tools
 from leaderboard_space.export import as_csv
 from leaderboard_space.findings import headline
 from leaderboard_space.html import interval, number, text
+from leaderboard_space.published_results import board_results
 from leaderboard_space.sections import Board, Entry, group
 from leaderboard_space.service import Service
 from leaderboard_space.standings import standings
@@ -213,7 +215,7 @@ def test_published_results_alone_make_a_board() -> None:
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
     both = [["category", "Cerebral"], ["category", "Spinal"]]
     shown = Service(board).view({"format": "mediconfusion", "branches": both})["html"]
-    assert "No set accuracy is known for this selection as a whole" in shown and "Published cells" in shown
+    assert "Set accuracy: known of parts of this selection, not of the whole." in shown and "Published cells" in shown
     assert ">20.0<" in shown and ">17.2<" in shown and "no finer answers" in shown
 
 
@@ -284,3 +286,45 @@ def test_programs_get_the_same_numbers(store: Path) -> None:
     ):
         with pytest.raises(BadInput):
             leaderboard(**wrong)
+
+
+def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> None:
+    """ProbMed prints no overall by image type: the first score it does print is shown, and the board says so."""
+    service = Service(Board(None, board_results()))
+    asked = {"format": "probmed", "branches": [["organ", "chest"]]}
+    shown = service.view(asked)
+    assert shown["state"]["metric"] == "modality"
+    assert "Overall is not known of this selection: Modality is shown." in shown["html"]
+    assert "Published cells" in shown["html"] and "chest X-ray" in shown["html"]
+    one = service.view({**asked, "branches": [["image_type", "chest_xray"]], "metric": "overall"})
+    assert one["state"]["metric"] == "modality" and "published · T16" in one["html"]
+    whole = service.view({"format": "probmed", "branches": []})
+    assert whole["state"]["metric"] == "overall" and "is not known" not in whole["html"]
+
+
+def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
+    """HALT's paper prints its scenarios as columns: GPT-4-turbo-vision's 72.93 on FAKE is its average on that branch."""
+    service = Service(Board(None, board_results()))
+    shown = service.view({"format": "halt-medvqa", "branches": [["scenario", "fake"]]})["html"]
+    line = next(row for row in shown.split("<tr") if "GPT-4-turbo-vision" in row)
+    assert ">72.9</td>" in line and ">543</td>" in line and "published · T1" in line
+    table = service.breakdown({"format": "halt-medvqa", "facet": "scenario"})
+    assert "Average by scenario" in table and ">72.9<i>▲</i></td>" in table
+    assert "SWAP: irrelevant" in service.breakdown({"format": "halt-medvqa"})  # first, the scenarios with their counts
+
+
+def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:
+    asked = questions("gmai-mmbench", 30)
+    for at, (prompt, shots) in enumerate((("single", 0), ("single", 4), ("other", 0), ("single", 0))):
+        folder = add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5, seed=at), "Same")
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        result["method"].update(prompt=prompt, shots=shots)
+        (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+        folder.rename(folder.with_name(f"run-{at}"))
+    service = Service(Board(tmp_path))
+    wanted = {"format": "gmai-mmbench", "shown": "all"}
+    for page in (service.view(wanted)["html"], service.breakdown({**wanted, "facet": "task"})):
+        said = re.findall(r"<small>([^<]*)</small></(?:button|th)>", page)
+        names = [tag for tag in said if tag.startswith("mc")]
+        assert len(names) == len(set(names)) == 4, page
+        assert "mc · single · run-0" in names and "mc · single · run-3" in names and "mc · single · 4 shots" in names
