@@ -20,6 +20,8 @@ T = TypeVar("T")
 TRIES = 6
 FIRST_WAIT = 0.5
 """Seconds before the second try, on average; doubled each time. Many submitters that were refused together must not come back together."""
+LONGEST_WAIT = 60.0
+"""Seconds that a Hub may ask to wait before the next try (Retry-After). One that asks for more is not waited for."""
 
 PASSING = frozenset({409, 412, 429, 500, 502, 503, 504})
 """Answers after which the same request may well succeed: a commit came in between, too many requests, a server in trouble."""
@@ -96,6 +98,18 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
+def asked_wait(error: BaseException) -> float:
+    """Seconds that the Hub asked to wait (the header Retry-After, in seconds); 0 where it asked for none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        if response is not None:
+            asked = str(response.headers.get("retry-after") or "").strip()
+            return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 0.0
+        cause = cause.__cause__
+    return 0.0
+
+
 def is_passing(error: BaseException) -> bool:
     """Whether trying again is worth it: a passing status, or a connection that broke. A Hub that is not there does not pass."""
     from huggingface_hub.utils import httpx
@@ -124,17 +138,24 @@ def quiet() -> Iterator[None]:
         enable_progress_bars()
 
 
-def patiently(action: Callable[[], T], tries: int = TRIES) -> T:
-    """Do it, and again a few times when what stands in the way passes."""
+def patiently(action: Callable[[], T], tries: int = TRIES, look: Callable[[], T | None] | None = None) -> T:
+    """Do it, and again a few times when what stands in the way passes.
+
+    `look`, before each try, returns what was done already (its answer may have got lost), or None. It has its own patience, so that a
+    Hub that fails now and then does not fail the whole for one of many requests.
+    """
     for attempt in range(tries):
+        if look is not None and (done := patiently(look)) is not None:
+            return done
         try:
             return action()
         except BadInput:
             raise
         except Exception as error:
-            if attempt == tries - 1 or not is_passing(error):
+            asked = asked_wait(error)
+            if attempt == tries - 1 or not is_passing(error) or asked > LONGEST_WAIT:
                 raise
-            time.sleep(FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
+            time.sleep(asked + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
     raise AssertionError("unreachable")
 
 

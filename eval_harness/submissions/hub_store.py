@@ -7,6 +7,8 @@ Not here: what may be submitted (`submit.py`), judging the pull requests of othe
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from eval_harness.results import read_result
 from eval_harness.submissions.folder_store import questions_bytes
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    from huggingface_hub import Discussion, HfApi
     from huggingface_hub.hf_api import RepoFile
 
     from eval_harness.submissions.submit import Submission
@@ -33,37 +35,46 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
     a commit whose answer got lost is found instead of being made twice.
     Raises BadInput: no token, no such store, other answers of this run there, a Hub that refuses or cannot be reached.
     """
+    from huggingface_hub import CommitOperationAdd
+
     check_repo_id(repo_id)
     api = connect(token) if token else connect_with_token()
     files = submission.files()
     with hub_errors(repo_id, "sign in"):
         who = str(patiently(api.whoami).get("name"))
-    with quiet(), hub_errors(repo_id, "open a pull request", who):
-        return patiently(lambda: _propose(api, repo_id, who, submission, files))
-
-
-def _propose(api: HfApi, repo_id: str, who: str, submission: Submission, files: dict[str, bytes]) -> tuple[str, bool]:
-    from huggingface_hub import CommitOperationAdd
-
-    head = api.repo_info(repo_id, repo_type="dataset").sha
-    if _holds(api, repo_id, str(head), files, f"{repo_id} on main"):
-        return f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}", False
     title = title_of(submission.folder)
-    for pull in api.get_repo_discussions(
-        repo_id, repo_type="dataset", author=who, discussion_type="pull_request", discussion_status="open"
-    ):
-        if pull.title == title and _holds(api, repo_id, f"refs/pr/{pull.num}", files, f"your pull request {pull.url}"):
-            return pull.url, False
-    done = api.create_commit(
-        repo_id,
-        [CommitOperationAdd(path, content) for path, content in sorted(files.items())],
-        commit_message=title,
-        commit_description=_description(submission),
-        repo_type="dataset",
-        create_pr=True,
-    )
-    assert done.pr_url is not None
-    return done.pr_url, True
+
+    def look() -> tuple[str, bool] | None:
+        place = _proposed(api, repo_id, who, submission.folder, files)
+        return (place, False) if place else None
+
+    def propose_it() -> tuple[str, bool]:
+        done = api.create_commit(
+            repo_id,
+            [CommitOperationAdd(path, content) for path, content in sorted(files.items())],
+            commit_message=title,
+            commit_description=_description(submission),
+            repo_type="dataset",
+            create_pr=True,
+        )
+        assert done.pr_url is not None
+        return done.pr_url, True
+
+    with quiet(), hub_errors(repo_id, "open a pull request", who):
+        return patiently(propose_it, look=look)
+
+
+def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
+    """Where these files are on the Hub already: on main, or in an open pull request of this account."""
+    head = api.repo_info(repo_id, repo_type="dataset").sha
+    if head and _holds(api, repo_id, head, files, f"{repo_id} on main"):
+        return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
+    for pull in open_pulls(api, repo_id, who):
+        if pull.title == title_of(folder) and _holds(
+            api, repo_id, f"refs/pr/{pull.num}", files, f"your pull request {pull.url}"
+        ):
+            return pull.url
+    return None
 
 
 def add(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
@@ -72,14 +83,43 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
     Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
     Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
     """
+    from huggingface_hub import CommitOperationAdd
+
     check_repo_id(repo_id)
     api = connect_with_token()
     files = submission.files()
     with hub_errors(repo_id, "sign in"):
         who = str(patiently(api.whoami).get("name"))
+    place = f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}"
+    questions = f"questions/{submission.result.benchmark.fingerprint}.parquet"
+    head: str | None = None
+    more: dict[str, bytes] = {}
+
+    def look() -> tuple[str, bool] | None:
+        nonlocal head
+        head = api.repo_info(repo_id, repo_type="dataset").sha
+        if head and _holds(api, repo_id, head, files, f"{repo_id} on main"):
+            _check_provenance(api, repo_id, head, submission)
+            return place, False
+        more.clear()
+        if with_questions and not (head and files_at(api, repo_id, head, [questions])):
+            more[questions] = questions_bytes(submission.questions)
+        return None
+
+    def add_it() -> tuple[str, bool]:
+        api.create_commit(
+            repo_id,
+            [CommitOperationAdd(path, content) for path, content in sorted((files | more).items())],
+            commit_message=title_of(submission.folder),
+            commit_description=_description(submission),
+            repo_type="dataset",
+            parent_commit=head,
+        )
+        return place, True
+
     with quiet(), hub_errors(repo_id, "add a reproduced result", who):
         try:
-            return patiently(lambda: _add(api, repo_id, submission, files, with_questions), LANDING_TRIES)
+            return patiently(add_it, LANDING_TRIES, look)
         except Exception as error:
             if status_of(error) != 403:
                 raise
@@ -89,34 +129,22 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
             ) from None
 
 
-def _add(
-    api: HfApi, repo_id: str, submission: Submission, files: dict[str, bytes], with_questions: bool
-) -> tuple[str, bool]:
-    from huggingface_hub import CommitOperationAdd
+def _check_provenance(api: HfApi, repo_id: str, head: str, submission: Submission) -> None:
+    """BadInput where main holds these answers as something else than what is to be added."""
+    path = api.hf_hub_download(repo_id, f"{submission.folder}/result.json", revision=head, repo_type="dataset")
+    if read_result(Path(path)).provenance != submission.result.provenance:
+        raise BadInput(f"{repo_id} on main: holds these answers as a submission in {submission.folder}. Move it away.")
 
-    head = str(api.repo_info(repo_id, repo_type="dataset").sha)
-    place = f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}"
-    if _holds(api, repo_id, head, files, f"{repo_id} on main"):
-        path = api.hf_hub_download(repo_id, f"{submission.folder}/result.json", revision=head, repo_type="dataset")
-        if read_result(Path(path)).provenance != submission.result.provenance:
-            raise BadInput(
-                f"{repo_id} on main: holds these answers as a submission in {submission.folder}. Move it away."
-            )
-        return place, False
-    more = {}
-    if with_questions:
-        questions = f"questions/{submission.result.benchmark.fingerprint}.parquet"
-        if not files_at(api, repo_id, head, [questions]):
-            more[questions] = questions_bytes(submission.questions)
-    api.create_commit(
-        repo_id,
-        [CommitOperationAdd(path, content) for path, content in sorted((files | more).items())],
-        commit_message=title_of(submission.folder),
-        commit_description=_description(submission),
-        repo_type="dataset",
-        parent_commit=head,
+
+def open_pulls(api: HfApi, repo_id: str, author: str | None = None) -> Iterator[Discussion]:
+    """The open pull requests of a store (of one author), the newest first. What the Hub was asked to leave out is left out here as well:
+    a closed pull request that is taken for an open one would lose a submission."""
+    listed = api.get_repo_discussions(
+        repo_id, repo_type="dataset", author=author, discussion_type="pull_request", discussion_status="open"
     )
-    return place, True
+    for each in listed:
+        if each.is_pull_request and each.status in ("open", "draft") and author in (None, each.author):
+            yield each
 
 
 def title_of(folder: str) -> str:
@@ -143,7 +171,7 @@ def _holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], whe
     if not there:
         return False
     for path, content in files.items():
-        if path.endswith("/answers.parquet") and not (path in there and is_content(there[path], content)):
+        if path.endswith("/answers.parquet") and not holds_content(api, repo_id, revision, there.get(path), content):
             raise BadInput(
                 f"{where}: holds other answers of this run ({path}). A store only grows: submit a run with another name or settings, "
                 "or close that pull request."
@@ -159,10 +187,22 @@ def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[
     return {entry.path: entry for entry in found if isinstance(entry, RepoFile)}
 
 
-def is_content(entry: RepoFile, content: bytes) -> bool:
-    """Whether a file of the repository has exactly this content, by the Hub's own digest of it."""
-    if entry.size != len(content):
+def holds_content(api: HfApi, repo_id: str, revision: str, entry: RepoFile | None, content: bytes) -> bool:
+    """Whether a file of a revision (None: there is none) has exactly this content.
+
+    The Hub's digest spares the download where it agrees; where it does not, which may be for another way of taking it, the bytes decide.
+    """
+    if entry is None or entry.size != len(content):
         return False
     if entry.lfs is not None:
-        return bool(entry.lfs.sha256 == hashlib.sha256(content).hexdigest())
-    return bool(entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+        agrees = entry.lfs.sha256 == hashlib.sha256(content).hexdigest()
+    else:
+        agrees = entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return bool(agrees) or fetched(api, repo_id, revision, entry.path) == content
+
+
+def fetched(api: HfApi, repo_id: str, revision: str, path: str) -> bytes:
+    """A file of a revision, not by way of the cache."""
+    with tempfile.TemporaryDirectory() as place:
+        file = api.hf_hub_download(repo_id, path, revision=revision, repo_type="dataset", local_dir=place)
+        return Path(file).read_bytes()

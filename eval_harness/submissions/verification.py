@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -32,7 +33,7 @@ from eval_harness.results import read_result
 from eval_harness.submissions.examination import FILES, Dataset, examine
 from eval_harness.submissions.folder_store import questions_bytes, twins
 from eval_harness.submissions.foreign_files import MAX_FILE, printable, quarantined
-from eval_harness.submissions.hub_store import LANDING_TRIES, files_at, is_content
+from eval_harness.submissions.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
 from eval_harness.submissions.submit import MAX_RESULT, Submission
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ ADDED = re.compile(
 SHOWN = 30
 """Problems that a comment spells out; the rest are counted."""
 
+CLOSED = ("closed", "merged")
 Word = Literal["added", "verified", "refused", "for a human", "closed already", "failed"]
 
 
@@ -97,13 +99,7 @@ def verify(
         tell(outcome)
         return [outcome]
     with hub_errors(name, "list its pull requests", who):
-        listed = patiently(
-            lambda: list(
-                api.get_repo_discussions(
-                    name, repo_type="dataset", discussion_type="pull_request", discussion_status="open"
-                )
-            )
-        )
+        listed = patiently(lambda: list(open_pulls(api, name)))
     outcomes = []
     for each in sorted(listed, key=lambda pull: pull.num):
         if each.status == "draft":
@@ -185,7 +181,7 @@ class _Check:
             details = patiently(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
             if not details.is_pull_request:
                 raise BadInput(f"{what}: is a discussion, not a pull request.")
-            if details.status in ("closed", "merged"):
+            if details.status in CLOSED:
                 return Outcome(what, "closed already", (f"it is {details.status}",))
             head = str(
                 patiently(lambda: self.api.repo_info(self.repo, revision=f"refs/pr/{number}", repo_type="dataset")).sha
@@ -201,15 +197,13 @@ class _Check:
 
     def _added(self, head: str) -> _Added:
         """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
-        from huggingface_hub.errors import EntryNotFoundError
         from huggingface_hub.hf_api import RepoFile
 
         def tree(revision: str) -> dict[str, RepoFile]:
-            try:
+            with _absent_is_empty():
                 entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
                 return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
-            except EntryNotFoundError:
-                return {}
+            return {}
 
         on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
         commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
@@ -256,9 +250,9 @@ class _Check:
                 )
             )
             files[path] = Path(local).read_bytes()
-            if not is_content(entry, files[path]):
+            if entry.size != len(files[path]):
                 raise BadInput(f"{what}: the Hub sent another {path} than it lists. Run this again.")
-        if self._is_on_main(added.folder, files):
+        if patiently(lambda: self._is_on_main(added.folder, files)):
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
         try:
             submission = examine(place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0])
@@ -280,19 +274,18 @@ class _Check:
         more = {}
         if self.with_questions:
             more[f"questions/{submission.result.benchmark.fingerprint}.parquet"] = questions_bytes(submission.questions)
-        landed = patiently(lambda: self._land(details, added.folder, files, more), LANDING_TRIES)
+        landed = self._land(details, added.folder, files, more)
         notes = notes if landed else (*notes, "it was on main already")
         return self._close(details, added, Outcome(what, "added", notes=(*notes, *flags)))
 
     def _twins(self, submission: Submission) -> list[str]:
         """Flags for results on main that give the same answers. Only results with the same scores have their answers fetched."""
-        from huggingface_hub.errors import EntryNotFoundError
-
         inside = f"results/{submission.result.benchmark.name}"
         pattern = f"{inside}/*/*/result.json"
-        try:
-            next(iter(self.api.list_repo_tree(self.repo, inside, repo_type="dataset")))
-        except (EntryNotFoundError, StopIteration):
+        there = False
+        with _absent_is_empty():
+            there = any(True for _ in self.api.list_repo_tree(self.repo, inside, repo_type="dataset"))
+        if not there:
             return []
         place = Path(
             patiently(lambda: self.api.snapshot_download(self.repo, repo_type="dataset", allow_patterns=[pattern]))
@@ -306,9 +299,13 @@ class _Check:
 
     def _is_on_main(self, folder: str, files: dict[str, bytes], revision: str | None = None) -> bool:
         """Whether main holds these very files. Refused when it holds other ones in their place."""
-        main = revision or str(self.api.repo_info(self.repo, repo_type="dataset").sha)
+        main = revision or self.api.repo_info(self.repo, repo_type="dataset").sha
+        if main is None:  # nothing was ever committed
+            return False
         there = files_at(self.api, self.repo, main, sorted(files))
-        if there and not all(path in there and is_content(there[path], content) for path, content in files.items()):
+        if there and not all(
+            holds_content(self.api, self.repo, main, there.get(path), content) for path, content in files.items()
+        ):
             raise _Refused(f"{folder}: main holds another result of this run; a store only grows")
         return bool(there)
 
@@ -318,37 +315,76 @@ class _Check:
         """Commit the files to main as it is now; False when somebody else has. Tried again when main moved in between."""
         from huggingface_hub import CommitOperationAdd
 
-        main = str(self.api.repo_info(self.repo, repo_type="dataset").sha)
-        if self._is_on_main(folder, files, main):
-            return False
-        known = files_at(self.api, self.repo, main, sorted(more)) if more else {}
-        content = files | {path: data for path, data in more.items() if path not in known}
-        self.api.create_commit(
-            self.repo,
-            [CommitOperationAdd(path, data) for path, data in sorted(content.items())],
-            commit_message=f"Add {folder}"[:190] + f" (#{details.num})",
-            commit_description=f"Verified by `medprobe verify`; answers by {details.author}.",
-            repo_type="dataset",
-            parent_commit=main,
-        )
-        return True
+        main: str | None = None
+        content: dict[str, bytes] = {}
+
+        def look() -> bool | None:
+            nonlocal main, content
+            main = self.api.repo_info(self.repo, repo_type="dataset").sha
+            if self._is_on_main(folder, files, main):
+                return False
+            known = files_at(self.api, self.repo, main, sorted(more)) if more and main else {}
+            content = files | {path: data for path, data in more.items() if path not in known}
+            return None
+
+        def land() -> bool:
+            self.api.create_commit(
+                self.repo,
+                [CommitOperationAdd(path, data) for path, data in sorted(content.items())],
+                commit_message=f"Add {folder}"[:190] + f" (#{details.num})",
+                commit_description=f"Verified by `medprobe verify`; answers by {details.author}.",
+                repo_type="dataset",
+                parent_commit=main,
+            )
+            return True
+
+        return patiently(land, LANDING_TRIES, look)
 
     def _close(self, details: DiscussionWithDetails, added: _Added, outcome: Outcome) -> Outcome:
-        now = patiently(lambda: self.api.get_discussion_details(self.repo, details.num, repo_type="dataset"))
-        if now.status not in ("closed", "merged"):
-            patiently(
-                lambda: self.api.change_discussion_status(
-                    self.repo, details.num, "closed", comment=_text(added.head, outcome), repo_type="dataset"
-                )
-            )
+        """Say what became of it, then close it. Each is looked for first, so that whoever comes second, or again, does what is left."""
+        self._comment(details, added.head, outcome)
+        patiently(lambda: self._shut(details.num), look=lambda: self._is_closed(details.num) or None)
         return outcome
+
+    def _is_closed(self, number: int) -> bool:
+        return self.api.get_discussion_details(self.repo, number, repo_type="dataset").status in CLOSED
+
+    def _shut(self, number: int) -> bool:
+        from huggingface_hub.errors import HfHubHTTPError
+
+        try:
+            self.api.change_discussion_status(self.repo, number, "closed", repo_type="dataset")
+        except HfHubHTTPError:
+            if not self._is_closed(number):  # another verifier may have been faster
+                raise
+        return True
 
     def _comment(self, details: DiscussionWithDetails, head: str, outcome: Outcome) -> None:
         """Say it once: the same words about the same commit are not repeated."""
         text = _text(head, outcome)
-        said = [str(getattr(event, "content", "")) for event in details.events if event.author == self.who]
-        if text not in said:
+        # Who added it and who found it on main tell it in other words; once is enough.
+        known = text.split("\n")[0] if outcome.word == "added" else text
+
+        def look() -> bool | None:
+            now = self.api.get_discussion_details(self.repo, details.num, repo_type="dataset")
+            said = [str(getattr(event, "content", "")).strip() for event in now.events if event.author == self.who]
+            return any(each == known or each.startswith(f"{known}\n") for each in said) or None
+
+        def say() -> bool:
             self.api.comment_discussion(self.repo, details.num, text, repo_type="dataset")
+            return True
+
+        patiently(say, look=look)
+
+
+@contextmanager
+def _absent_is_empty() -> Iterator[None]:
+    """A listing of a folder that is not there is an empty one; not every Hub says which 404 it is."""
+    try:
+        yield
+    except Exception as error:
+        if status_of(error) != 404:
+            raise
 
 
 def _is_trouble(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from dataset_builders.hub import connect, hub_errors, quiet
+from eval_harness.submissions.hub_store import open_pulls
 
 RECHECK_SECONDS = 60.0
 MOST_SHOWN = 30
@@ -59,10 +60,7 @@ class OpenSubmissions:
 
 def _waiting(store: str) -> Iterator[Waiting]:
     api = connect()
-    listed = api.get_repo_discussions(
-        store, repo_type="dataset", discussion_type="pull_request", discussion_status="open"
-    )
-    for each in islice(listed, MOST_SHOWN):
+    for each in islice(open_pulls(api, store), MOST_SHOWN):
         details = api.get_discussion_details(store, each.num, repo_type="dataset")
         yield Waiting(
             each.num,

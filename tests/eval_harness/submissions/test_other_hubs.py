@@ -1,0 +1,131 @@
+"""A Hub may say less, or say it otherwise, than the one we know: what is not promised must not be leaned on."""
+
+import hashlib
+import time
+
+import huggingface_hub.constants
+import pytest
+from huggingface_hub import HfApi
+
+from dataset_builders import hub
+from dataset_builders.errors import BadInput
+from eval_harness.submissions.submit import submit
+from eval_harness.submissions.verification import verify
+from tests.eval_harness.submissions.submitting import phantom, responses, run_folder, write_lines
+from tests.localhub import routes_discussions
+from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.history import Entry
+from tests.localhub.wire import Refused
+
+STORE = "ORG/results"
+REPO = {"repo_id": STORE, "repo_type": "dataset"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    return run_folder(data, tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture
+def owner(local_hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo(**REPO)
+    return api
+
+
+def tells_all_discussions(monkeypatch):
+    monkeypatch.setattr(routes_discussions, "_type_fits", lambda discussion, wanted: True)
+    monkeypatch.setattr(routes_discussions, "_status_fits", lambda discussion, wanted: True)
+
+
+def forgets_the_comment_of_a_status(monkeypatch):
+    set_status = routes_discussions._set_status
+    monkeypatch.setattr(
+        routes_discussions, "_set_status", lambda where, author, status, text: set_status(where, author, status, None)
+    )
+
+
+def takes_another_digest(monkeypatch):
+    described = Entry.described
+
+    def otherwise(entry, path):
+        row = described(entry, path)
+        row.pop("lfs", None)
+        return row | {"oid": hashlib.sha1(entry.sha256.encode()).hexdigest()}
+
+    monkeypatch.setattr(Entry, "described", otherwise)
+
+
+def names_no_error(monkeypatch):
+    answer = Refused.answer
+
+    def silent(refused):
+        if refused.code == "EntryNotFound":
+            refused.code = None
+        return answer(refused)
+
+    monkeypatch.setattr(Refused, "answer", silent)
+
+
+@pytest.mark.parametrize(
+    "kind", [tells_all_discussions, forgets_the_comment_of_a_status, takes_another_digest, names_no_error]
+)
+def test_submissions_land_once_on_a_hub_of_another_kind(owner, run, data, monkeypatch, tmp_path, kind):
+    kind(monkeypatch)
+    owner.create_discussion(title="A question", token=READER, **REPO)
+    first = submit(run, STORE)
+    assert first.new and first.place.endswith("/discussions/2")
+    owner.change_discussion_status(discussion_num=2, new_status="closed", token=READER, **REPO)
+    second = submit(run, STORE)  # what was withdrawn is no open pull request
+    assert second.new and second.place.endswith("/discussions/3")
+    again = submit(run, STORE)
+    assert (again.new, again.place) == (False, second.place)
+    other = write_lines(tmp_path / "b.jsonl", responses(data, 1))
+    submit(other, STORE, "mediconfusion", "Model B", str(data))
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert verify(f"{STORE}@3", data=[str(data)])[0].word == "added"
+    assert [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])] == ["added"]
+    assert verify(STORE, everything=True, data=[str(data)]) == []
+    assert len([path for path in owner.list_repo_files(**REPO) if path.startswith("results/")]) == 4
+    for number in (3, 4):
+        details = owner.get_discussion_details(STORE, number, repo_type="dataset")
+        said = [event.content for event in details.events if event.type == "comment"]
+        assert details.status == "closed" and ["Verified" in text for text in said].count(True) == 1, said
+    monkeypatch.setenv("HF_TOKEN", READER)
+    assert "tree/main" in submit(run, STORE).place
+
+
+def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monkeypatch):
+    """A Hub that refuses every sixth request or so must not fail a submission for one of many."""
+    for path in ("whoami", "/api/datasets/ORG/results$", "paths-info", "discussions", "preupload", "/commit/"):
+        local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
+    assert submit(run, STORE).new
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    for path in ("revision", "paths-info", "/discussions/1$", "/comment", "/status", "/commit/"):
+        local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert len(owner.list_repo_commits(**REPO)) == 2
+
+
+@pytest.mark.parametrize("asked, waited", [("7", True), ("", False), ("Fri, 31 Dec 1999 23:59:59 GMT", False)])
+def test_the_hub_says_how_long_to_wait(owner, run, local_hub, monkeypatch, asked, waited):
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    local_hub.faults.add("/commit/", 503, method="POST", headers={"Retry-After": asked})
+    assert submit(run, STORE).new
+    assert (max(slept) >= 7) == waited
+
+
+def test_a_hub_that_wants_to_be_left_alone_is_not_waited_for(owner, run, local_hub):
+    local_hub.faults.add("/commit/", 429, method="POST", headers={"Retry-After": "86400"}, times=2)
+    with pytest.raises(BadInput, match="too many requests"):
+        submit(run, STORE)
