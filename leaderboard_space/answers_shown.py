@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
@@ -25,5 +27,28 @@ def responses(path: Path) -> pd.DataFrame:
     """
     try:
         return _read(path, path.stat().st_mtime_ns)
+    except Exception as error:  # one damaged file is one line on the page
+        raise BadInput(f"{path.parent.name}: its answers cannot be read ({type(error).__name__}).") from None
+
+
+Answer = tuple[list[int], str]
+"""The options chosen, and the status."""
+NONE: Answer = ([], "no answer")
+
+
+def answers_to(path: Path, question_ids: Sequence[str]) -> dict[str, Answer]:
+    """The first sample's answer to each of a few questions; questions without one are missing.
+
+    Reads just these from the file: a page shows a few questions of many runs, whose whole answers would not stay in memory together.
+    Raises BadInput when the file cannot be read.
+    """
+    try:
+        wanted = pc.field("question_id").isin(list(question_ids))
+        table = pq.read_table(path, columns=["question_id", "sample", "choice", "status"], filters=wanted)
+        rows = sorted(table.to_pylist(), key=lambda row: row["sample"] or 0)
+        return {
+            str(row["question_id"]): ([int(option) for option in row["choice"] or []], str(row["status"]))
+            for row in reversed(rows)
+        }
     except Exception as error:  # one damaged file is one line on the page
         raise BadInput(f"{path.parent.name}: its answers cannot be read ({type(error).__name__}).") from None

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.answers_shown import responses
+from eval_harness.scores import HEADLINE
+from leaderboard_space.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.case_images import CaseImages
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, options, plural, text
@@ -21,7 +22,7 @@ from leaderboard_space.views.leaderboard import files
 
 PER_PAGE = 8
 LARGEST_IMAGE = 3_000_000
-MOST_RUNS = 24
+MOST_RUNS = 60
 MOST_IN_FILE = 500
 IMAGES = CaseImages()
 """One for the process: what was fetched for one reader is there for the next."""
@@ -43,11 +44,15 @@ def page(board: Board, request: Request) -> str:
     pages = max(-(-len(cases) // PER_PAGE), 1)
     number = min(max(_whole(request.get("page")), 1), pages)
     shown = cases[(number - 1) * PER_PAGE : number * PER_PAGE]
-    body = "".join(_case(section, outcomes, case) for case in shown.tolist())
+    entries = _shown(section, outcomes)
+    given = _given(outcomes, shown, entries)
+    body = "".join(_case(section, outcomes, case, entries, given) for case in shown.tolist())
     orders = options(list(ORDERS), order)
     which = (
         "" if len(cases) <= MOST_IN_FILE else f" The files hold the first {count(MOST_IN_FILE)} cases of this choice."
     )
+    if len(entries) < len(outcomes.runs):
+        which += f" Of {count(len(outcomes.runs))} results the best {len(entries)} are shown."
     return (
         f'<div class="form">{section_select(board, key)}<label>Order <select data-name="order">{orders}</select></label>'
         f'<label>Search <input data-name="find" type="search" value="{text(wanted, 200)}" placeholder="words, id, category"></label>'
@@ -71,7 +76,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     section = found[1]
     _, _, cases = _chosen(outcomes, request)
     entries = _shown(section, outcomes)
-    given = {entry.key: frame for entry in entries if (frame := _responses(entry)) is not None}
+    given = _given(outcomes, cases[:MOST_IN_FILE], entries)
     place = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
     rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(place)))
     rows = rows[np.argsort([place[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
@@ -87,7 +92,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
         }
         for entry in entries:
             if entry.key in given:
-                choice, status = _answer(given[entry.key], question["question_id"])
+                choice, status = given[entry.key].get(question["question_id"], NONE)
                 chosen = ", ".join(chr(65 + option) for option in choice)
                 table.append(
                     {**asked, "model": entry.result.model.name, "run": entry.key, "chosen": chosen, "status": status}
@@ -108,7 +113,29 @@ def _chosen(outcomes: Outcomes, request: Request) -> tuple[str, str, np.ndarray]
 
 
 def _shown(section: Section, outcomes: Outcomes) -> list[Entry]:
-    return [entry for entry in section.entries if entry.key in outcomes.runs][:MOST_RUNS]
+    """The results of which answers are shown: all, or the best where there are more than a reader can take in."""
+    units = outcomes.metrics[_headline(outcomes)]
+    share = dict(zip(outcomes.runs, units.top.sum(axis=1, dtype=float).tolist(), strict=True))
+    entries = [entry for entry in section.entries if entry.key in share]
+    best = {entry.key for entry in sorted(entries, key=lambda entry: -share[entry.key])[:MOST_RUNS]}
+    return [entry for entry in entries if entry.key in best]
+
+
+Given = dict[str, dict[str, Answer]]
+"""Entry key -> question id -> answer. Results whose answers cannot be read are missing."""
+
+
+def _given(outcomes: Outcomes, cases: np.ndarray, entries: list[Entry]) -> Given:
+    """What the results answered to the questions of some cases."""
+    asked = outcomes.questions["question_id"][np.isin(outcomes.case_of_question, cases)].tolist()
+    found: Given = {}
+    for entry in entries:
+        try:
+            if entry.answers is not None:
+                found[entry.key] = answers_to(entry.answers, asked)
+        except BadInput:
+            continue
+    return found
 
 
 def _whole(value: object) -> int:
@@ -133,11 +160,17 @@ def _matching(outcomes: Outcomes, wanted: str) -> np.ndarray:
     return np.unique(case[mask])
 
 
+def _headline(outcomes: Outcomes) -> str:
+    """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first."""
+    name = HEADLINE.get(outcomes.format)
+    return name if name in outcomes.metrics else next(iter(outcomes.metrics))
+
+
 def _ordered(outcomes: Outcomes, cases: np.ndarray, order: str) -> np.ndarray:
     """`wrong`: the cases that fewest results got right first; `split`: those about which results differ most."""
     if order == "stored" or not cases.size:
         return cases
-    name = next(iter(outcomes.metrics))
+    name = _headline(outcomes)
     units, place = outcomes.metrics[name], outcomes.places[name]
     share = (units.top > 0).mean(axis=0)
     total = np.bincount(place.case, minlength=int(outcomes.case_of_question.max()) + 1)
@@ -146,31 +179,15 @@ def _ordered(outcomes: Outcomes, cases: np.ndarray, order: str) -> np.ndarray:
     return cases[np.argsort(rate if order == "wrong" else np.abs(rate - 0.5), kind="stable")]
 
 
-def _case(section: Section, outcomes: Outcomes, case: int) -> str:
+def _case(section: Section, outcomes: Outcomes, case: int, entries: list[Entry], given: Given) -> str:
     rows = outcomes.questions[outcomes.case_of_question == case]
-    entries = _shown(section, outcomes)
     named = labels(entries)
     pictures = _pictures(section, str(rows["case_id"].iloc[0]))
-    body = "".join(_question(section, question, entries, named) for _, question in rows.iterrows())
+    body = "".join(_question(section, question, given, named) for _, question in rows.iterrows())
     return (
         f'<article class="case"><h3>Case {text(rows["case_id"].iloc[0], 60)}</h3><div class="seen">{pictures}'
         f'<div class="questions">{body}</div></div></article>'
     )
-
-
-def _responses(entry: Entry) -> pd.DataFrame | None:
-    try:
-        return responses(entry.answers) if entry.answers is not None else None
-    except BadInput:
-        return None
-
-
-def _answer(frame: pd.DataFrame, question_id: str) -> tuple[list[int], str]:
-    """The options chosen, and the status of the answer."""
-    if question_id not in frame.index:
-        return [], "no answer"
-    row = frame.loc[question_id]
-    return [int(option) for option in row["choice"]], str(row["status"])
 
 
 def _facts(question: pd.Series) -> list[str]:
@@ -184,18 +201,15 @@ def _facts(question: pd.Series) -> list[str]:
     return facts + ([str(label) for label in categories] if isinstance(categories, list) else [])
 
 
-def _question(section: Section, question: pd.Series, entries: list[Entry], named: dict[str, str]) -> str:
+def _question(section: Section, question: pd.Series, given: Given, named: dict[str, str]) -> str:
     chosen: dict[int, list[str]] = defaultdict(list)
     nothing: list[str] = []
-    for entry in entries:
-        answers = _responses(entry)
-        if answers is None:
-            continue
-        choice, status = _answer(answers, question["question_id"])
+    for run, answers in given.items():
+        choice, status = answers.get(question["question_id"], NONE)
         for option in choice:
-            chosen[option].append(named[entry.key])
+            chosen[option].append(named[run])
         if not choice:
-            nothing.append(f"{named[entry.key]} ({status})")
+            nothing.append(f"{named[run]} ({status})")
     key = set(key_of(section, question))
     lines = "".join(
         f'<li class="{"key" if number in key else ""}"><b>{chr(65 + number)}</b> {text(option, 300)}'

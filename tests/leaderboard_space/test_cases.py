@@ -1,0 +1,99 @@
+"""The page Cases with more results than it shows, and the answers it reads."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.answers_shown import answers_to
+from leaderboard_space.sections import Board
+from leaderboard_space.views import cases
+from tests.leaderboard_space.stores import add_run, answers, questions
+
+FORMAT = "halt-medvqa"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("many")
+    asked = questions(FORMAT, 20)
+    for number in range(8):
+        add_run(store, FORMAT, asked, answers(asked, number / 8, seed=number), f"Model {number}")
+    return store
+
+
+def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "MOST_RUNS", 5)
+    board = Board(store)
+    page = cases.page(board, {})
+    assert "Of 8 results the best 5 are shown." in page
+    assert "Model 7" in page and "Model 0" not in page
+    rows = json.loads(cases.file(board, {"as": "json"})["text"])
+    assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
+    monkeypatch.setattr(cases, "MOST_RUNS", 8)
+    assert "are shown" not in cases.page(board, {})
+
+
+def test_a_page_reads_each_run_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight questions of eight results were 64 readings of whole files; with many results these were minutes."""
+    board = Board(store)
+    read: list[Path] = []
+
+    def counted(path: Path, ids: list[str]) -> dict:
+        read.append(path)
+        assert len(ids) == cases.PER_PAGE
+        return answers_to(path, ids)
+
+    monkeypatch.setattr(cases, "answers_to", counted)
+    cases.page(board, {})
+    assert len(read) == len(set(read)) == 8
+
+
+def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) -> None:
+    path = next(store.glob("results/*/Model-7/*/answers.parquet"))
+    table = pq.read_table(path)
+    whole = table.to_pandas().set_index("question_id")
+    wanted = list(whole.index[3:6])
+    assert answers_to(path, [*wanted, "not there"]) == {
+        name: ([int(option) for option in whole.loc[name, "choice"]], whole.loc[name, "status"]) for name in wanted
+    }
+    again = table.to_pandas()
+    again["sample"], again["status"] = 1, "refused"
+    both = pd.concat([again, table.to_pandas()])
+    both.to_parquet(tmp_path / "two.parquet")
+    assert {status for _, status in answers_to(tmp_path / "two.parquet", wanted).values()} <= {"answered", "irrelevant"}
+    (tmp_path / "two.parquet").write_bytes(b"PAR1")
+    with pytest.raises(BadInput, match="cannot be read"):
+        answers_to(tmp_path / "two.parquet", wanted)
+
+
+@pytest.mark.parametrize(
+    ("format", "facet"), [("halt-medvqa", "scenario"), ("mediconfusion", "case_id"), ("probmed", "image_type")]
+)
+def test_what_is_most_often_wrong_comes_first_whatever_it_is_about(tmp_path: Path, format: str, facet: str) -> None:
+    """The share of right answers, counted here by hand, never falls from one case to the next."""
+    asked = questions(format, 24)
+    runs = [answers(asked, 0.3 + 0.1 * number, seed=number) for number in range(4)]
+    for number, given in enumerate(runs):
+        add_run(tmp_path, format, asked, given, f"Model {number}")
+    rows = json.loads(cases.file(Board(tmp_path), {"as": "json", "order": "wrong"})["text"])
+    order = list(dict.fromkeys(row["case_id"] for row in rows))
+    key = dict(zip(asked["question_id"], asked["answer"], strict=True))
+    hits = pd.concat(
+        [given.assign(right=[list(c) == key[q] for q, c in zip(given["question_id"], given["choice"], strict=True)])
+         for given in runs], keys=range(len(runs)), names=["run"],
+    ).reset_index()  # fmt: skip
+    hits["case"] = hits["question_id"].map(dict(zip(asked["question_id"], asked["case_id"], strict=True)))
+    if format == "mediconfusion":  # both or nothing
+        share = hits.groupby(["run", "case"])["right"].all().groupby("case").mean()
+    elif format == "probmed":  # every aspect counts alike
+        hits["aspect"] = hits["question_id"].map(dict(zip(asked["question_id"], asked["aspect"], strict=True)))
+        share = hits.groupby(["run", "case", "aspect"])["right"].all().groupby("case").mean()
+    else:
+        share = hits.groupby("case")["right"].mean()
+    found = share[order].tolist()
+    assert len(order) == 24 and found == sorted(found)
+    assert asked.set_index("case_id")[facet].loc[order[:12]].nunique() > 1 if facet != "case_id" else True
