@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import FORMATS
 from leaderboard_space.export import breakdown_table, leaderboard_table
-from leaderboard_space.sections import Board
+from leaderboard_space.sections import Board, Section
 from leaderboard_space.service import Asked, Service
 from leaderboard_space.standings import ALL, ONE, metrics_of
-from leaderboard_space.tree import SEPARATOR, Path, Tree
-from leaderboard_space.views.breakdown import METRICS_FACET, cells_of, facets_of
+from leaderboard_space.tree import SEPARATOR, Path, Tree, branch_name
+from leaderboard_space.views.breakdown import METRICS_FACET, Cells, cells_of, facets_of
 
 
 def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
@@ -53,7 +54,13 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             every_run: every result instead of one per model
         """
         asked = _understood(board, service, benchmark, branches, metric, question_set, every_run)
-        return leaderboard_table(asked.section, service.standings(asked), asked.branches)
+        table = leaderboard_table(asked.section, service.standings(asked), asked.branches)
+        if not table:
+            raise BadInput(
+                f"metric {asked.metric!r}: papers print it of parts of this selection at most, not of the whole, and no answers are known. "
+                "`breakdown` gives the parts."
+            )
+        return table
 
     def branches_of(benchmark: str, question_set: str = "", contains: str = "") -> list[str]:
         """The branches of a set of questions whose name contains a text, as `leaderboard` takes them (at most 200).
@@ -63,13 +70,14 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             question_set: key from question_sets; the complete official set if empty
             contains: a part of the branch's name; every branch if empty
         """
-        section = board.snapshot.section(benchmark, question_set or None)
-        if section is None:
-            raise BadInput(f"benchmark {benchmark!r}: this board has no results of it.")
+        section = _section(board, benchmark, question_set)
         loaded = board.outcomes(section)
         assert loaded is not None
+        wanted = _words(contains, "contains").strip().lower()
         found = [
-            f"{path[0]}: {SEPARATOR.join(path[1:])}" for path in loaded[1].rows if contains.lower() in path[-1].lower()
+            f"{path[0]}: {SEPARATOR.join(path[1:])}"
+            for path in loaded[1].rows
+            if wanted in path[-1].lower() or wanted in branch_name(path).lower()
         ]
         return found[:200]
 
@@ -88,10 +96,22 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """
         asked = _understood(board, service, benchmark, branches, metric, question_set, True)
         there = [name for name in facets_of(asked.section, asked.outcomes) if name != METRICS_FACET]
+        facet = _words(facet, "facet")
         if facet not in there:
-            raise BadInput(f"facet {facet!r}: not known of these questions. There are: {', '.join(there) or 'none'}.")
-        cells = cells_of(asked.section, asked.outcomes, asked.tree, asked.metric, facet, asked.branches, asked.metrics)
-        return breakdown_table(asked.section, asked.section.entries, facet, cells, asked.metric, asked.branches)
+            raise BadInput(
+                f"facet {_shown(facet)}: not known of these questions. There are: {', '.join(there) or 'none'}."
+            )
+
+        def cells(name: str) -> Cells:
+            return cells_of(asked.section, asked.outcomes, asked.tree, name, facet, asked.branches, asked.metrics)
+
+        known = [name for name in asked.metrics if cells(name)]
+        chosen = asked.metric if metric or asked.metric in known or not known else known[0]
+        if chosen not in known:
+            raise BadInput(
+                f"metric {chosen!r}: not known by {facet} for this selection. There are: {', '.join(known) or 'none'}."
+            )
+        return breakdown_table(asked.section, asked.section.entries, facet, cells(chosen), chosen, asked.branches)
 
     return [question_sets, leaderboard, branches_of, breakdown]
 
@@ -100,23 +120,25 @@ def _understood(
     board: Board,
     service: Service,
     benchmark: str,
-    branches: list[str] | None,
+    branches: list[str] | str | None,
     metric: str,
     question_set: str,
     every_run: bool,
 ) -> Asked:
-    """A call, checked. Raises BadInput for what is not on the board."""
-    if benchmark not in FORMATS:
-        raise BadInput(f"benchmark {benchmark!r}: give one of {', '.join(FORMATS)}.")
-    section = board.snapshot.section(benchmark, question_set or None)
-    if section is None or (question_set and section.key != question_set):
-        raise BadInput(f"question_set {question_set!r}: not on this board. question_sets names them.")
+    """A call, checked. Raises BadInput for what is not on the board. A score that nobody named is one that is known of the selection."""
+    section = _section(board, benchmark, question_set)
     loaded = board.outcomes(section)
     assert loaded is not None
-    paths = [list(path) for branch in branches or [] for path in find_branch(loaded[1], branch)]
+    if not isinstance(every_run, bool):
+        raise BadInput(f"every_run {_shown(every_run)}: give true or false.")
+    said = [branches] if isinstance(branches, str) else branches or []
+    if not isinstance(said, list):
+        raise BadInput(f"branches {_shown(branches)}: give a list of branches; `branches_of` names them.")
+    paths = [list(path) for branch in said for path in find_branch(loaded[1], _words(branch, "branches"))]
+    metric = _words(metric, "metric")
     asked = service.asked(
         {
-            "format": benchmark,
+            "format": section.format,
             "section": section.key,
             "metric": metric,
             "branches": paths,
@@ -124,12 +146,42 @@ def _understood(
         }
     )
     if metric and asked.metric != metric:
-        raise BadInput(f"metric {metric!r}: not known here. There are: {', '.join(asked.metrics)}.")
-    return asked
+        raise BadInput(f"metric {_shown(metric)}: not known here. There are: {', '.join(asked.metrics)}.")
+    return asked if metric else service.fitting(asked)
+
+
+def _section(board: Board, benchmark: str, question_set: str) -> Section:
+    """The set of questions that is meant; the benchmark may be written as its name is, too ("MediConfusion")."""
+    format = _words(benchmark, "benchmark").strip().lower()
+    if format not in FORMATS:
+        raise BadInput(f"benchmark {_shown(benchmark)}: give one of {', '.join(FORMATS)}.")
+    wanted = _words(question_set, "question_set")
+    section = board.snapshot.section(format, wanted or None)
+    if section is None and not wanted:
+        raise BadInput(f"benchmark {format!r}: this board has no results of it.")
+    if section is None or (wanted and section.key != wanted):
+        raise BadInput(f"question_set {_shown(wanted)}: not on this board. `question_sets` names them.")
+    return section
+
+
+def _words(value: object, name: str) -> str:
+    """A text argument; nothing at all is the empty text. Raises BadInput for what is no text."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadInput(f"{name} {_shown(value)}: give a text.")
+    return value
+
+
+def _shown(value: object) -> str:
+    """A value as an error line quotes it, cut to a length."""
+    said = repr(value)
+    return said if len(said) <= 80 else f"{said[:77]}..."
 
 
 def find_branch(tree: Tree, said: str) -> list[Path]:
-    """The paths that a branch expression names: steps divided by ">", the first optionally as `facet: label`; case does not matter.
+    """The paths that a branch expression names: steps divided by ">", the first optionally as `facet: label`; case does not matter, and a
+    label may be written as the source writes it or as the board shows it ("chest_xray", "chest X-ray").
 
     Raises BadInput when there is no such branch.
     """
@@ -137,13 +189,21 @@ def find_branch(tree: Tree, said: str) -> list[Path]:
     known = {path[0] for path in tree.rows}
     named = facet.strip().lower() if colon and facet.strip().lower() in known else None
     steps = tuple(step.strip().lower() for step in (rest if named else said).split(">"))
-    found = [
-        path
-        for path in tree.rows
-        if (named is None or path[0] == named) and tuple(label.lower() for label in path[1:]) == steps
-    ]
-    if not found:
-        near = sorted({path[-1] for path in tree.rows if steps[-1] and steps[-1] in path[-1].lower()})[:3]
-        hint = f" Did you mean {', '.join(repr(name) for name in near)}?" if near else ""
-        raise BadInput(f"branch {said!r}: not in this set of questions.{hint}")
-    return found
+    by_name: dict[tuple[str, ...], list[Path]] = {}
+    for path in tree.rows:
+        if named is None or path[0] == named:
+            spellings = {tuple(label.lower() for label in path[1:]), tuple(branch_name(path).lower().split(SEPARATOR))}
+            for spelling in spellings:
+                by_name.setdefault(spelling, []).append(path)
+    if steps not in by_name:
+        labels = {path[-1].lower(): path[-1] for path in tree.rows}
+        last = steps[-1]
+        near = (
+            difflib.get_close_matches(last, labels, 3, 0.6)
+            or sorted(name for name in labels if last and last in name)[:3]
+        )
+        hint = (
+            f" Did you mean {', '.join(repr(labels[name]) for name in near)}?" if near else " `branches_of` names them."
+        )
+        raise BadInput(f"branch {_shown(said)}: not in this set of questions.{hint}")
+    return by_name[steps]

@@ -1,0 +1,74 @@
+"""What programs ask, asked wrongly: each time one clear line, never an internal error and never an empty answer without a word."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.api import tools
+from leaderboard_space.published_results import board_results
+from leaderboard_space.sections import Board
+from leaderboard_space.service import Service
+from tests.leaderboard_space.stores import make_store
+
+Tools = dict[str, Callable[..., Any]]
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
+    board = Board(make_store(tmp_path_factory.mktemp("api"), cases=12), board_results())
+    return {tool.__name__: tool for tool in tools(board, Service(board))}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("leaderboard", {"benchmark": ""}, "give one of mediconfusion"),
+        ("leaderboard", {"benchmark": None}, "give one of mediconfusion"),
+        ("leaderboard", {"benchmark": 5}, "give a text"),
+        ("leaderboard", {"benchmark": "x" * 100_000}, "give one of mediconfusion"),
+        ("leaderboard", {"benchmark": "probmed", "branches": {"organ": "chest"}}, "give a list of branches"),
+        ("leaderboard", {"benchmark": "probmed", "branches": [1, None]}, "give a text"),
+        ("leaderboard", {"benchmark": "probmed", "branches": ["chst"]}, "Did you mean 'chest'"),
+        ("leaderboard", {"benchmark": "probmed", "branches": ["qqqqqqqq"]}, "`branches_of` names them"),
+        ("leaderboard", {"benchmark": "probmed", "metric": "accurcy"}, "There are: overall"),
+        ("leaderboard", {"benchmark": "probmed", "metric": ["organ"]}, "give a text"),
+        ("leaderboard", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
+        ("leaderboard", {"benchmark": "probmed", "every_run": "maybe"}, "give true or false"),
+        ("leaderboard", {"benchmark": "probmed", "branches": ["organ: chest"], "metric": "overall"}, "`breakdown` gives the parts"),
+        ("branches_of", {"benchmark": "nowhere"}, "give one of mediconfusion"),
+        ("branches_of", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
+        ("branches_of", {"benchmark": "probmed", "contains": 3}, "give a text"),
+        ("breakdown", {"benchmark": "probmed", "facet": "organs"}, "There are: image_type"),
+        ("breakdown", {"benchmark": "probmed", "facet": None}, "There are: image_type"),
+        ("breakdown", {"benchmark": "probmed", "facet": "image_type", "metric": "overall"}, "There are: modality"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_one_clear_line(offered: Tools, tool: str, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        offered[tool](**arguments)
+    line = str(error.value)
+    assert said in line and "\n" not in line and len(line) < 400
+
+
+def test_labels_may_be_written_as_the_board_shows_them(offered: Tools) -> None:
+    source = offered["leaderboard"]("probmed", ["chest_xray"], "modality")
+    assert len(source) == 11 and source[0]["table"] == "Table 16"
+    for spelling in ("chest X-ray", "image_type: Chest X-Ray", " CHEST_XRAY "):
+        assert offered["leaderboard"]("ProbMed", [spelling], "modality") == source
+    assert offered["leaderboard"]("probmed", "chest_xray", "modality") == source  # one branch, not its letters
+    assert offered["branches_of"]("probmed", contains="X-ray") != []
+
+
+def test_a_score_that_nobody_named_is_one_that_is_known(offered: Tools) -> None:
+    """No overall is printed by image type: an empty table would say that nothing is known."""
+    assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"modality"}
+    assert {row["metric"] for row in offered["breakdown"]("probmed", "image_type")} == {"modality"}
+    assert {row["metric"] for row in offered["leaderboard"]("probmed")} == {"overall"}
+
+
+def test_no_place_on_this_machine_is_told(offered: Tools, tmp_path: Path) -> None:
+    said = repr(offered["question_sets"]()) + repr(offered["leaderboard"]("halt-medvqa", every_run=True))
+    assert str(tmp_path.parent) not in said
