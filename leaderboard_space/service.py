@@ -19,7 +19,7 @@ from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Entry, Section, Snapshot
 from leaderboard_space.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
 from leaderboard_space.tree import Path, Tree, branch_name
-from leaderboard_space.views import breakdown, leaderboard, plots, transfer
+from leaderboard_space.views import aspects, breakdown, leaderboard, plots, transfer
 from leaderboard_space.views.breakdown import Cells
 from leaderboard_space.views.choices import labels
 
@@ -122,14 +122,12 @@ class Service:
         one = str(request.get("one") or "")
 
         def draw() -> str:
-            drawn = plots.plot(
-                asked.section.format,
-                self.standings(replace(asked, metric=plots.CHOOSING.get(asked.section.format, asked.metric))).rows,
-                lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
-            )
+            drawn = self._plot(asked)
             if asked.section.format == "probmed":
-                entries = self._entries(asked)
-                drawn += transfer.view(entries, self._by_image_type(asked), one, labels(entries), asked.metric)
+                entries, cells_of = self._entries(asked), self._by_image_type(asked)
+                drawn += transfer.view(entries, cells_of, one, labels(entries), asked.metric)
+                entry = self._one(asked, one)
+                drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
             return drawn + breakdown.view(
                 asked.section,
                 asked.outcomes,
@@ -141,6 +139,35 @@ class Service:
             )
 
         return self._remember(("breakdown", facet, one, *asked.key), draw)
+
+    def _plot(self, asked: Asked) -> str:
+        """The benchmark's plot; where a selection as a whole has none, that of the largest image type in it (papers print by these)."""
+        drawn = self._plot_of(asked, "")
+        if drawn or asked.section.format != "probmed":
+            return drawn
+        for branch in plots.image_types(asked.tree, asked.branches):
+            name = branch_name(branch)
+            drawn = self._plot_of(
+                replace(asked, branches=(branch,)),
+                f"Known by image type only: this is {name}, the largest; tick another to see it.",
+            )
+            if drawn:
+                return drawn
+        return ""
+
+    def _plot_of(self, asked: Asked, where: str) -> str:
+        format = asked.section.format
+        return plots.plot(
+            format,
+            self.standings(replace(asked, metric=plots.CHOOSING.get(format, asked.metric))).rows,
+            lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
+            where,
+        )
+
+    def _one(self, asked: Asked, wanted: str) -> Entry | None:
+        """The result that the views of a single one show."""
+        cells = {aspect: self._by_image_type(asked)(aspect) for aspect in transfer.ASPECTS}
+        return transfer.choose(self._entries(asked), cells, wanted)
 
     def _facet(self, asked: Asked, request: Mapping[str, Any]) -> tuple[str, list[str]]:
         """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
@@ -176,7 +203,7 @@ class Service:
         return leaderboard.detail(entry, asked.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """A table of a selection as a file: `name`, `text`, `type`. `of`: leaderboard, breakdown, cells, or transfer; `as`: csv or json."""
+        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, cells, transfer or aspects; `as`: csv or json."""
         asked = self.asked(request)
         section, found, of = asked.section, self.standings(asked), str(request.get("of") or "leaderboard")
         name = f"{section.benchmark}-{section.key}-{asked.metric}"
@@ -192,6 +219,13 @@ class Service:
                 cells = self._by_image_type(asked)(metric)
                 table += breakdown_table(section, self._entries(asked), "image_type", cells, metric, asked.branches)
             name += "-by-image-type"
+        elif of == "aspects":
+            one = self._one(asked, str(request.get("one") or ""))
+            table = []
+            for metric in aspects.COLUMNS if one is not None else ():
+                cells = self._by_image_type(asked)(metric)
+                table += breakdown_table(section, [one], "image_type", cells, metric, asked.branches) if one else []
+            name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
         elif of == "cells":
             entries, printed = leaderboard.published_cells(found, asked.branches)
             table = []

@@ -107,7 +107,7 @@ def view(
     entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
     tag = tags(entries)
     for entry in entries:
-        line = "".join(_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
+        line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
         more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
         body += f'<tr><th scope="row"><bdi>{text(entry.result.model.name, 48)}</bdi>{more}</th>{line}</tr>'
     left = f" The {dropped} smallest columns are left out; the files hold them all." if dropped else ""
@@ -182,7 +182,10 @@ def _column_head(name: str, scores: dict[str, Score], facet: str) -> str:
     )
 
 
-def _cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str) -> str:
+def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str) -> str:
+    """A cell of a heat map: the number, shaded by its height, marked where it surely differs from chance.
+
+    `column`: a value of the facet, or a metric."""
     if score is None or score.value is None:
         return '<td class="none" data-v="">–</td>'
     cell = None if facet == METRICS_FACET else (facet, column)

@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from eval_harness.results import Score
 from leaderboard_space.html import number, text
 from leaderboard_space.standings import Row, info_of
+from leaderboard_space.tree import UNLABELLED, Path, Tree, organ_and_modality
 
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in the units of the drawing."""
 Known = Callable[[str], dict[str, Score]]
 """Metric -> (entry key -> score)."""
 
@@ -22,16 +25,29 @@ CHOOSING = {"mediconfusion": "confusion", "probmed": "modality_without_adversari
 """The score by which a plot's results are chosen: the scarcest of those it draws, since papers do not print every one for each result."""
 
 
-def plot(format: str, rows: Sequence[Row], known: Known) -> str:
-    """The plot of a benchmark, or nothing where it has none or too little is known."""
+def plot(format: str, rows: Sequence[Row], known: Known, where: str = "") -> str:
+    """The plot of a benchmark, or nothing where it has none or too little is known. `where`: a sentence on what it is about."""
     if format == "probmed":
-        return _slopes(rows, known)
+        return _slopes(rows, known, where)
     if format == "mediconfusion":
         return _scatter(rows, known)
     return ""
 
 
-def _slopes(rows: Sequence[Row], known: Known) -> str:
+def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
+    """The branches of ProbMed's image types within a selection, the largest first (as the tree lists them)."""
+    found = [path for path in tree.rows if path[0] == "image_type" and path[1] != UNLABELLED]
+
+    def within(path: Path) -> bool:
+        place = organ_and_modality(path[1])
+        return any(
+            path == branch or (branch[0] == "organ" and place[: len(branch) - 1] == branch[1:]) for branch in branches
+        )
+
+    return [path for path in found if not branches or within(path)]
+
+
+def _slopes(rows: Sequence[Row], known: Known, where: str) -> str:
     panels = ""
     for aspect in ASPECTS:
         plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
@@ -62,7 +78,8 @@ def _slopes(rows: Sequence[Row], known: Known) -> str:
         return ""
     return (
         '<h3>What adversarial questions do</h3><p class="sub">Accuracy without, then with the questions about what is not there. '
-        "A model that sees keeps its height; one that says yes to everything falls. Short dashes are chance.</p>"
+        "A model that sees keeps its height; one that says yes to everything falls. Short dashes are chance."
+        f"{' ' if where else ''}{text(where, 300)}</p>"
         f'<div class="plots">{panels}</div>'
     )
 
@@ -82,18 +99,11 @@ def _scatter(rows: Sequence[Row], known: Known) -> str:
         return round(40 + 360 * value / right, 1)
 
     marks = ""
-    taken: list[tuple[float, float, float]] = []
+    taken: list[Box] = [_box(across(x), _y(y) + 3, 10, "mid") for x, y, _ in points]
     for x, y, row in sorted(points, key=lambda point: -point[0]):
         name = row.entry.result.model.name
         said = f"{name}: set accuracy {number(x)}, confusion {number(y)}"
-        at = (across(x) + 8, _y(y) + 3)
-        room = at[0] + 5.2 * min(len(name), 24)  # a name is written where it covers neither another nor the edge
-        free = room < 440 and all(
-            at[1] - 10 > low or at[1] + 10 < low or at[0] > end or room < start for start, end, low in taken
-        )
-        label = f'<text x="{at[0]}" y="{at[1]}">{text(name, 24)}</text>' if free else ""
-        taken += [(at[0], room, at[1])] if free else []
-        taken.append((across(x) - 6, across(x) + 6, _y(y) + 3))
+        label = _written(text(name, 24), min(len(name), 24), across(x), _y(y), taken)
         marks += f'<g class="k-{_kind(row)}"><title>{text(said, 200)}</title><circle cx="{across(x)}" cy="{_y(y)}" r="4.5"/>{label}</g>'
     ticks = "".join(f'<text x="{across(at)}" y="184" class="mid">{at}</text>' for at in range(0, right + 1, right // 5))
     level, side = _chance(confusion), _chance(accuracy)
@@ -103,12 +113,37 @@ def _scatter(rows: Sequence[Row], known: Known) -> str:
     return (
         '<div class="bar-head"><h3>Right, or merely the same twice?</h3></div><p class="sub">Across: set accuracy. Up: confusion, how '
         "often one answer was given for both images of a pair. A model that tells the images apart stands at the lower right; the upper "
-        "left does not look. Dashed lines are chance.</p>"
-        '<div class="plots wide"><figure><svg viewBox="-8 0 456 206" role="img" '
+        "left does not look. Dashed lines are chance. A dot without a name tells it when pointed at; the table has them all.</p>"
+        '<div class="plots wide"><figure tabindex="0" aria-label="Plot"><svg viewBox="-8 -6 456 212" role="img" '
         f'aria-label="Confusion against set accuracy, one dot per result">{_axis(400, 40)}{ticks}{chance}{marks}'
         '<text x="220" y="200" class="mid">Set accuracy (%)</text>'
         '<text x="4" y="90" class="mid" transform="rotate(-90 4 90)">Confusion (%)</text></svg></figure></div>'
     )
+
+
+def _box(x: float, baseline: float, width: float, anchor: str) -> Box:
+    start = {"start": x, "mid": x - width / 2, "end": x - width}[anchor]
+    return (start, baseline - 8, start + width, baseline + 2)
+
+
+def _written(name: str, letters: int, x: float, y: float, taken: list[Box]) -> str:
+    """A name beside its dot, on the first side where it covers neither another name, nor a dot, nor the edge; nothing where there is none.
+
+    The place is added to `taken`."""
+    for dx, dy, anchor in (
+        (8, 3, "start"),
+        (-8, 3, "end"),
+        (0, -8, "mid"),
+        (0, 15, "mid"),
+        (7, -6, "start"),
+        (7, 12, "start"),
+    ):
+        left, top, right, bottom = box = _box(x + dx, y + dy, 5.2 * letters, anchor)
+        clear = all(left > other[2] or right < other[0] or top > other[3] or bottom < other[1] for other in taken)
+        if clear and left > 42 and right < 446 and top > -6 and bottom < 176:
+            taken.append(box)
+            return f'<text x="{x + dx:.1f}" y="{y + dy:.1f}" class="name {anchor}">{name}</text>'
+    return ""
 
 
 def _axis(width: int, left: int = 16) -> str:
