@@ -13,7 +13,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -34,6 +34,9 @@ MAX_PROBLEMS = 1_000
 QUARANTINE_SECONDS = 120
 
 Record = dict[str, Any]
+COLUMNS = ("question_id", "index", "id", "qa_type", "image_type", "gt_ans", "response", "sample", "status", "seconds")
+"""What is read of a Parquet file of answers (see `predictions.py`). Others often hold images, or numbers that are none."""
+IDENTITIES = frozenset({"question_id", "index", "id"})
 FORMS = "Give JSON Lines, JSON, CSV or Parquet."
 
 _SIGNATURES = (
@@ -77,7 +80,8 @@ class Found:
 
 
 def read_records(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
-    """(place, record) of a file, in order. A JSON object of entries gives a record per entry, with the entry's name under `""`.
+    """(place, record) of a file, in order. A JSON object of entries gives a record per entry, with the entry's name under `""`, which no
+    other record has (the nameless first column that pandas writes is left out).
 
     Lines and entries that are no records are noted in `found`. Raises BadInput for a file that cannot be one at all.
     """
@@ -196,9 +200,12 @@ def json_lines(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
                 continue
             place = f"{path}, line {number}"
             try:
-                yield place, parse_object(line)
+                record = parse_object(line)
             except ValueError as error:
                 found.add(place, f"{str(error)[:200]}. Each line must be one JSON object.")
+            else:
+                record.pop("", None)
+                yield place, record
             if found.full:
                 return
 
@@ -207,17 +214,18 @@ def _csv(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
     with path.open("rb") as file:
         _, header = next(_lines(file, path))
         file.seek(0)
-        delimiter = max(",\t;", key=header.count)
+        delimiter = _delimiter(header)
         if header.count(delimiter) > 200:
             raise BadInput(f"{path}: has over 200 columns. Keep question_id, response and sample.")
         reader = csv.reader((text for _, text in _lines(file, path)), delimiter=delimiter, strict=True)
         try:
             names = [name.strip() for name in next(reader)]
-            if not {"question_id", "index", "id"} & set(names):
+            if not IDENTITIES & set(names):
                 raise BadInput(
                     f"{path}: is a table without a column question_id (its first line is {clip(header.strip())}). {FORMS}"
                 )
-            if len(set(names)) < len(names):
+            known = [name for name in names if name]
+            if len(set(known)) < len(known):
                 raise BadInput(f"{path}: has two columns of one name. Rename one of them.")
             for row in reader:
                 place = f"{path}, line {reader.line_num}"
@@ -227,11 +235,25 @@ def _csv(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
                             place, f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
                         )
                     continue
-                yield place, {name: value if value != "" else None for name, value in zip(names, row, strict=True)}
+                record = {name: value if value != "" else None for name, value in zip(names, row, strict=True)}
+                record.pop("", None)
+                yield place, record
         except csv.Error as error:
             raise BadInput(
                 f"{path}, line {reader.line_num}: not CSV ({error}). Quote texts that hold quotes."
             ) from None
+
+
+def _delimiter(header: str) -> str:
+    """What divides the columns: what makes a name that we know of one of them; otherwise what is there most often."""
+
+    def names(delimiter: str) -> set[str]:
+        try:
+            return {name.strip() for name in next(csv.reader([header], delimiter=delimiter))}
+        except (csv.Error, StopIteration):
+            return set()
+
+    return max(",\t;", key=lambda each: (len(names(each) & {*IDENTITIES, "response"}), header.count(each)))
 
 
 class _Pieces:
@@ -292,6 +314,7 @@ def _document(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
                 if depth == 1 and builder is not None:
                     made, builder = builder.value, None
                     if isinstance(made, dict):
+                        made.pop("", None)
                         yield place, made if is_list else {"": name, **made}
                     else:
                         found.add(place, "is no JSON object. Each entry must be one answer.")
@@ -310,12 +333,14 @@ def _document(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
 
 
 def _parquet(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
-    for number, record in enumerate(quarantined(path), 1):
+    for number, record in enumerate(quarantined(path, COLUMNS), 1):
+        record.pop("", None)
         yield f"{path}, row {number}", record
 
 
-def quarantined(path: Path) -> Iterator[Record]:
-    """The rows of a Parquet file, read by a process of its own under limits of memory and time (`parquet_quarantine.py`).
+def quarantined(path: Path, columns: Sequence[str] = ()) -> Iterator[Record]:
+    """The rows of a Parquet file, read by a process of its own under limits of memory and time (`parquet_quarantine.py`). Of `columns`
+    those that are there; all, where none is named or there.
 
     Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
     """
@@ -327,7 +352,7 @@ def quarantined(path: Path) -> Iterator[Record]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     script = str(parquet_quarantine.__file__)
-    command = [sys.executable, "-I", script, str(path.resolve()), str(MAX_RECORDS), str(QUARANTINE_SECONDS)]
+    command = [sys.executable, "-I", script, str(path.resolve()), str(MAX_RECORDS), str(QUARANTINE_SECONDS), *columns]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
         assert child.stdout is not None and child.stderr is not None
         try:

@@ -1,7 +1,8 @@
 """Turns a stranger's Parquet file into JSON lines on standard output, in a process that may use little memory and little time.
 
 A Parquet file can claim any size and unpack to any other, and the library that reads it is no Python: so it is read where it may fail.
-Run as a program of its own: `python -I parquet_quarantine.py FILE MOST_ROWS SECONDS`. Imports nothing of this project.
+Run as a program of its own: `python -I parquet_quarantine.py FILE MOST_ROWS SECONDS [COLUMN ...]` (no columns: all). Imports nothing
+of this project.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ BATCH = 256
 """Rows in memory at a time."""
 
 
-def main(path: str, most_rows: int, seconds: int) -> str | None:
-    """Print the rows; returns what is wrong with the file, None when all was printed."""
+def main(path: str, most_rows: int, seconds: int, columns: list[str]) -> str | None:
+    """Print the rows; returns what is wrong with the file, None when all was printed.
+
+    `columns`: those that are read where they are there; others may hold what they will (images, say). None of them: all are read.
+    """
     for what, limit in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0)):
         with contextlib.suppress(ValueError, OSError):  # a lower limit holds already
             resource.setrlimit(what, (limit, limit))
@@ -39,13 +43,18 @@ def main(path: str, most_rows: int, seconds: int) -> str | None:
                 return f"has {about.num_rows:,} rows, at most {most_rows:,} are read"
             if about.num_columns > MOST_COLUMNS:
                 return f"has {about.num_columns} columns, at most {MOST_COLUMNS} are read"
-            unpacked = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            wanted = [name for name in file.schema_arrow.names if name in columns] or None
+            unpacked = sum(_unpacked(about.row_group(group), wanted) for group in range(about.num_row_groups))
             if unpacked > MOST_UNPACKED:
                 return f"unpacks to {unpacked:,} bytes, at most {MOST_UNPACKED:,} are read"
-            written = 0
-            for batch in file.iter_batches(batch_size=BATCH, use_threads=False):
+            written = count = 0
+            for batch in file.iter_batches(batch_size=BATCH, columns=wanted, use_threads=False):
                 for row in batch.to_pylist():
-                    line = json.dumps(row, allow_nan=False, default=_plain)
+                    count += 1
+                    try:
+                        line = json.dumps(row, allow_nan=False, default=_plain)
+                    except ValueError:
+                        return f"row {count} holds NaN or infinity in {_odd(row)}"
                     written += len(line)
                     if written > MOST_TEXT:
                         return f"holds over {MOST_TEXT:,} bytes of text"
@@ -60,6 +69,29 @@ def main(path: str, most_rows: int, seconds: int) -> str | None:
     return None
 
 
+def _unpacked(group: Any, wanted: list[str] | None) -> int:
+    """Bytes of a row group's columns when unpacked, as the file says."""
+    columns = (group.column(number) for number in range(group.num_columns))
+    return sum(
+        column.total_uncompressed_size
+        for column in columns
+        if wanted is None or column.path_in_schema.split(".")[0] in wanted
+    )
+
+
+def _odd(row: dict[str, Any]) -> str:
+    """The columns of a row that hold no finite number, in words."""
+
+    def is_odd(value: Any) -> bool:
+        try:
+            json.dumps(value, allow_nan=False, default=str)
+        except ValueError:
+            return True
+        return False
+
+    return ", ".join(repr(name)[:60] for name, value in row.items() if is_odd(value)) or "a column"
+
+
 def _plain(value: Any) -> Any:
     """Values that JSON does not know: those that are no answers are no reason to stop, they are refused where they are used."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -70,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    wrong = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    wrong = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     if wrong is not None:
         print(f"quarantine: {wrong}", file=sys.stderr)
         sys.exit(1)

@@ -121,6 +121,8 @@ def _add(
     place: str, question_id: Any, said: Record, keys: dict[str, Any], known: dict[Key, Record], found: Found
 ) -> Key | None:
     """Check one answer and bring it into the journal's form; returns its key, None when it is wrong."""
+    if isinstance(question_id, float) and question_id.is_integer():
+        question_id = int(question_id)  # a column of numbers with a gap in it
     if isinstance(question_id, bool) or not isinstance(question_id, (str, int)):
         found.add(place, "has no `question_id` (or `index`). Name the question that was answered.")
         return None
@@ -154,11 +156,14 @@ def _add(
 
 
 def whole(value: Any) -> int | None:
-    """A sample number as files hold it (absent is 0); None when it is none."""
+    """A sample number as files hold it (absent is 0; 1.0 is 1, as tables with gaps write it); None when it is none."""
     if value is None:
         return 0
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 8:
-        return int(value)
+    if isinstance(value, str):
+        digits = value.removesuffix(".0")
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 8 else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
