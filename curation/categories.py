@@ -117,6 +117,7 @@ def categorize(
     with alone(out, "categorize"):
         for entry in read_journal(journal):
             take(entry)
+        failed: set[str] = set()
         for number in range(asking.tries):
             # The id names what was asked, so that another list or caption is asked anew.
             todo = {
@@ -124,11 +125,13 @@ def categorize(
                     ASSIGN, image_caption=one_line(caption), categories=", ".join(known)
                 )
                 for image, caption in captions.items()
-                if image not in given and tried.get(image, 0) <= number
+                if image not in given and tried.get(image, 0) <= number and image not in failed
             }
             if todo:
                 for entry in ask(model, todo, number, asking, journal, f"categorizing (try {number + 1})", quiet):
                     take(entry)
+                    if entry["status"] == "failed":
+                        failed.add(json.loads(entry["id"])[0])
         unasked = sorted(image for image in captions if image not in given and image not in refused)
         result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
         replace(

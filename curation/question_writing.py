@@ -172,11 +172,18 @@ def write_questions(
     with alone(out, "write"):
         _same_pairs(out, wanted)
         outcome = _Outcome(wanted, read_journal(journal))
+        failed: set[str] = set()  # the server was patiently asked already; the next run asks again
         for number in range(asking.tries):
-            todo = {key: prompts[key] for key in outcome.open(asking.tries) if outcome.tried[key] <= number}
+            todo = {
+                key: prompts[key]
+                for key in outcome.open(asking.tries)
+                if outcome.tried[key] <= number and key not in failed
+            }
             if todo:
                 for entry in ask(model, todo, number, asking, journal, f"writing (try {number + 1})", quiet):
                     outcome.take(entry)
+                    if entry["status"] == "failed":
+                        failed.add(entry["id"])
         _write_drafts(out / DRAFTS, wanted, outcome, asking.seed)
         funnel = {"pairs": len(table), "short_caption": int((~long_enough).sum()), **outcome.counts(asking)}
         replace(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))

@@ -71,7 +71,8 @@ def _for_browser(data: bytes) -> tuple[str, bytes]:
     """(media type, bytes) of an image at full resolution."""
     with Image.open(io.BytesIO(data)) as image:
         kind = SHOWN_AS_THEY_ARE.get(image.format or "")
-        if kind and image.mode in ("L", "RGB", "RGBA", "P", "1"):
+        # A film would show what no model sees: encoders and harness take the first picture.
+        if kind and not getattr(image, "is_animated", False) and image.mode in ("L", "RGB", "RGBA", "P", "1"):
             return kind, data
     buffer = io.BytesIO()
     open_rgb(data).save(buffer, "PNG")
@@ -146,8 +147,8 @@ def _page(log: ReviewLog) -> gr.Blocks:
         def go_to_open(name: str, which: str, request: gr.Request) -> list[Any]:
             return go(name, ids[log.next_open(name, ids.index(which))], request)
 
-        def change(field: str) -> Callable[[str, str, Any, gr.Request], str]:
-            def save(name: str, which: str, value: Any, request: gr.Request) -> str:
+        def change(field: str, on_leaving: bool = False) -> Callable[[str, str, Any, gr.Request], Any]:
+            def save(name: str, which: str, value: Any, request: gr.Request) -> Any:
                 place = (request.session_hash, which, field)
                 try:
                     when = log.change(name, which, field, value, seen.get(place, UNSEEN))
@@ -155,6 +156,8 @@ def _page(log: ReviewLog) -> gr.Blocks:
                         seen[place] = log.value(name, which, field)
                 except (BadInput, OSError) as error:
                     return saved(f"NOT saved: {error}", trouble=True)
+                if on_leaving and when is None:
+                    return gr.skip()  # what was chosen is saved and said already
                 what = f"{which} {field.replace('_', ' ')}"
                 line = f"saved {what} at {when[11:19]} UTC" if when else f"nothing changed in {what}"
                 return saved(f"{line}; {_counts(log, name)}")
@@ -173,6 +176,8 @@ def _page(log: ReviewLog) -> gr.Blocks:
         for field, component in fields.items():
             event = component.blur if field in (*TEXTS, "note") else component.input
             event(_in_turn(turn, change(field)), [*asked, component], status, **DIRECT)
+            if field in LISTS:  # Gradio tells of a category that was typed, not chosen, only when the field is left
+                component.blur(_in_turn(turn, change(field, True)), [*asked, component], status, **DIRECT)
     return page
 
 

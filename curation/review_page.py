@@ -15,6 +15,7 @@ STYLE = """
 #score_1 .wrap, #score_2 .wrap { flex-wrap: nowrap; gap: 4px } #score_1 .wrap label, #score_2 .wrap label { padding: 4px 6px }
 @media (max-width: 1100px) { #score_1 .wrap, #score_2 .wrap { flex-wrap: wrap } }
 #captions summary { cursor: pointer }
+#lost { position: fixed; inset: auto 0 0 0; z-index: 9999; padding: .8rem 1.2rem; background: #b91c1c; color: #fff; font-weight: 600 }
 .saved { font-variant-numeric: tabular-nums } .not-saved { color: #b91c1c; font-weight: 600 }
 """
 
@@ -91,6 +92,29 @@ SCRIPT = """
     const zoom = Math.min(box.clientWidth / img.naturalWidth, box.clientHeight / img.naturalHeight);
     box.view = {zoom, x: (box.clientWidth - zoom * img.naturalWidth) / 2, y: (box.clientHeight - zoom * img.naturalHeight) / 2};
     place(box);
+  };
+  // A change that got no answer stays on the page as if it were saved: say so until the page is opened anew.
+  const lost = () => {
+    if (document.querySelector('#lost')) return;
+    const bar = document.createElement('div');
+    bar.id = 'lost';
+    bar.setAttribute('role', 'alert');
+    bar.textContent = 'NOT saved: the server did not answer. When it runs again, open this page anew: what it shows then is saved.';
+    document.body.append(bar);
+  };
+  const ask = window.fetch;
+  let leaving = false;
+  window.addEventListener('beforeunload', () => { leaving = true; });
+  window.fetch = async (...given) => {
+    const saves = (given[1]?.method ?? given[0]?.method ?? 'GET').toUpperCase() === 'POST';
+    try {
+      const answer = await ask(...given);
+      if (saves && !answer.ok) lost();
+      return answer;
+    } catch (error) {
+      if (saves && !leaving) lost();
+      throw error;
+    }
   };
   const boxOf = (event) => event.target.closest?.('.picture');
   document.addEventListener('load', (event) => { const box = boxOf(event); if (box) fit(box); }, true);

@@ -19,7 +19,7 @@ from curation.question_reading import Draft, problems, read_reply
 from curation.question_writing import Asking, read_drafts, read_journal, write_questions
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.openai_chat import OpenAIChat
+from eval_harness.models.openai_chat import TRIES, OpenAIChat
 
 PLAIN = (
     "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"
@@ -328,6 +328,17 @@ def test_a_refusal_counts_and_a_dead_server_does_not(tmp_path):
     with model_server(template) as (url, _):
         funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
     assert funnel["written"] == 2
+
+
+def test_a_pair_the_server_fails_on_is_asked_again_by_the_next_run_only(tmp_path):
+    pairs, captions = made_pairs(3)
+    down = lambda prompt, before: 500 if "Image1: a1 " in prompt else template(prompt, 1)  # noqa: E731
+    with model_server(down) as (url, log):
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        assert funnel["not_written"] == {"no reply from the server": 1}
+        assert sum("Image1: a1 " in prompt for _, prompt in log.asked) == TRIES
+    with model_server(lambda prompt, before: template(prompt, 1)) as (url, _):
+        assert write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)["written"] == 3
 
 
 def test_a_journal_is_not_used_for_other_captions(tmp_path):

@@ -1,6 +1,7 @@
 """The review page in headless Chromium: score by keyboard, edit, a killed server loses nothing that was shown as
 saved."""
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from PIL import Image
 
 from curation.question_writing import DRAFTS
+from curation.review_app import _for_browser
 from curation.review_log import LOG, ReviewLog
 
 pytestmark = pytest.mark.browser
@@ -214,6 +216,46 @@ def test_two_reviewers_never_overwrite_each_other_unread(chromium, folders):
     finally:
         kill(process)
     assert ReviewLog(questions).pairs["0-1"].question == "Which lung?"
+
+
+def test_a_category_that_was_typed_is_saved_and_a_dead_server_is_told(chromium, folders):
+    """Gradio says nothing of a category that is typed or taken away by key; and what no server took must not look saved."""
+    questions, _ = folders
+    process, address = start(folders)
+    try:
+        page = open_page(chromium, address, "Ada")
+        page.click("#categories_1 input")
+        page.keyboard.type("My own")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        said(page, "saved 0-1 categories 1")
+        page.click("#categories_2 input")
+        page.keyboard.type("Left while typing")
+        page.keyboard.press("Escape")
+        said(page, "saved 0-1 categories 2")
+        assert ReviewLog(questions).pairs["0-1"].categories_1 == ["My own"]
+        assert ReviewLog(questions).pairs["0-1"].categories_2 == ["Left while typing"]
+        page.click("#categories_1 input")
+        page.keyboard.press("Backspace")
+        page.keyboard.press("Escape")
+        said(page, "saved 0-1 categories 1")
+        page.wait_for_function("!document.querySelector('#categories_1').innerText.includes('My own')")
+        assert not page.locator("#lost").count()
+    finally:
+        kill(process)
+    page.keyboard.press("8")
+    page.wait_for_selector("#lost :text('NOT saved'), #lost:has-text('NOT saved')")
+    assert ReviewLog(questions).pairs["0-1"].reviews == {}
+
+
+def test_a_film_is_shown_as_the_picture_that_models_see():
+    frames = [Image.new("L", (8, 8), 10 * k) for k in range(3)]
+    for kind, mime in (("GIF", "image/png"), ("WEBP", "image/png"), ("PNG", "image/png")):
+        buffer = io.BytesIO()
+        frames[0].save(buffer, kind, save_all=True, append_images=frames[1:])
+        shown = _for_browser(buffer.getvalue())
+        assert shown[0] == mime
+        assert not getattr(Image.open(io.BytesIO(shown[1])), "is_animated", False)
 
 
 def test_one_server_per_folder_and_per_port(folders):
