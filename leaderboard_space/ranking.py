@@ -17,7 +17,7 @@ from scipy import stats
 from eval_harness.results import Score, Verdict
 from eval_harness.scores import statistics
 from eval_harness.scores.statistics import CLUSTERED, LEVEL
-from leaderboard_space.intervals import clustered_intervals
+from leaderboard_space.intervals import NORMAL, clustered_intervals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -155,19 +155,30 @@ def p_values(units: MetricUnits) -> Floats:
     return np.asarray(statistics.pairwise(outcomes).p, dtype=float)
 
 
-def unpaired_p_values(scores: Sequence[Score]) -> Floats:
-    """The same for scores of which only the number of cases is known, taken as independent.
+def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floats:
+    """The same for scores of which only the number of cases is known, taken as independent. `are_counts`: the values are so many of n,
+    not percent.
 
-    Each share is pulled in by one hit and one miss (Agresti & Caffo 2000), so that 0 and 100 % are not taken for certain. Models of one
-    paper answered the same questions: the true p-values are mostly smaller.
+    Each share is pulled in by one hit and one miss (Agresti & Caffo 2000), so that 0 and 100 % are not taken for certain; where cases
+    that share images made an interval wider than that, its width counts. Models of one paper answered the same questions: the true
+    p-values are mostly smaller.
     """
     size = np.array([score.n_cases for score in scores], dtype=float)
-    value = np.array([np.nan if score.value is None else score.value / 100 for score in scores], dtype=float)
+    value = np.array([np.nan if score.value is None else score.value for score in scores], dtype=float)
+    width = np.array([_clustered_width(score) for score in scores], dtype=float)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        value = value / np.array([score.n if are_counts else 100 for score in scores], dtype=float)
         share = np.clip((value * size + 1) / (size + 2), 0, 1)
-        variance = share * (1 - share) / (size + 2)
+        variance = np.maximum(share * (1 - share) / (size + 2), np.square(width / (2 * NORMAL)))
         z = np.abs(share[:, None] - share[None, :]) / np.sqrt(variance[:, None] + variance[None, :])
     return np.where(np.isfinite(z), 2 * stats.norm.sf(np.nan_to_num(z)), 1.0)
+
+
+def _clustered_width(score: Score) -> float:
+    """The width of a clustered interval, as a share; 0 for others."""
+    if score.interval_method != CLUSTERED or score.low is None or score.high is None:
+        return 0.0
+    return (score.high - score.low) / 100
 
 
 def places(value: Floats, p: Floats, higher_is_better: bool) -> tuple[Ints, Ints]:

@@ -115,7 +115,7 @@ def standings(
         else:
             rows.append(Row(entry, score))
     rows = one_per_model(rows) if shown == ONE else rows
-    rows = _ranked(rows, units, outcomes, higher)
+    rows = _ranked(rows, units, outcomes, higher, info.unit == "count")
     rows.sort(key=lambda row: _order(row, higher))
     return Standings(metric, rows, hidden, int(mask.sum()) if mask is not None else section.questions)
 
@@ -171,10 +171,12 @@ def with_interval(score: Score) -> Score:
     return score.model_copy(update={"low": low, "high": high, "interval_method": method})
 
 
-def _ranked(rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool) -> list[Row]:
+def _ranked(
+    rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
+) -> list[Row]:
     """The rows with the places that the models among them may hold. Baselines neither hold places nor take part in the correction."""
     models = [row for row in rows if not row.is_baseline and row.score.value is not None]
-    p = unpaired_p_values([row.score for row in models])
+    p = unpaired_p_values([row.score for row in models], are_counts)
     if units is not None and outcomes is not None and not units.is_count:
         run_of = {key: number for number, key in enumerate(outcomes.runs)}
         here = [number for number, row in enumerate(models) if row.recomputed]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from eval_harness.results import Score
 from eval_harness.scores import METRICS, score, units
-from eval_harness.scores.statistics import clustered_interval, holm, pack, pairwise, tie_groups
+from eval_harness.scores.statistics import CLUSTERED, clustered_interval, holm, pack, pairwise, tie_groups
 from leaderboard_space.outcomes import Outcomes, read_run
 from leaderboard_space.ranking import MetricUnits, places, scores_of, unpaired_p_values
 from leaderboard_space.sections import Board
@@ -140,12 +141,29 @@ def test_places_overlap_exactly_where_nothing_is_sure() -> None:
 
 
 def test_published_numbers_need_a_gap_that_their_cases_can_show() -> None:
-    from eval_harness.results import Score
-
     near = [Score(value=v, n=176, n_cases=176) for v in (29.5, 21.6)]
     far = [Score(value=v, n=176, n_cases=176) for v in (29.5, 1.1)]
     assert unpaired_p_values(near)[0, 1] > 0.05
     assert unpaired_p_values(far)[0, 1] < 1e-6
+
+
+def test_a_measured_number_against_a_published_one_is_as_unsure_as_its_interval() -> None:
+    """Two thirds of the information may be lost to shared images; counted as 176 independent pairs the difference would be sure."""
+    printed = Score(value=29.55, low=23.3, high=36.7, n=176, n_cases=176)
+    measured = Score(value=45.0, low=38.0, high=52.0, n=176, n_cases=176, interval_method=CLUSTERED)
+    wide = measured.model_copy(update={"low": 31.0, "high": 60.0})
+    assert unpaired_p_values([printed, measured])[0, 1] < 0.05 < unpaired_p_values([printed, wide])[0, 1]
+    alone = measured.model_copy(update={"interval_method": None})
+    assert unpaired_p_values([printed, measured])[0, 1] == pytest.approx(
+        unpaired_p_values([printed, alone])[0, 1], rel=0.1
+    )
+
+
+def test_counts_are_compared_as_shares_of_what_they_count() -> None:
+    """Table 1 of HALT: 538 irrelevant of 543 is surely more than 138, and 43 is not surely more than 40; as percent both were over 100."""
+    some = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
+    p = unpaired_p_values(some, are_counts=True)
+    assert p[0, 1] < 1e-6 and p[1, 2] < 1e-6 and p[2, 3] > 0.5
 
 
 @given(
