@@ -13,6 +13,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -171,8 +172,7 @@ def parse_object(text: str | bytes) -> Record:
 def _object(pairs: list[tuple[str, Any]]) -> Record:
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"holds {clip(twice)} twice")
     return made
 

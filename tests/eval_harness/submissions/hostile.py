@@ -95,6 +95,14 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "json: huge sample": lambda: b'{"question_id": "90001-1", "response": "A", "sample": 999999999999}\n',
     "json: negative sample": lambda: b'{"question_id": "90001-1", "response": "A", "sample": -1}\n',
     "json: one key twice": lambda: b'{"question_id": "90001-1", "response": "A", "response": "B"}\n',
+    "json: one key twice among many": lambda: (
+        (
+            b'{"question_id": "90001-1", "response": "A", '
+            + b", ".join(b'"k%d": 1' % n for n in range(60_000))
+            + b', "k9": 2}\n'
+        )
+        * 200
+    ),
     "json: number for text": lambda: b'{"question_id": "90001-1", "response": 1}\n',
     "json: object for text": lambda: b'{"question_id": "90001-1", "response": {"a": "A"}}\n',
     "json: yes for id": lambda: b'{"question_id": true, "response": "A"}\n',
