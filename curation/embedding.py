@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import INDEX, ahead, alone, index_images, list_images, open_rgb, replace
+from curation.image_index import INDEX, ahead, alone, index_images, list_images, open_rgb, replace, sweep
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def embed(
         raise BadInput(f"--dtype {dtype}: give {' or '.join(DTYPES)}.")
     list_images(images)  # before anything is made: raises where there are none
     with alone(out, "embed"):
+        sweep(out)
         index = index_images(images, out, quiet)
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key

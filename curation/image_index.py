@@ -198,3 +198,9 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files that killed runs left in a folder. Only who has the folder to himself (`alone`) may."""
+    for partial in folder.glob(".*.part"):
+        partial.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from curation.confusing_pairs import Pairs, PairSearch
-from curation.image_index import alone, replace
+from curation.image_index import alone, replace, sweep
 from curation.pair_sampling import sample_pairs
 from dataset_builders.errors import BadInput
 
@@ -109,6 +109,8 @@ def _mine(
         replace(out / ASKED, lambda path: path.write_text(json.dumps(asked, indent=1) + "\n"))
     blocks = out / "blocks"
     blocks.mkdir(exist_ok=True)
+    sweep(out)
+    sweep(blocks)
     effort: dict[str, Any] = {"pairs_of_images": search.n * (search.n - 1) // 2}
     if sample is None:
         _search(search, blocks, quiet)

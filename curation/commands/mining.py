@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from curation.commands.options import CaptionColumn, Embeddings, GroupColumn, ImageColumn, Table
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def embed(
@@ -99,7 +102,8 @@ def pairs(
     thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
-    vectors = open_embeddings(embeddings, med), open_embeddings(embeddings, gen)
+    for name in (med, gen):
+        open_embeddings(embeddings, name)  # raises where it is not there
     index = pd.read_parquet(embeddings / INDEX)
     groups, keep = None, None
     if table is not None:
@@ -114,8 +118,13 @@ def pairs(
         if (groups == "").all():
             typer.echo("the table names no group: pairs of one patient, figure or article are not set aside", err=True)
     images = images_of(index, groups, keep)
-    med_vectors, gen_vectors = (array if keep is None else array[images.rows] for array in vectors)
-    search = make_search(med_vectors, gen_vectors, thresholds, device)
+
+    def vectors(name: str) -> np.ndarray:
+        """Where they lie, or a copy of the rows searched among; then the map is let go, so that no row is held twice."""
+        array = open_embeddings(embeddings, name)
+        return array if keep is None or keep.all() else array[images.rows]
+
+    search = make_search(vectors(med), vectors(gen), thresholds, device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed)
     counts = report["counts"]
     typer.echo(

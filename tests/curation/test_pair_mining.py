@@ -111,7 +111,9 @@ def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
     process.kill()
     process.wait(30)
     assert not (tmp_path / "s" / "pairs.parquet").exists()
+    (tmp_path / "s" / "blocks" / ".0000000016.parquet.1.part").write_text("torn")
     mine(search, images, tmp_path / "s", Choice())
+    assert not list(tmp_path.rglob("*.part"))
     assert {path: path.stat().st_mtime_ns for path in written} == written
     assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
 
