@@ -63,6 +63,23 @@ function address() {
 function writeAddress() { if (root.offsetParent !== null) history.replaceState(history.state, "", address()); }
 
 // ---- asking and showing
+const drawn = new Map();
+function show(place, html) {  // whether it changed: news about other sets close nothing that is being read here
+  if (drawn.get(place) === html) return false;
+  drawn.set(place, html);
+  const again = place.contains(document.activeElement) ? pathTo(document.activeElement) : null;
+  place.innerHTML = html;
+  if (again && place.querySelector(again)) place.querySelector(again).focus({ preventScroll: true });
+  return true;
+}
+function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
+  const head = node.closest("th[data-sort]"), line = node.closest("tr[data-key]"), table = node.closest("table[data-table]");
+  for (const name of ["metric", "shown", "facet", "one"]) if (name in node.dataset) return "[data-" + name + "]";
+  if (node.matches("[role=radio]")) return '[role=radio][aria-checked="true"]';
+  if (head && table) return 'table[data-table="' + CSS.escape(table.dataset.table) + '"] th[data-sort="' + CSS.escape(head.dataset.sort) + '"] button';
+  if (line) return 'tr[data-key="' + CSS.escape(line.dataset.key) + '"] .more';
+  return "act" in node.dataset ? '[data-act="' + CSS.escape(node.dataset.act) + '"]' : null;
+}
 async function update(changes, quiet) {
   Object.assign(state, changes || {});
   const number = ++asked;
@@ -71,8 +88,7 @@ async function update(changes, quiet) {
     const shown = await ask("view", { stamp: quiet ? stamp : null });
     if (number !== asked) return;
     if (shown.unchanged) return;
-    panel.innerHTML = shown.html;
-    applySorts(panel, state.sorts);
+    if (show(panel, shown.html)) applySorts(panel, state.sorts);
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     stamp = shown.stamp;
     Object.assign(state, shown.state);
@@ -110,8 +126,7 @@ async function loadBreakdown() {
   const number = asked;
   const html = await ask("breakdown", { facet: state.facet, one: state.one });
   if (number !== asked) return;
-  below.innerHTML = html;
-  applySorts(below, state.sorts);
+  if (show(below, html)) applySorts(below, state.sorts);
 }
 
 // ---- the tree
@@ -294,6 +309,15 @@ root.addEventListener("click", (event) => {
     : button.classList.contains("more") ? showDetail(button)
     : button.dataset.act ? act(button) : null;
   if (done) done.catch((error) => say(error.message));
+});
+root.addEventListener("keydown", (event) => {  // the sets of questions are one choice: arrows go from one to the next
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!step || !event.target.matches("[role=radio]")) return;
+  const sets = [...event.target.parentElement.querySelectorAll("[role=radio]")];
+  const next = sets[(sets.indexOf(event.target) + step + sets.length) % sets.length];
+  event.preventDefault();
+  next.focus();
+  changeSection(next.dataset.section).catch((error) => say(error.message));
 });
 root.addEventListener("change", (event) => {
   if (event.target.matches("[data-metric]")) update({ metric: event.target.value });

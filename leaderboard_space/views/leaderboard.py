@@ -71,6 +71,7 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
     if len(sections) > 1 or section.kind != "complete":
         pills = "".join(
             f'<button type="button" role="radio" aria-checked="{"true" if other.key == section.key else "false"}" '
+            f'tabindex="{0 if other.key == section.key else -1}" '
             f'class="pill" data-section="{text(other.key, 300)}">{text(other.title())}'
             f" <small>{_set_size(other, sections)}</small></button>"
             for other in sections
@@ -139,7 +140,8 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
         lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked only with itself.")
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
-    unranked = {entry.result.model.name for entry in found.hidden if entry.result.model.kind != "baseline"}
+    ranked = {row.entry.result.model.name for row in found.rows}  # by another method, or measured
+    unranked = {entry.result.model.name for entry in found.hidden if entry.result.model.kind != "baseline"} - ranked
     if unranked and branches:
         them = "it" if len(unranked) == 1 else "them"
         below = (
@@ -368,7 +370,12 @@ def published_cells(
                 score = entry.result.breakdown[facet][value].get(found.metric)
                 if score is not None and score.value is not None:
                     cells.setdefault((facet, value), {})[entry.key] = with_interval(score)
-    return [entry for entry in found.hidden if any(entry.key in held for held in cells.values())], cells
+    entries = [entry for entry in found.hidden if any(entry.key in held for held in cells.values())]
+    first = next(iter(cells.values()), {})
+    sign = -1 if info_of(found.metric).higher_is_better is not False else 1
+    return sorted(
+        entries, key=lambda entry: sign * (first[entry.key].value or 0.0) if entry.key in first else math.inf
+    ), cells
 
 
 def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
@@ -389,8 +396,8 @@ def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
         )
     head = "".join(
         f'<th scope="col" data-sort="{text(value, 200)}"><button type="button" class="sorts">'
-        f"<span>{text(shown_label(facet, value), 60)}</span></button></th>"
-        for facet, value in cells
+        f"<span>{text(shown_label(facet, value), 60)}</span></button><small>n {count(max(score.n for score in held.values()))}</small></th>"
+        for (facet, value), held in cells.items()
     )
     return (
         f'<div class="bar-head"><h3 class="cells">{text(info_of(found.metric).label)}: published cells of the selected branches</h3>'

@@ -328,3 +328,17 @@ def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:
         names = [tag for tag in said if tag.startswith("mc")]
         assert len(names) == len(set(names)) == 4, page
         assert "mc · single · run-0" in names and "mc · single · run-3" in names and "mc · single · 4 shots" in names
+
+
+def test_a_model_that_is_ranked_by_one_method_is_not_said_to_be_left_out() -> None:
+    """Of MediConfusion's 14 models 13 have a category: in Table 2, by their best method. The other methods are no other models."""
+    service = Service(Board(None, board_results()))
+    page = service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
+    assert "1 model not ranked here" in page  # LLaVA-Med with DINOv2 features
+    both = service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"], ["category", "Spinal"]]})[
+        "html"
+    ]
+    cells = re.findall(r'<tr><th scope="row">([^<]*?) <small>published · T2</small></th><td data-v="([\d.]+)"', both)
+    assert len(cells) == 13 and [float(value) for _, value in cells] == sorted(
+        (float(v) for _, v in cells), reverse=True
+    )

@@ -146,6 +146,27 @@ def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, 
     page.close()
 
 
+def test_who_chooses_by_keyboard_keeps_the_place(chromium: Any, address: str) -> None:
+    """Every choice draws the page anew; the focus stays on what was chosen."""
+    page, trouble = open_page(chromium, address)
+    area = page.locator("#mp-mediconfusion")
+    focused = "document.activeElement.matches"
+    area.get_by_label("Score").focus()
+    before = area.get_by_label("Score").input_value()
+    page.keyboard.press("ArrowDown")
+    eventually(lambda: area.get_by_label("Score").input_value() != before, True)
+    eventually(lambda: area.locator("h2.finding").count(), 1)
+    area.locator("[data-metric]:focus").wait_for(timeout=WAIT)
+    area.locator("[role=radio][aria-checked=true]").focus()
+    page.keyboard.press("ArrowLeft")  # from the first to the last
+    area.locator("[role=radio][aria-checked=true]:focus", has_text="Phantoms").wait_for(timeout=WAIT)
+    eventually(lambda: page.evaluate(f"{focused}('[role=radio][aria-checked=true]')"), True)
+    area.get_by_role("treeitem").first.wait_for(timeout=WAIT)
+    assert area.locator("[role=radio][tabindex='0']").count() == 1
+    assert trouble == []
+    page.close()
+
+
 def test_a_link_restores_the_view(chromium: Any, address: str, store: Path) -> None:
     page, _ = open_page(chromium, address)
     page.get_by_role("tab", name="GMAI-MMBench").click()
