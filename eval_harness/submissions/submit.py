@@ -33,7 +33,7 @@ from eval_harness.submissions.validation import (
     AGAIN,
     JUDGED,
     checked_answers,
-    different_scores,
+    different_claims,
     implausible,
     wrong_names,
     wrong_standing,
@@ -327,8 +327,8 @@ def from_run(
         run.model_copy(update=updates), questions, answer_frame(records), extraction, problems + wrong, notes
     )
     if claimed is not None and claimed.method.judge is None:
-        differ = different_scores(claimed.scores, submission.result.scores)
-        submission.problems.extend(f"result.json {line}" for line in differ)
+        differ = different_claims(claimed, submission.result)
+        submission.problems.extend(printable(f"result.json {line}") for line in differ)
     return submission
 
 

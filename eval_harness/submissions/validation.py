@@ -146,6 +146,19 @@ def different_scores(claimed: Scores, computed: Scores, where: str = "") -> Iter
                 break
 
 
+def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
+    """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
+    claim."""
+    whole = list(different_scores(claimed.scores, computed.scores))
+    yield from whole
+    if whole:
+        return
+    for facet, values in claimed.breakdown.items():
+        for value, scores in values.items():
+            ours = computed.breakdown.get(facet, {}).get(value, {})
+            yield from different_scores(scores, ours, f"{facet} {value}: ")
+
+
 def different_results(claimed: Result, computed: Result) -> Iterator[str]:
     """Everything computed in a result that its answers do not give; what is left out counts as different."""
     yield from different_scores(claimed.scores, computed.scores)

@@ -66,6 +66,17 @@ def test_a_claim_that_differs_is_refused_with_both_numbers(run, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
+def test_a_claim_for_a_part_that_differs_is_refused_too(run, tmp_path):
+    facet, values = next(iter(read_result(run / "result.json").breakdown.items()))
+    value, scores = next(iter(values.items()))
+    metric = next(iter(scores))
+    edit(run / "result.json", lambda d: d["breakdown"][facet][value][metric].update(value=99.25))
+    line = refused(run, tmp_path / "store")
+    assert f"claims {facet} {value}: {metric} = 99.25, its answers give {scores[metric].value}" in line
+    edit(run / "result.json", lambda d: d["breakdown"].update(facet={"made up": d["breakdown"][facet][value]}))
+    assert "facet made up" in "; ".join(prepare(run).problems)
+
+
 def test_every_problem_is_told_at_once(run, tmp_path):
     edit(run / "result.json", lambda d: d["scores"]["confusion"].update(value=0.125))
     edit(run / "run.json", lambda d: d["model"].update(name="=HYPERLINK(1)"))
