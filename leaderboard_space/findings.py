@@ -51,12 +51,19 @@ def _against_chance(format: str, metric: str, models: Sequence[Row]) -> str:
     tail = ""
     if worse:
         tail = f"; {in_words(len(worse)) if len(worse) < total else 'all'} {'is' if len(worse) == 1 else 'are'} worse"
+    one, many = _nouns(models)
     if not better:
-        return f"No model is surely better than {guess}{tail}."
+        return f"No {one} is surely better than {guess}{tail}."
     if len(better) == total:
-        return f"{'Both' if total == 2 else 'All ' + in_words(total)} models are surely better than {guess}{_lead(models)}."
+        return f"{'Both' if total == 2 else 'All ' + in_words(total)} {many} are surely better than {guess}{_lead(models)}."
     verb = "is" if len(better) == 1 else "are"
-    return f"{in_words(len(better)).capitalize()} of {in_words(total)} models {verb} surely better than {guess}{tail}."
+    return f"{in_words(len(better)).capitalize()} of {in_words(total)} {many} {verb} surely better than {guess}{tail}."
+
+
+def _nouns(models: Sequence[Row]) -> tuple[str, str]:
+    """What is counted, one and many: models, or results where a model has several."""
+    names = {row.entry.result.model.name for row in models}
+    return ("model", "models") if len(names) == len(models) else ("result", "results")
 
 
 def _lead(models: Sequence[Row]) -> str:

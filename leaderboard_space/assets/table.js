@@ -69,3 +69,8 @@ const showTab = () => {  // on a narrow screen the strip of tabs scrolls: keep t
   const tab = document.querySelector('#mp-tabs [role="tab"][aria-selected="true"]');
   if (tab) tab.scrollIntoView({ inline: "nearest", block: "nearest" });
 };
+if (!window.medprobeTabs) {  // once for the page: also where no table is, and where a link chose the tab
+  window.medprobeTabs = new MutationObserver(showTab);
+  const tabs = document.querySelector("#mp-tabs");
+  if (tabs) window.medprobeTabs.observe(tabs, { subtree: true, attributes: true, attributeFilter: ["aria-selected"] });
+}

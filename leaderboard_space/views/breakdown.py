@@ -109,7 +109,7 @@ def view(
     for entry in entries:
         line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
         more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
-        body += f'<tr><th scope="row"><bdi>{text(entry.result.model.name, 48)}</bdi>{more}</th>{line}</tr>'
+        body += f'<tr><th scope="row"><bdi>{text(entry.result.model.name, 80)}</bdi>{more}</th>{line}</tr>'
     left = f" The {dropped} smallest columns are left out; the files hold them all." if dropped else ""
     return (
         f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'

@@ -392,7 +392,7 @@ def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
         said = ", ".join(sorted(numbered, key=lambda name: (len(name), name)))
         mark = f"published · T{said}" if said else source_mark(entry.result)
         rows += (
-            f'<tr><th scope="row">{text(entry.result.model.name, 48)} <small>{text(mark)}</small></th>{numbers}</tr>'
+            f'<tr><th scope="row">{text(entry.result.model.name, 80)} <small>{text(mark)}</small></th>{numbers}</tr>'
         )
     head = "".join(
         f'<th scope="col" data-sort="{text(value, 200)}"><button type="button" class="sorts">'

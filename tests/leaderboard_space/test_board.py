@@ -323,6 +323,8 @@ def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:
         folder.rename(folder.with_name(f"run-{at}"))
     service = Service(Board(tmp_path))
     wanted = {"format": "gmai-mmbench", "shown": "all"}
+    finding = re.search(r'class="finding">([^<]*)', service.view(wanted)["html"])
+    assert finding is not None and "models" not in finding[1] and "result" in finding[1]  # one model, four results
     for page in (service.view(wanted)["html"], service.breakdown({**wanted, "facet": "task"})):
         said = re.findall(r"<small>([^<]*)</small></(?:button|th)>", page)
         names = [tag for tag in said if tag.startswith("mc")]

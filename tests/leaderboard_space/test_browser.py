@@ -231,6 +231,12 @@ def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str, scheme
 def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, f"{address}/?b=halt-medvqa", width=390)
     page.locator("#mp-halt-medvqa table.board").wait_for(timeout=WAIT)
+    strip = "(name) => { const r = [...document.querySelectorAll('#mp-tabs [role=tab]')].find((tab) => tab.textContent.trim() === name)"
+    strip += ".getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; }"
+    eventually(lambda: page.evaluate(strip, "HALT-MedVQA"), True)  # the chosen tab is in sight
+    page.goto(f"{address}/?b=about")
+    page.get_by_text("What it is not").wait_for(timeout=WAIT)
+    eventually(lambda: page.evaluate(strip, "About"), True)
     assert trouble == []
     page.close()
 
