@@ -115,7 +115,7 @@ def _mine(
     if sample is None:
         _search(search, blocks, quiet)
     elif not (blocks / _name(0)).is_file():
-        drawn = sample_pairs(search, sample, seed)
+        drawn = sample_pairs(search, sample, seed, quiet)
         effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
         replace(out / "effort.json", lambda path: path.write_text(json.dumps(effort) + "\n"))
         _write_block(blocks / _name(0), iter([drawn.pairs]))  # last: a sample that is there is complete

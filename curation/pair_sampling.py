@@ -6,9 +6,11 @@ Not here: the exhaustive search (`confusing_pairs.py`), whose rule decides these
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from tqdm import tqdm
 
 from curation.confusing_pairs import Pairs, PairSearch
 
@@ -16,7 +18,9 @@ ALL = 2**23
 """Up to this many pairs in all, they are gone through in random order, so that nothing is missed."""
 DRAW = 2**18
 LARGEST_EFFORT = 2**28
-"""Pairs drawn at most. Thresholds rarer than one in some millions belong to the exhaustive search."""
+"""Pairs drawn at most."""
+SEARCH_FROM = 2**23
+"""After so many draws without enough pairs, the exhaustive search is quicker, where a lower limit lets it rule pairs out."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Sample:
     complete: bool
 
 
-def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
+def sample_pairs(search: PairSearch, count: int, seed: int = 0, quiet: bool | None = True) -> Sample:
     """`count` different pairs drawn uniformly from those that meet `search.thresholds`, or as many as there are.
 
     The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the
@@ -43,7 +47,10 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
     drawn = 0
     left_out = False
     order = rng.permutation(total) if total <= ALL else None
-    while len(seen) < count and drawn < (total if order is not None else LARGEST_EFFORT):
+    lowest = max(low for low, _ in search.thresholds.ranges())
+    effort = total if order is not None else SEARCH_FROM if math.isfinite(lowest) else LARGEST_EFFORT
+    bar = tqdm(total=count, desc="drawing pairs", unit="pair", disable=quiet)
+    while len(seen) < count and drawn < effort:
         if order is not None:
             i, j = _unrank(order[drawn : drawn + DRAW], n)
         else:
@@ -63,10 +70,27 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
             seen.add(key)
             new.append(at)
         kept.append(found.take(np.array(new, np.int64)))
+        bar.update(len(new))
+    bar.close()
+    if len(seen) < count and order is None and math.isfinite(lowest):
+        return _sample_of_all(search, count, rng, quiet)
     pairs = Pairs.join(kept)
     return Sample(
         pairs.take(np.lexsort((pairs.j, pairs.i))), drawn, order is not None and drawn >= total and not left_out
     )
+
+
+def _sample_of_all(search: PairSearch, count: int, rng: np.random.Generator, quiet: bool | None) -> Sample:
+    """The same from all pairs there are, for thresholds that few meet: each gets a random number, the smallest are kept."""
+    kept, keys, met = Pairs.join([]), np.empty(0), 0
+    for first in tqdm(range(0, search.n, search.step), desc="searching pairs", unit="block", disable=quiet):
+        for found in search.blocks(first, min(search.n, first + search.step)):
+            met += len(found)
+            kept, keys = Pairs.join([kept, found]), np.append(keys, rng.random(len(found)))
+            if len(kept) > count:
+                smallest = np.argpartition(keys, count - 1)[:count]
+                kept, keys = kept.take(smallest), keys[smallest]
+    return Sample(kept.take(np.lexsort((kept.j, kept.i))), search.n * (search.n - 1) // 2, met <= count)
 
 
 def _unrank(rank: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,8 @@ def embed(
     ] = "biomedclip",
     name: Annotated[str | None, typer.Option(help="what to call this encoder [default: its id]")] = None,
     pooling: Annotated[
-        str | None, typer.Option(help="projected | cls | mean | pooler [default: projected; dinov2: cls]")
+        str | None,
+        typer.Option(help="projected | cls | mean | pooler [default: projected; dinov2, transformers:ID: cls]"),
     ] = None,
     precision: Annotated[
         str, typer.Option(help="float32 | float16 | bfloat16: what the model computes in")

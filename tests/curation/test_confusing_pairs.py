@@ -197,3 +197,23 @@ def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     expected = 600 * 4 / matches
     assert len(counts) == matches
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 2 * matches
+
+
+@pytest.mark.parametrize("count", [30, 10_000])
+def test_a_sample_of_rare_pairs_comes_from_all_of_them(monkeypatch, count):
+    monkeypatch.setattr("curation.pair_sampling.ALL", 0)
+    monkeypatch.setattr("curation.pair_sampling.SEARCH_FROM", 1)
+    monkeypatch.setattr("curation.pair_sampling.DRAW", 8)
+    rng = np.random.default_rng(8)
+    med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)
+    search = PairSearch(med, gen, MODES["reversed"])
+    i, j, *_ = brute(med, gen, MODES["reversed"])
+    matches = set(zip(i.tolist(), j.tolist(), strict=True))
+    assert len(matches) > 60
+    some = sample_pairs(search, count, seed=1)
+    drawn = list(zip(some.pairs.i.tolist(), some.pairs.j.tolist(), strict=True))
+    assert drawn == sorted(set(drawn)) and set(drawn) <= matches
+    assert len(drawn) == min(count, len(matches))
+    assert some.complete == (count > len(matches))
+    assert sample_pairs(search, count, seed=1).pairs.frame().equals(some.pairs.frame())
+    assert count > len(matches) or not sample_pairs(search, count, seed=2).pairs.frame().equals(some.pairs.frame())
