@@ -89,9 +89,14 @@ class Tree:
         return selected
 
     def as_json(self) -> list[dict[str, Any]]:
-        """What the browser draws."""
+        """What the browser draws. `questions`: whether the counts are of questions; a paper's n may be of images."""
         return [
-            {"facet": facet, "label": FACET_LABEL.get(facet, facet), "nodes": [node.as_list() for node in nodes]}
+            {
+                "facet": facet,
+                "label": FACET_LABEL.get(facet, facet),
+                "questions": self.size > 0,
+                "nodes": [node.as_list() for node in nodes],
+            }
             for facet, nodes in self.groups
         ]
 

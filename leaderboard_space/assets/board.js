@@ -8,6 +8,7 @@ const format = root.dataset.format;
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, sorts: {} };
 let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null;
 const open = new Set();
+let counted = (node) => String(node.count);
 
 const make = (tag, className, text) => {
   const node = document.createElement(tag);
@@ -112,6 +113,7 @@ async function loadTree(key) {
   if (set !== treeSet) open.clear();  // news of the same set close no branch
   treeSet = set;
   groups = told.map((group) => ({ label: group.label, nodes: grow(group.nodes, [group.facet], null) }));
+  counted = (node) => told.length && told[0].questions ? node.count + " questions" : "n " + node.count;
   for (const node of state.branches) for (let depth = 2; depth < node.length; depth++) open.add(keyOf(node.slice(0, depth)));
   drawSide();
 }
@@ -216,7 +218,7 @@ function row(node, level, isOpen) {
   line.setAttribute("role", "treeitem");
   line.setAttribute("aria-level", level);
   line.setAttribute("aria-checked", checked);
-  line.setAttribute("aria-label", node.label + ", " + node.count + " questions");
+  line.setAttribute("aria-label", node.label + ", " + counted(node));
   if (node.children.length) line.setAttribute("aria-expanded", isOpen);
   line.tabIndex = -1;
   line.style.setProperty("--level", level - 1);
