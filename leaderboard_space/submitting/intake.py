@@ -6,6 +6,7 @@ files within limits and delivering a submission (`eval_harness/submissions/`).
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import io
 import shutil
@@ -41,7 +42,7 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
     named = {path.name: path for path in given}
     if not given:
         raise BadInput(f"no file was given. {SHAPES}")
-    if len(named) < len(given):
+    if not all(_same(path, named[path.name]) for path in given):
         raise BadInput(f"two files have the same name. {SHAPES}")
     with tempfile.TemporaryDirectory(prefix="submission-") as temporary:
         place = Path(temporary)
@@ -52,6 +53,14 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
     submission.problems[:] = [_without(line, [place, *given]) for line in submission.problems]
     submission.notes[:] = [_without(line, [place, *given]) for line in submission.notes]
     return submission
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two uploads are one file that was given twice."""
+    try:
+        return one == other or filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _received(named: dict[str, Path], place: Path, target: Target, model: str, kind: str | None) -> Submission:

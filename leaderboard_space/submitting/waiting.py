@@ -5,6 +5,7 @@ Not here: opening one (`eval_harness/submissions/submit.py`), verifying it (`eva
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -13,10 +14,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from dataset_builders.errors import BadInput
 from dataset_builders.hub import connect, hub_errors, quiet
 from eval_harness.submissions.hub_store import open_pulls
 
+log = logging.getLogger(__name__)
+
 RECHECK_SECONDS = 60.0
+PATIENCE = 8.0
+"""Seconds that a page waits for the list. The next one finds what came of it."""
 MOST_SHOWN = 30
 """Open submissions that are listed, the newest first."""
 SAID = re.compile(r"(Refused|The scores follow).*\(medprobe verify, commit [0-9a-f]{12}\)", re.DOTALL)
@@ -36,26 +42,66 @@ class Waiting:
 
 
 class OpenSubmissions:
-    """The open pull requests of a Hub store, asked for at most once a minute. Thread-safe."""
+    """The open pull requests of a Hub store, asked for at most once a minute. Thread-safe.
+
+    The Hub is asked in one thread beside: a slow Hub holds up neither the page nor the word that a submission has landed, and many
+    submissions at once are not as many lists.
+    """
 
     def __init__(self, store: str) -> None:
         self.store = store
-        self._known: list[Waiting] = []
-        self._looked: float | None = None
-        self._lock = threading.Lock()
+        self._found: list[Waiting] = []
+        self._trouble: str | None = None
+        self._until = 0.0
+        self._asked, self._answered = 1, 0  # what is known answers what was asked up to here
+        self._is_looking = False
+        self._turn = threading.Condition()
 
     def forget(self) -> None:
         """Ask again next time: one was just opened."""
-        self._looked = None
+        with self._turn:
+            self._asked += 1
 
     def list(self) -> list[Waiting]:
-        """The newest open pull requests. Raises BadInput when the Hub does not tell."""
-        with self._lock:
-            if self._looked is None or time.monotonic() - self._looked > RECHECK_SECONDS:
-                with quiet(), hub_errors(self.store, "list its open submissions"):
-                    self._known = list(_waiting(self.store))
-                self._looked = time.monotonic()
-            return list(self._known)
+        """The newest open pull requests. Raises BadInput when the Hub does not tell, or not yet."""
+        with self._turn:
+            if self._answered == self._asked and time.monotonic() > self._until:
+                self._asked += 1
+            wanted = self._asked
+            if self._answered < wanted and not self._is_looking:
+                self._is_looking = True
+                threading.Thread(target=self._look, name="open submissions", daemon=True).start()
+            if not self._turn.wait_for(lambda: self._answered >= wanted, PATIENCE):
+                raise BadInput(f"{self.store}: the Hub takes its time to list the open submissions. Come back soon.")
+            if self._trouble is not None:
+                raise BadInput(self._trouble)
+            return list(self._found)
+
+    def _look(self) -> None:
+        """Ask the Hub until what was asked last is answered."""
+        while True:
+            with self._turn:
+                if self._answered == self._asked:
+                    self._is_looking = False
+                    return
+                asked = self._asked
+            found, trouble = _found(self.store)
+            with self._turn:
+                self._found, self._trouble, self._answered = found, trouble, asked
+                self._until = time.monotonic() + RECHECK_SECONDS
+                self._turn.notify_all()
+
+
+def _found(store: str) -> tuple[list[Waiting], str | None]:
+    """The list, or what stood in its way: whatever it is, those who wait are told."""
+    try:
+        with quiet(), hub_errors(store, "list its open submissions"):
+            return list(_waiting(store)), None
+    except BadInput as error:
+        return [], str(error)
+    except Exception:
+        log.exception("the open submissions of %s cannot be listed", store)
+        return [], f"{store}: the Hub lists its open submissions in a way that is not understood."
 
 
 def _waiting(store: str) -> Iterator[Waiting]:

@@ -112,7 +112,7 @@ def wrong_uploads(data: Path, place: Path) -> dict[str, tuple[list[Path], str]]:
     good = write_lines(place / "good.jsonl", responses(data))
     twice = place / "again" / "good.jsonl"
     twice.parent.mkdir()
-    shutil.copy(good, twice)
+    twice.write_text(good.read_text() + "\n")
     for name, content in {
         "model.pkl": pickle.dumps({"a": 1}), "zeros.jsonl": bytes(500), "empty.jsonl": b"", "run.json": b"{}", "result.json": b"[" * 9000,
         "answers.jsonl": b"", "answers.parquet": b"PAR1" + bytes(90) + b"PAR1", "notes.txt": b"hello",
@@ -145,6 +145,14 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
         assert expected in line, name
         assert "\n" not in line and "/tmp" not in line and str(tmp_path) not in line, (name, line)
     assert not list(tmp_path.parent.glob("escape*"))
+
+
+def test_a_file_that_is_given_twice_is_one(data: Path, store: Path, tmp_path: Path) -> None:
+    good = write_lines(tmp_path / "good.jsonl", responses(data))
+    again = tmp_path / "again" / "good.jsonl"
+    again.parent.mkdir()
+    shutil.copy(good, again)
+    assert receive([good, again], target_of(data, store), "Model").problems == []
 
 
 def test_a_model_without_a_name_and_an_unknown_kind(data: Path, store: Path, tmp_path: Path) -> None:

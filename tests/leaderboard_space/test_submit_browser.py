@@ -50,10 +50,10 @@ def upload(page: Any, address: str | None, file: Path, model: str) -> None:
     if address:
         page.goto(f"{address}/?b=submit")
     shown = page.locator("#mp-submit").get_by_text(file.name[:8]).first
-    for _ in range(6):  # a file that is given while the page still draws itself is lost
+    for _ in range(4):  # a file that is given while the page still draws itself is lost
         page.locator("#mp-submit input[type=file]").first.set_input_files(str(file), timeout=WAIT)
         with suppress(TimeoutError):
-            shown.wait_for(timeout=WAIT / 6)
+            shown.wait_for(timeout=WAIT / 2)
             break
     page.get_by_label("Model", exact=True).fill(model)
     page.locator("#mp-check").click()
