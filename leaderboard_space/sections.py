@@ -24,7 +24,7 @@ from eval_harness.results import Result, read_result, scan_store
 from leaderboard_space import answer_cache
 from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, digest_of, read_questions, read_run
 from leaderboard_space.possible import without_impossible
-from leaderboard_space.store_source import open_store
+from leaderboard_space.store_source import Folder, open_store
 from leaderboard_space.tree import Tree, published_tree, tree_of
 from leaderboard_space.trusted_data import TrustedData
 
@@ -124,8 +124,10 @@ class Board:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
         if self._source is not None:
             folder = self._source.folder()
-            if not (folder / "results").is_dir():
-                scan_store(folder)  # says what is wrong with it
+            if isinstance(self._source, Folder) and not (folder / "results").is_dir():
+                scan_store(
+                    folder
+                )  # says what is wrong with it; a repository of the Hub may be new, with nothing in it yet
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
@@ -241,7 +243,8 @@ class Board:
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
-            if hasattr(self, "snapshot") and not (self.store / "results").is_dir():
+            known = hasattr(self, "snapshot") and isinstance(self._source, Folder)
+            if known and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
         entries, problems = self._entries()
         before = {}

@@ -61,3 +61,33 @@ def test_a_store_on_the_hub_is_read_and_read_again(local_hub: Any, tmp_path: Pat
 
 def test_a_repository_that_is_not_there_is_one_clear_line(local_hub: Any, tmp_path: Path) -> None:
     assert run(WRONG, local_hub, tmp_path / "home").startswith("refused: results store ORG/not-there")
+
+
+EMPTY = """
+import sys
+from huggingface_hub import HfApi
+from leaderboard_space import store_source
+from leaderboard_space.sections import Board
+
+first, = sys.argv[1:]
+api = HfApi()
+api.create_repo("ORG/new", repo_type="dataset")
+board = Board("ORG/new")
+print(sum(map(len, board.snapshot.sections.values())), board.snapshot.problems)
+store_source.RECHECK_SECONDS = 0
+board.refresh()
+api.upload_folder(repo_id="ORG/new", repo_type="dataset", folder_path=first)
+board.refresh()
+print([entry.result.model.name for entry in board.snapshot.sections["halt-medvqa"][0].entries])
+api.delete_folder("results", repo_id="ORG/new", repo_type="dataset")
+board.refresh()
+print(sum(map(len, board.snapshot.sections.values())))
+"""
+
+
+def test_a_new_repository_without_results_is_a_board_to_begin_with(local_hub: Any, tmp_path: Path) -> None:
+    """A Space is set up before anybody submits; it must start, show the first result, and bear that results are withdrawn."""
+    asked = questions("halt-medvqa", 12)
+    add_run(tmp_path / "first", "halt-medvqa", asked, answers(asked, 0.5), "One")
+    said = run(EMPTY, local_hub, tmp_path / "home", tmp_path / "first")
+    assert said.splitlines() == ["0 []", "['One']", "0"]
