@@ -57,8 +57,10 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
             repo_type="dataset",
             create_pr=True,
         )
-        assert done.pr_url is not None
-        return done.pr_url, True
+        place = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
+        if place is None:
+            raise BadInput(f"{repo_id}: the Hub does not say where the pull request is. Run this again to find it.")
+        return place, True
 
     with quiet(), hub_errors(repo_id, "open a pull request", who):
         return patiently(propose_it, look=look)
