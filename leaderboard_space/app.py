@@ -265,10 +265,20 @@ def main() -> None:
     places = os.environ.get("MEDPROBE_HIDDEN", "").split()
     if len(places) not in (0, 3):
         raise SystemExit("MEDPROBE_HIDDEN: give three repositories: the questions, the answers, the ledger.")
-    per_day = int(os.environ.get("MEDPROBE_SCORINGS_PER_DAY", "2"))
+    per_day, port = _number("MEDPROBE_SCORINGS_PER_DAY", 2), _number("GRADIO_SERVER_PORT", 7860)
     hidden = HiddenTest(places[0], places[1], places[2], per_day) if places else None
-    port = int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
-    serve(os.environ.get("MEDPROBE_RESULTS") or None, port, host, data, hidden)
+    try:
+        serve(os.environ.get("MEDPROBE_RESULTS") or None, port, host, data, hidden)
+    except BadInput as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+def _number(variable: str, otherwise: int) -> int:
+    """A positive whole number from the environment; ends the program with one line where it is none."""
+    said = os.environ.get(variable, "").strip()
+    if said and not (said.isascii() and said.isdigit() and int(said) > 0):
+        raise SystemExit(f"{variable}: {said[:40]!r} is no positive whole number.")
+    return int(said) if said else otherwise
 
 
 def _check_port(host: str, port: int) -> None:
