@@ -31,9 +31,9 @@ def responses(path: Path) -> pd.DataFrame:
         raise BadInput(f"{path.parent.name}: its answers cannot be read ({type(error).__name__}).") from None
 
 
-Answer = tuple[list[int], str]
-"""The options chosen, and the status."""
-NONE: Answer = ([], "no answer")
+Answer = tuple[list[int], str, str]
+"""The options chosen, the status, and what was said."""
+NONE: Answer = ([], "no answer", "")
 
 
 def answers_to(path: Path, question_ids: Sequence[str]) -> dict[str, Answer]:
@@ -44,10 +44,14 @@ def answers_to(path: Path, question_ids: Sequence[str]) -> dict[str, Answer]:
     """
     try:
         wanted = pc.field("question_id").isin(list(question_ids))
-        table = pq.read_table(path, columns=["question_id", "sample", "choice", "status"], filters=wanted)
+        table = pq.read_table(path, columns=["question_id", "sample", "response", "choice", "status"], filters=wanted)
         rows = sorted(table.to_pylist(), key=lambda row: row["sample"] or 0)
         return {
-            str(row["question_id"]): ([int(option) for option in row["choice"] or []], str(row["status"]))
+            str(row["question_id"]): (
+                [int(option) for option in row["choice"] or []],
+                str(row["status"]),
+                str(row["response"] or ""),
+            )
             for row in reversed(rows)
         }
     except Exception as error:  # one damaged file is one line on the page

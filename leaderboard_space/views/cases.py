@@ -24,6 +24,8 @@ PER_PAGE = 8
 LARGEST_IMAGE = 3_000_000
 MOST_RUNS = 60
 MOST_IN_FILE = 500
+MOST_SAID = 100
+"""Characters shown of a response that names no option."""
 IMAGES = CaseImages()
 """One for the process: what was fetched for one reader is there for the next."""
 ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
@@ -92,10 +94,17 @@ def file(board: Board, request: Request) -> dict[str, str]:
         }
         for entry in entries:
             if entry.key in given:
-                choice, status = given[entry.key].get(question["question_id"], NONE)
+                choice, status, said = given[entry.key].get(question["question_id"], NONE)
                 chosen = ", ".join(chr(65 + option) for option in choice)
                 table.append(
-                    {**asked, "model": entry.result.model.name, "run": entry.key, "chosen": chosen, "status": status}
+                    {
+                        **asked,
+                        "model": entry.result.model.name,
+                        "run": entry.key,
+                        "chosen": chosen,
+                        "status": status,
+                        "response": said,
+                    }
                 )
     return as_file(table, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
 
@@ -205,18 +214,23 @@ def _question(section: Section, question: pd.Series, given: Given, named: dict[s
     chosen: dict[int, list[str]] = defaultdict(list)
     nothing: list[str] = []
     for run, answers in given.items():
-        choice, status = answers.get(question["question_id"], NONE)
+        choice, status, said = answers.get(question["question_id"], NONE)
         for option in choice:
             chosen[option].append(named[run])
         if not choice:
-            nothing.append(f"{named[run]} ({status})")
+            quoted = (
+                f": “{' '.join(said[:MOST_SAID].split())}{'…' if len(said) > MOST_SAID else ''}”"
+                if said.strip()
+                else ""
+            )
+            nothing.append(f"{named[run]} ({status}{quoted})")
     key = set(key_of(section, question))
     lines = "".join(
         f'<li class="{"key" if number in key else ""}"><b>{chr(65 + number)}</b> {text(option, 300)}'
         f"{' <em>key</em>' if number in key else ''} <span>{text(', '.join(chosen[number]), 600)}</span></li>"
         for number, option in enumerate(question["options"])
     )
-    rest = f'<p class="fine">Named no option: {text(", ".join(nothing), 600)}</p>' if nothing else ""
+    rest = f'<p class="fine">Named no option: {text(", ".join(nothing), 1500)}</p>' if nothing else ""
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
     return (
         f'<div class="question"><p>{text(question["question"], 2000)}{hidden} <span class="fine">'

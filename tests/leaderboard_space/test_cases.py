@@ -58,13 +58,21 @@ def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) 
     whole = table.to_pandas().set_index("question_id")
     wanted = list(whole.index[3:6])
     assert answers_to(path, [*wanted, "not there"]) == {
-        name: ([int(option) for option in whole.loc[name, "choice"]], whole.loc[name, "status"]) for name in wanted
+        name: (
+            [int(option) for option in whole.loc[name, "choice"]],
+            whole.loc[name, "status"],
+            whole.loc[name, "response"],
+        )
+        for name in wanted
     }
     again = table.to_pandas()
     again["sample"], again["status"] = 1, "refused"
     both = pd.concat([again, table.to_pandas()])
     both.to_parquet(tmp_path / "two.parquet")
-    assert {status for _, status in answers_to(tmp_path / "two.parquet", wanted).values()} <= {"answered", "irrelevant"}
+    assert {status for _, status, _ in answers_to(tmp_path / "two.parquet", wanted).values()} <= {
+        "answered",
+        "irrelevant",
+    }
     (tmp_path / "two.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadInput, match="cannot be read"):
         answers_to(tmp_path / "two.parquet", wanted)
@@ -97,3 +105,16 @@ def test_what_is_most_often_wrong_comes_first_whatever_it_is_about(tmp_path: Pat
     found = share[order].tolist()
     assert len(order) == 24 and found == sorted(found)
     assert asked.set_index("case_id")[facet].loc[order[:12]].nunique() > 1 if facet != "case_id" else True
+
+
+def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:
+    asked = questions(FORMAT, 3)
+    given = answers(asked, 1.0)
+    given.at[0, "response"], given.at[0, "status"] = "I <b>cannot</b>\n say " + "so " * 100, "refused"
+    given.at[0, "choice"] = []
+    add_run(tmp_path, FORMAT, asked, given, "Shy")
+    board = Board(tmp_path)
+    page = cases.page(board, {})
+    assert "Named no option: Shy (refused: “I &lt;b&gt;cannot&lt;/b&gt; say so so" in page and "…”)" in page
+    rows = json.loads(cases.file(board, {"as": "json"})["text"])
+    assert rows[0]["response"] == given.at[0, "response"] and rows[0]["status"] == "refused"
