@@ -91,6 +91,8 @@ def encoder_spec(
         raise BadInput(f"--pooling {pooling}: give one of {', '.join(POOLINGS)}.")
     if precision not in PRECISIONS:
         raise BadInput(f"--precision {precision}: give one of {', '.join(PRECISIONS)}.")
+    if image_size is not None and image_size < 1:
+        raise BadInput(f"--image-size {image_size}: give a whole number of pixels from 1.")
     if revision is not None and base.library == "open_clip":
         raise BadInput(
             "--revision: open_clip takes no revision. Download the model and give open_clip:local-dir:FOLDER."

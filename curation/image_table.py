@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import sys
 import unicodedata
@@ -68,9 +69,12 @@ def read_any(path: Path) -> pd.DataFrame:
     kind = path.suffix.lower()
     try:
         if kind == ".parquet":
-            return pd.read_parquet(path)
+            import pyarrow.parquet as pq
+
+            frame: pd.DataFrame = pq.read_table(path).to_pandas(integer_object_nulls=True)  # 1 stays 1 beside a blank
+            return frame
         if kind == ".jsonl":
-            return pd.read_json(path, lines=True, dtype=False)
+            return _read_jsonl(path)
         if kind == ".txt":
             # A line ends at a line feed alone: captions hold other signs that Python takes for its end.
             rows = [line.split("\t", 1) for line in _text(path).split("\n") if line.strip()]
@@ -84,7 +88,7 @@ def read_any(path: Path) -> pd.DataFrame:
             return _read_csv(path, "\t" if kind == ".tsv" else ",")
     except BadInput:
         raise
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise BadInput(f"{path}: cannot be read as {kind[1:]} ({error}). Save the table as CSV.") from None
     raise BadInput(f"{path}: is none of .csv, .tsv, .jsonl, .parquet, .txt. Save the table as CSV.")
 
@@ -99,6 +103,23 @@ def _text(path: Path) -> str:
         raise BadInput(
             f"{error} If it comes from a Western Windows: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix}"
         ) from None
+
+
+def _read_jsonl(path: Path) -> pd.DataFrame:
+    """A table of what each line's object holds, as it stands: no number, date or missing field turns into another."""
+    rows = []
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise BadInput(
+                    f"{path}, line {number}: is no JSON object. Write one object a line, or save the table as CSV."
+                )
+            rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
@@ -142,7 +163,11 @@ def _roco_licences(path: Path) -> pd.DataFrame:
 def _texts(raw: pd.DataFrame, column: str) -> pd.Series:
     if column not in raw.columns:
         return pd.Series([""] * len(raw), index=raw.index, dtype=object)
-    return raw[column].map(lambda value: "" if pd.isna(value) else str(value).strip()).astype(object)
+    return (
+        raw[column]
+        .map(lambda value: "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip())
+        .astype(object)
+    )
 
 
 def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:

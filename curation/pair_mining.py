@@ -82,6 +82,10 @@ def mine(
     same search. pairs.parquet is sorted by (i, j), with `top` or `cap_per_image` by |sim_med - sim_gen|, largest first;
     i and j are rows of the embeddings' images.parquet.
     """
+    if sample is not None and sample < 1:
+        raise BadInput(f"--sample {sample}: give a whole number from 1.")
+    if seed < 0:
+        raise BadInput(f"--seed {seed}: give a whole number from 0.")
     asked = {
         "thresholds": asdict(search.thresholds),
         "sample": sample,

@@ -53,6 +53,8 @@ def write(
             f"{pairs}: holds {len(found)} pairs, each of which costs a reply. Choose some with `medprobe curate pairs --top`, "
             "or give --limit."
         )
+    if limit is not None and limit < 1:
+        raise BadInput(f"--limit {limit}: give a whole number from 1.")
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
     known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)

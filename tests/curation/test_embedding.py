@@ -2,6 +2,7 @@
 files listed."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -189,6 +190,7 @@ def test_bad_encoders_are_one_clear_line(models, tmp_path):
         ("clip", {"pooling": "max"}, "--pooling max"),
         ("clip", {"precision": "int4"}, "--precision int4"),
         ("biomedclip", {"revision": "abc"}, "--revision"),
+        ("clip", {"image_size": 0}, "--image-size 0"),
     ):
         with pytest.raises(BadInput, match=says):
             encoder_spec(encoder, **options)
@@ -258,6 +260,29 @@ def test_captions_are_read_whole(tmp_path):
     ]  # fmt: skip
     (tmp_path / "captions.txt").write_text("a\tone\u2028two\x85three\r\nb\tfour\r\n")
     assert read_table(tmp_path / "captions.txt")["caption"].tolist() == ["one\u2028two\x85three", "four"]
+
+
+def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
+    big = 12345678901234567
+    lines = [
+        {"image": 1, "group": big},
+        {"image": "02", "caption": ["a", "b"]},
+        {"image": 3, "caption": "x\u2028y", "group": None},
+    ]
+    text = "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    (tmp_path / "t.jsonl").write_text(text, encoding="utf-8-sig")
+    found = read_table(tmp_path / "t.jsonl")
+    assert found["image"].tolist() == ["1", "02", "3"]
+    assert found["group"].tolist() == [str(big), "", ""]
+    assert found["caption"].tolist() == ["", "['a', 'b']", "x\u2028y"]
+    (tmp_path / "t.jsonl").write_text('{"image": "1"}\n[1]\n')
+    with pytest.raises(BadInput, match="line 2"):
+        read_table(tmp_path / "t.jsonl")
+    pd.DataFrame({"image": ["a", "b"], "group": pd.array([1, None], "Int64")}).to_parquet(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet")["group"].tolist() == ["1", ""]
+    (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-300])
+    with pytest.raises(BadInput, match="cannot be read as parquet"):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_rows_fit_files_whatever_system_wrote_their_names(tmp_path):
