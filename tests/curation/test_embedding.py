@@ -101,7 +101,7 @@ def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_p
         stderr=subprocess.DEVNULL,
     )
     record = 64 + 4 * 32
-    for _ in range(600):
+    for _ in range(6000):
         files = list((tmp_path / "a").glob("cache/*/*.vectors"))
         if files and files[0].stat().st_size >= 8 + 3 * record:
             break

@@ -102,7 +102,7 @@ def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
     mine(search, images, tmp_path / "whole", Choice())
     here = Path(__file__).resolve()
     process = subprocess.Popen([sys.executable, "-c", MINES_SLOWLY, here.parent, tmp_path / "s"], cwd=here.parents[2])
-    for _ in range(1200):
+    for _ in range(6000):
         written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
         if len(written) >= 4:
             break

@@ -58,7 +58,7 @@ def start(folders):
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE, *map(str, folders), str(port)], cwd=ROOT, env={**os.environ}
     )
-    for _ in range(300):
+    for _ in range(1500):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return process, f"http://127.0.0.1:{port}/"
