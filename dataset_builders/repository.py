@@ -156,11 +156,13 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
 
 
 def _from_hub(data: str, revision: str | None) -> Repository:
-    from dataset_builders.hub import connect
+    from dataset_builders.hub import connect, patiently, quiet
 
     light = ["README.md", "manifest.json", "questions_text/*", "lexical_tree/*"]
-    with _reading(data):
-        copy = connect().snapshot_download(data, repo_type="dataset", revision=revision, allow_patterns=light)
+    with _reading(data), quiet():
+        copy = patiently(
+            lambda: connect().snapshot_download(data, repo_type="dataset", revision=revision, allow_patterns=light)
+        )
         folder = Path(copy)
         return _opened(data, folder, folder.name)
 

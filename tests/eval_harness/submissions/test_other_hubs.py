@@ -9,6 +9,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders import hub
 from dataset_builders.errors import BadInput
+from dataset_builders.publish import publish
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.submitting import phantom, responses, run_folder, write_lines
@@ -114,6 +115,19 @@ def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monk
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
     assert len(owner.list_repo_commits(**REPO)) == 2
+
+
+def test_a_dataset_is_asked_for_again_too(owner, data, local_hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    publish(
+        data, "ORG/asked-again"
+    )  # a name that no other test has left in the cache, which answers where the Hub does not
+    local_hub.faults.add("/api/datasets/ORG/asked-again", 503, method="GET", headers={"Retry-After": "0"})
+    local_hub.record.clear()
+    answers = write_lines(tmp_path / "a.jsonl", responses(data))
+    assert submit(answers, STORE, "mediconfusion", "Model", "ORG/asked-again").new
+    asked = local_hub.record.of("GET", "/api/datasets/ORG/asked-again")
+    assert 503 in [each.status for each in asked], asked
 
 
 @pytest.mark.parametrize("asked, waited", [("7", True), ("", False), ("Fri, 31 Dec 1999 23:59:59 GMT", False)])
