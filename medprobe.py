@@ -262,7 +262,7 @@ def calibration(
 @app.command(short_help="Print all results as a table.")
 def results(
     store: Annotated[
-        Path | None, typer.Option("--results", help="results store (the folder that holds results/)")
+        str | None, typer.Option("--results", help="results store (the folder that holds results/, or ORG/NAME)")
     ] = None,
     published: Annotated[bool, typer.Option("--published", help="the papers' numbers only")] = False,
     format: Annotated[str, typer.Option(help="csv or json")] = "csv",

@@ -146,12 +146,17 @@ def read_result(path: Path) -> Result:
 
 
 def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
-    """Read every result of a store; a file that cannot be read is set aside, never fatal.
+    """Read every result of a store (a folder, or ORG/NAME on the Hub); a file that cannot be read is set aside, never fatal.
 
-    Returns the results, sorted by path, and one line per file set aside.
-    Raises BadInput when `store` is no folder, or holds no `results/` folder.
+    Returns the results, sorted by path, and one line per file set aside; nothing of a repository that holds no `results/` yet.
+    Raises BadInput when `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
     """
-    root = Path(store)
+    from eval_harness.store_source import HubRepository, open_store
+
+    source = open_store(store)
+    root = source.folder()
+    if isinstance(source, HubRepository) and not (root / "results").is_dir():
+        return [], []
     if not (root / "results").is_dir():
         hint = " Did you mean its parent folder?" if root.name == "results" else ""
         raise BadInput(
@@ -169,9 +174,9 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
 
 
 def load_results(store: str | Path) -> list[Result]:
-    """Every readable result of a store (a folder that contains `results/`), sorted by path.
+    """Every readable result of a store (a folder that contains `results/`, or ORG/NAME on the Hub), sorted by path.
 
-    Raises BadInput when `store` is not a results store; unreadable files are left out (see `scan_store`).
+    Raises BadInput when `store` is not a results store, or cannot be read; unreadable files are left out (see `scan_store`).
     """
     return [stored.result for stored in scan_store(store)[0]]
 

@@ -156,7 +156,7 @@ def _samples(asked: Asked, backend: Backend, selection: Selection) -> int:
     if asked.permute:
         return int(selection.questions["options"].map(len).max())
     if isinstance(backend, Recorded):
-        backend.check_questions(set(selection.questions["question_id"]))
+        backend.check_questions(selection.in_split)
         if asked.samples not in (None, backend.samples()):
             raise BadInput(f"--samples {asked.samples}: the recorded file holds {backend.samples()} per question.")
         return backend.samples()

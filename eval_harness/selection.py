@@ -17,12 +17,16 @@ from eval_harness.results import Benchmark
 
 @dataclass(frozen=True)
 class Selection:
-    """The questions of a run, with where they came from. `left_out` says in words what was not asked, None if nothing."""
+    """The questions of a run, with where they came from. `left_out` says in words what was not asked, None if nothing.
+
+    `in_split`: the ids of all questions of the split, asked or not.
+    """
 
     repository: Repository
     split: str
     questions: pd.DataFrame
     left_out: str | None
+    in_split: frozenset[str] = frozenset()
 
     @property
     def fingerprint(self) -> str:
@@ -69,6 +73,7 @@ def select_questions(
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
     questions = repository.questions(split)
+    in_split = frozenset(questions["question_id"])
     left_out = [repository.partial] if repository.partial else []
     if branches:
         questions = questions[select(questions, list(branches))]
@@ -81,4 +86,4 @@ def select_questions(
         questions = questions[questions["case_id"].isin(questions["case_id"].iloc[:limit])]
     if questions.empty:
         raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch and --limit.")
-    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None)
+    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None, in_split)

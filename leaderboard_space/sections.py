@@ -21,10 +21,10 @@ from dataset_builders import schema
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
 from eval_harness.results import Result, read_result, scan_store
+from eval_harness.store_source import Folder, open_store
 from leaderboard_space import answer_cache
 from leaderboard_space.outcomes import Layout, Outcomes, RunUnits, align, digest_of, read_questions, read_run
 from leaderboard_space.possible import without_impossible
-from leaderboard_space.store_source import Folder, open_store
 from leaderboard_space.tree import Tree, published_tree, tree_of
 from leaderboard_space.trusted_data import TrustedData
 

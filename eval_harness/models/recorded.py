@@ -75,8 +75,9 @@ class Recorded:
         """How many samples per question the file holds."""
         return 1 + max(sample for _, sample in self.answers)
 
-    def check_questions(self, known: set[str]) -> None:
-        """Raise BadInput when the file answers a question that the benchmark does not have."""
+    def check_questions(self, known: frozenset[str]) -> None:
+        """Raise BadInput when the file answers a question that the split does not have. Answers to questions of the split that the
+        run does not ask are left unused."""
         unknown = sorted({question for question, _ in self.answers} - known)
         if unknown:
             listed = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")

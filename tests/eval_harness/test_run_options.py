@@ -199,3 +199,17 @@ def test_usage_is_summed_over_resumed_runs(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Baseline, "generate", counting)
     result, _ = evaluate(asked(data, out=tmp_path / "run"))
     assert (result.environment["tokens_in"], result.environment["tokens_out"]) == (280, 56)
+
+
+def test_a_recorded_file_of_the_whole_split_serves_a_part_of_it(data, tmp_path):
+    """Answers to questions that --limit leaves out stay unused; those to questions the split does not have are refused."""
+    questions = select_questions("halt-medvqa", str(data / "halt-medvqa"), None).questions
+    lines = [json.dumps({"question_id": name, "response": "A"}) for name in questions["question_id"]]
+    file = tmp_path / "all.jsonl"
+    file.write_text("\n".join(lines))
+    run = asked(data, "halt-medvqa", model=f"recorded:{file}", limit=5, out=tmp_path / "run")
+    result, _ = evaluate(run)
+    assert sum(result.statuses.values()) == result.statuses["answered"] == 5
+    file.write_text("\n".join([*lines, json.dumps({"question_id": "fake-no-such", "response": "A"})]))
+    with pytest.raises(BadInput, match="fake-no-such"):
+        evaluate(replace(run, out=tmp_path / "other"))

@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = """
 import sys
-from leaderboard_space import sections, store_source, trusted_data
+from eval_harness import store_source
+from leaderboard_space import sections, trusted_data
 store_source.RECHECK_SECONDS = sections.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
 from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.app import serve

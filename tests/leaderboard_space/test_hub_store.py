@@ -13,7 +13,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from huggingface_hub import HfApi
-from leaderboard_space import store_source
+from eval_harness import store_source
 from leaderboard_space.sections import Board
 
 def names(board):
@@ -66,7 +66,7 @@ def test_a_repository_that_is_not_there_is_one_clear_line(local_hub: Any, tmp_pa
 EMPTY = """
 import sys
 from huggingface_hub import HfApi
-from leaderboard_space import store_source
+from eval_harness import store_source
 from leaderboard_space.sections import Board
 
 first, = sys.argv[1:]
@@ -91,3 +91,28 @@ def test_a_new_repository_without_results_is_a_board_to_begin_with(local_hub: An
     add_run(tmp_path / "first", "halt-medvqa", asked, answers(asked, 0.5), "One")
     said = run(EMPTY, local_hub, tmp_path / "home", tmp_path / "first")
     assert said.splitlines() == ["0 []", "['One']", "0"]
+
+
+TABLE = """
+import sys
+from huggingface_hub import HfApi
+from eval_harness.results import load_results
+from medprobe import main
+
+first, = sys.argv[1:]
+api = HfApi()
+api.create_repo("ORG/results", repo_type="dataset")
+print([result.model.name for result in load_results("ORG/results")])
+api.upload_folder(repo_id="ORG/results", repo_type="dataset", folder_path=first)
+print([result.model.name for result in load_results("ORG/results")])
+sys.argv = ["medprobe", "results", "--results", "ORG/results"]
+main()
+"""
+
+
+def test_results_of_a_repository_are_loaded_and_make_a_table(local_hub: Any, tmp_path: Path) -> None:
+    asked = questions("halt-medvqa", 12)
+    add_run(tmp_path / "first", "halt-medvqa", asked, answers(asked, 0.5), "One")
+    said = run(TABLE, local_hub, tmp_path / "home", tmp_path / "first").splitlines()
+    assert said[:2] == ["[]", "['One']"]
+    assert said[2].startswith("benchmark,split,model") and ",One," in said[3]

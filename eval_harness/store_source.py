@@ -1,6 +1,6 @@
 """Where the results store is: a folder, or a dataset repository on the Hub that is copied here and looked at again now and then.
 
-Not here: reading the results (`sections.py`). Nothing is ever written to the store.
+Not here: reading the results (`results.py`). Nothing is ever written to the store.
 """
 
 from __future__ import annotations
