@@ -117,12 +117,27 @@ def board_results(ablations: bool = False) -> list[Result]:
         if key in merged:
             _merge(*merged[key], result, notes)
         else:
-            merged[key] = (result.model_copy(deep=True), list(notes))
+            merged[key] = (_own(result), list(notes))
     for result, notes in merged.values():
         assert result.source is not None
         result.source.note = _joined(notes)
         result.breakdown |= _scenarios(result)
     return [result for result, _ in merged.values()]
+
+
+def _own(result: Result) -> Result:
+    """A copy to which scores and words can be added; the scores themselves are shared, which a deep copy of all would make slow."""
+    assert result.source is not None
+    return result.model_copy(
+        update={
+            "scores": dict(result.scores),
+            "breakdown": {
+                facet: {value: dict(scores) for value, scores in values.items()}
+                for facet, values in result.breakdown.items()
+            },
+            "source": result.source.model_copy(),
+        }
+    )
 
 
 def departments() -> tuple[Row, ...]:
@@ -192,10 +207,11 @@ def cells(table: str) -> Iterator[Cell]:
     head, *body = _raw(table)
     for line in body:
         row = " / ".join(part for part in line[:labels] if part)
+        of_row = [candidate for candidate in abouts if _selects_row(candidate, row)]
         for column, printed in zip(head[labels:], line[labels:], strict=True):
             about: Row = {}
-            for candidate in abouts:
-                if _selects(candidate, row, column):
+            for candidate in of_row:
+                if _selects_column(candidate, column):
                     about |= {key: value for key, value in candidate.items() if value}
             number = re.match(r"-?\d+(?:\.\d+)?", printed)
             if "metric" not in about or number is None:
@@ -376,8 +392,15 @@ def _merge(kept: Result, kept_notes: list[str], other: Result, notes: list[str])
 
 def _selects(selector: Row, row: str, column: str) -> bool:
     """Whether a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
-    parts = (row, *row.split(" / "))
-    return selector["row"] in ("", *parts) and (not selector["column"] or fnmatchcase(column, selector["column"]))
+    return _selects_row(selector, row) and _selects_column(selector, column)
+
+
+def _selects_row(selector: Row, row: str) -> bool:
+    return selector["row"] in ("", row, *row.split(" / "))
+
+
+def _selects_column(selector: Row, column: str) -> bool:
+    return not selector["column"] or fnmatchcase(column, selector["column"])
 
 
 def _model_of(cell: Cell, paper: str) -> str:
