@@ -67,7 +67,7 @@ async function copyLink(button, link) {
 }
 const showTab = () => {  // on a narrow screen the strip of tabs scrolls: keep the chosen one in sight
   const tab = document.querySelector('#mp-tabs [role="tab"][aria-selected="true"]');
-  if (tab) tab.scrollIntoView({ inline: "nearest", block: "nearest" });
+  if (tab) tab.scrollIntoView({ inline: "center", block: "nearest" });
 };
 if (!window.medprobeTabs) {  // once for the page: also where no table is, and where a link chose the tab
   window.medprobeTabs = new MutationObserver(showTab);
