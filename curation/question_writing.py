@@ -74,7 +74,10 @@ def ask(
     quiet: bool | None,
     system: str | None = SYSTEM,
 ) -> Iterator[dict[str, Any]]:
-    """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal."""
+    """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal.
+
+    Raises BadInput where another process is adding to the journal.
+    """
     requests = [
         Request(
             key,
@@ -90,7 +93,7 @@ def ask(
         )
         for key, text in prompts.items()
     ]
-    with append_to(journal) as file:
+    with alone(journal.parent, journal.name), append_to(journal) as file:
         for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
             entry = {
                 "id": response.question_id,

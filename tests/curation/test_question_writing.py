@@ -16,7 +16,7 @@ from model_server import model_server
 from curation.categories import categorize, discover, patterns, read_categories, read_given
 from curation.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
 from curation.question_reading import Draft, problems, read_reply
-from curation.question_writing import Asking, read_drafts, read_journal, write_questions
+from curation.question_writing import Asking, ask, read_drafts, read_journal, write_questions
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.openai_chat import TRIES, OpenAIChat
@@ -440,3 +440,27 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_written(tmp_path):
     for bad in ({"tries": 0}, {"temperature": -1}):
         with pytest.raises(BadInput, match="--t"):
             Asking(**bad)
+
+
+def test_a_journal_has_one_writer(tmp_path):
+    """Whatever is asked (writing, fake questions, a blind baseline): replies of two processes would be paid twice and mixed."""
+    journal = tmp_path / "replies.jsonl"
+    with model_server(lambda prompt, before: "yes") as (url, log):
+        first, second = (
+            ask(
+                OpenAIChat("m", Settings(base_url=url)),
+                {name: name for name in names},
+                0,
+                Asking(),
+                journal,
+                "asking",
+                True,
+            )
+            for names in ("ab", "cd")
+        )
+        next(first)
+        with pytest.raises(BadInput, match="another process is at it"):
+            next(second)
+        list(first)
+        assert not {"c", "d"} & {prompt for _, prompt in log.asked}
+    assert sorted(entry["id"] for entry in read_journal(journal)) == ["a", "b"]
