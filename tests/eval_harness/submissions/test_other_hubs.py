@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+import uuid
 
 import huggingface_hub.constants
 import pytest
@@ -119,14 +120,13 @@ def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monk
 
 def test_a_dataset_is_asked_for_again_too(owner, data, local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    publish(
-        data, "ORG/asked-again"
-    )  # a name that no other test has left in the cache, which answers where the Hub does not
-    local_hub.faults.add("/api/datasets/ORG/asked-again", 503, method="GET", headers={"Retry-After": "0"})
+    name = f"ORG/asked-{uuid.uuid4().hex}"  # nothing that an earlier run left in the cache may answer where the Hub does not
+    publish(data, name)
+    local_hub.faults.add(f"/api/datasets/{name}", 503, method="GET", headers={"Retry-After": "0"})
     local_hub.record.clear()
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
-    assert submit(answers, STORE, "mediconfusion", "Model", "ORG/asked-again").new
-    asked = local_hub.record.of("GET", "/api/datasets/ORG/asked-again")
+    assert submit(answers, STORE, "mediconfusion", "Model", name).new
+    asked = local_hub.record.of("GET", f"/api/datasets/{name}")
     assert 503 in [each.status for each in asked], asked
 
 
