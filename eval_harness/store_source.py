@@ -14,7 +14,8 @@ from dataset_builders.errors import BadInput
 
 RECHECK_SECONDS = 30.0
 """How often the Hub is asked whether the repository has changed."""
-REPO = re.compile(r"[\w.-]+/[\w.-]+")
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+"""The id of a repository on the Hub, ORG/NAME; `./NAME` is a folder."""
 
 
 class StoreSource(Protocol):
@@ -71,11 +72,11 @@ class HubRepository:
 
 
 def open_store(store: str | Path) -> StoreSource:
-    """The source of a store: an existing folder wins, else ORG/NAME is a dataset repository of the Hub.
+    """The source of a store: an existing folder wins, else ORG/NAME is a dataset repository of the Hub; any other name is a folder,
+    whether it is there or not."""
+    return HubRepository(str(store)) if is_hub_store(store) else Folder(Path(store))
 
-    Raises BadInput when it is neither a folder nor such a name.
-    """
-    path = Path(store)
-    if path.is_dir() or isinstance(store, Path) or not REPO.fullmatch(str(store)):
-        return Folder(path)
-    return HubRepository(str(store))
+
+def is_hub_store(store: str | Path) -> bool:
+    """Whether a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
+    return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None

@@ -155,6 +155,7 @@ def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(place):
         (("score", "nowhere.jsonl", "--benchmark", "mediconfusion"), "no such file"),
         (("submit", "data", "--to", "store"), "not a run folder"),
         (("results", "--results", "nowhere"), "not a results store"),
+        (("results", "--results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
         (("board", "--results", "nowhere"), "not a results store"),
     ],
 )

@@ -20,8 +20,9 @@ from eval_harness.results import Benchmark, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest
 from eval_harness.scoring import ANSWERS_SCHEMA, answer_frame
 from eval_harness.selection import fingerprint_of
+from eval_harness.store_source import REPOSITORY
 from eval_harness.submissions.foreign_files import check_file, parse_object, quarantined
-from eval_harness.submissions.submit import MAX_RESULT, REPOSITORY, Submission, recompute
+from eval_harness.submissions.submit import MAX_RESULT, Submission, recompute
 from eval_harness.submissions.validation import (
     AGAIN,
     JUDGED,

@@ -29,10 +29,10 @@ from eval_harness.answers import read_answers
 from eval_harness.scores import units
 from eval_harness.scoring import answer_frame
 from eval_harness.selection import fingerprint_of
+from eval_harness.store_source import is_hub_store
 from eval_harness.submissions.foreign_files import MAX_PROBLEMS, printable
 from eval_harness.submissions.predictions import Predictions, read_predictions
 from eval_harness.submissions.scoring_ledger import Document, Read, open_ledger, private_head
-from eval_harness.submissions.submit import is_hub_store
 from eval_harness.submissions.validation import MODEL_NAME
 
 FORMAT, SPLIT = "gmai-mmbench", "test"

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from dataset_builders.errors import BadInput
 from dataset_builders.hub import connect, connect_with_token, endpoint, hub_errors, patiently, quiet
 from eval_harness.runs import write_atomically
+from eval_harness.store_source import is_hub_store
 from eval_harness.submissions.hub_store import files_at
-from eval_harness.submissions.submit import is_hub_store
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from eval_harness.results import Benchmark, Method, Model, Result, model_slug, r
 from eval_harness.runs import Run, RunRequest, read_run
 from eval_harness.scoring import answer_frame, make_result, without_judge, write_result
 from eval_harness.selection import Selection, fingerprint_of, select_questions
+from eval_harness.store_source import REPOSITORY, is_hub_store
 from eval_harness.submissions.foreign_files import Found, check_file, json_lines, printable, quarantined
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.validation import (
@@ -46,7 +46,6 @@ ELSEWHERE = "answers were given by another harness; its prompt and generation se
 RUN_IT = (
     "Run the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out."
 )
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -157,11 +156,6 @@ def submit_run(folder: Path, store: Path, dry_run: bool = False) -> Path:
         submission.check(folder)
         return store / submission.folder
     return Path(submit(folder, store).place)
-
-
-def is_hub_store(store: str | Path) -> bool:
-    """Whether a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
-    return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None
 
 
 def prepare(

@@ -17,3 +17,18 @@ def brute(med, gen, thresholds):
     tie = 1e-12
     met = (first >= low - tie) & (first <= high + tie) & (second >= gen_low - tie) & (second <= gen_high + tie)
     return i[met], j[met], first[met], second[met]
+
+
+def same(pairs, expected):
+    """Assert that found pairs are those of `brute`."""
+    i, j, first, second = expected
+    assert pairs.i.tolist() == i.tolist()
+    assert pairs.j.tolist() == j.tolist()
+    np.testing.assert_allclose(pairs.sim_med, first, rtol=0, atol=2e-12)
+    np.testing.assert_allclose(pairs.sim_gen, second, rtol=0, atol=2e-12)
+
+
+def clustered(rng, n, d, spread, dtype):
+    """Embeddings (n, d) around few centres: many pairs are alike, as with real images."""
+    centres = rng.standard_normal((max(1, n // 20), d)) + 1.0
+    return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)

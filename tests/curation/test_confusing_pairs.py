@@ -9,25 +9,12 @@ from curation.confusing_pairs import HELD, MODES, Pairs, PairSearch, Thresholds,
 from curation.pair_sampling import sample_pairs
 from curation.prefix_bound import make_prefix
 from dataset_builders.errors import BadInput
-from tests.curation.brute_force import brute
+from tests.curation.brute_force import brute, clustered, same
 
 
 def search_all(med, gen, thresholds):
     search = PairSearch(med, gen, thresholds)
     return Pairs.join(list(search.blocks(0, search.n)))
-
-
-def same(pairs, expected):
-    i, j, first, second = expected
-    assert pairs.i.tolist() == i.tolist()
-    assert pairs.j.tolist() == j.tolist()
-    np.testing.assert_allclose(pairs.sim_med, first, rtol=0, atol=2e-12)
-    np.testing.assert_allclose(pairs.sim_gen, second, rtol=0, atol=2e-12)
-
-
-def clustered(rng, n, d, spread, dtype):
-    centres = rng.standard_normal((max(1, n // 20), d)) + 1.0
-    return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)
 
 
 cosine = st.one_of(st.none(), st.floats(-1.5, 1.5), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))

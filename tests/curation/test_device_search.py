@@ -10,7 +10,7 @@ from curation import device_search
 from curation.confusing_pairs import MODES, Pairs, PairSearch, Thresholds, find_pairs
 from curation.device_search import DeviceSearch, _bfloat16, make_search, pick_device
 from dataset_builders.errors import BadInput
-from tests.curation.brute_force import brute
+from tests.curation.brute_force import brute, clustered, same
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -19,19 +19,6 @@ def search_all(med, gen, thresholds, device="cpu"):
     search = DeviceSearch(med, gen, thresholds, device)
     step = min(search.step, 64)  # many tiles, with edges on and off the diagonal
     return Pairs.join([part for at in range(0, search.n, step) for part in search.blocks(at, min(search.n, at + step))])
-
-
-def same(pairs, expected):
-    i, j, first, second = expected
-    assert pairs.i.tolist() == i.tolist()
-    assert pairs.j.tolist() == j.tolist()
-    np.testing.assert_allclose(pairs.sim_med, first, rtol=0, atol=2e-12)
-    np.testing.assert_allclose(pairs.sim_gen, second, rtol=0, atol=2e-12)
-
-
-def clustered(rng, n, d, spread, dtype):
-    centres = rng.standard_normal((max(1, n // 20), d)) + 1.0
-    return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)
 
 
 @pytest.fixture(autouse=True)

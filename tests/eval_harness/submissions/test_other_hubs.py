@@ -4,16 +4,13 @@ import hashlib
 import time
 import uuid
 
-import huggingface_hub.constants
 import pytest
-from huggingface_hub import HfApi
 
-from dataset_builders import hub
 from dataset_builders.errors import BadInput
 from dataset_builders.publish import publish
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import phantom, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import responses, write_lines
 from tests.localhub import routes_discussions
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.history import Entry
@@ -21,27 +18,6 @@ from tests.localhub.wire import Refused
 
 STORE = "ORG/results"
 REPO = {"repo_id": STORE, "repo_type": "dataset"}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
-
-
-@pytest.fixture(scope="module")
-def run(data, tmp_path_factory):
-    return run_folder(data, tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture
-def owner(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
-    monkeypatch.setenv("HF_TOKEN", READER)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-    api.create_repo(**REPO)
-    return api
 
 
 def tells_all_discussions(monkeypatch):

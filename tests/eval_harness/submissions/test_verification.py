@@ -6,17 +6,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
-from dataset_builders import hub
 from dataset_builders.errors import BadInput
 from dataset_builders.publish import publish
 from eval_harness.results import Result
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, said, write_lines
+from tests.eval_harness.submissions.submitting import questions_of, responses, said, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
 
@@ -25,27 +23,11 @@ STORE = "ORG/results"
 REPO = {"repo_id": STORE, "repo_type": "dataset"}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
-
-
-@pytest.fixture(scope="module")
-def run(data, tmp_path_factory):
-    return run_folder(data, tmp_path_factory.mktemp("runs") / "run")
-
-
 @pytest.fixture
-def owner(local_hub, monkeypatch):
-    """The store's owner; whoever submits is the reader."""
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
-    monkeypatch.setenv("HF_TOKEN", READER)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-    api.create_repo(**REPO)
-    api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes/README.txt", **REPO)
-    return api
+def owner(owner):
+    """The same, of a store that holds something beside results."""
+    owner.upload_file(path_or_fileobj=b"kept", path_in_repo="notes/README.txt", **REPO)
+    return owner
 
 
 @pytest.fixture
