@@ -1,0 +1,164 @@
+r"""Reasoning and answer of a response kept apart, from its text alone, for every model family's delimiters.
+
+| family | delimiters |
+|---|---|
+| DeepSeek R1, Qwen, GLM, Ernie, EXAONE and others | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
+| Seed, Magistral | `<seed:think>`, `[THINK]` and their end tags |
+| Kimi | `◁think▷ ... ◁/think▷` |
+| Gemma 4 | `<\|channel>thought ... <channel\|>` |
+| MedGemma | `<unused94>thought ... <unused95>` |
+| Command A, Sky-T1 and others | `<\|START_THINKING\|>`, `<\|begin_of_thought\|>` ... and their ends |
+| gpt-oss (Harmony) | `<\|channel\|>analysis<\|message\|> ... <\|channel\|>final<\|message\|>` |
+| the same, its special tokens dropped | `analysis ... assistantfinal` |
+| agents | `Thought: ...` up to a line `Answer: ...` |
+
+Everything is linear in the length of the response.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
+_TAG = re.compile(
+    rf"<(?P<end1>/?)(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
+    r"|◁(?P<end2>/?)think▷"
+    r"|\[(?P<end3>/?)think\]"
+    r"|<\|(?P<end4>/?)think(?:ing)?\|>"
+    r"|<\|channel>\s{0,4}(?:thought|analysis|thinking)\b"
+    r"|(?P<end5><channel\|>)"
+    r"|<unused94>(?:\s{0,4}thought\b)?"
+    r"|(?P<end6><unused95>)"
+    r"|<\|(?:start_thinking|begin_of_(?:thought|thinking|think)|(?:thinking|think)_start)\|>"
+    r"|(?P<end7><\|(?:end_thinking|end_of_(?:thought|thinking|think)|(?:thinking|think)_end)\|>)",
+    re.IGNORECASE,
+)
+_HINTS = ("<", "[", "◁", "assistantfinal", "analysis", "commentary")
+_HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
+_HARMONY_FINAL = re.compile(
+    r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
+)
+_HARMONY_MARKS = re.compile(
+    r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+|^\s*analysis(?=[A-Z])"
+)
+_HARMONY_END = re.compile(r"<\|(?:return|end|call|start)\|>")
+_NOT_WORDS = re.compile(
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|\b(?:assistant|model)\b\s*:?|\W", re.IGNORECASE
+)
+_THOUGHT = re.compile(
+    r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
+)
+_ANSWER_LINE = re.compile(
+    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:answer|response|output|conclusion)\b[ \t*_]{0,4}(?:is\b)?[ \t*_]{0,4}[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ANSWER_TAG = re.compile(
+    r"<(?:answer|final_answer|final|response|conclusion)>|<\|begin_of_(?:box|solution)\|>", re.IGNORECASE
+)
+_ANSWER_END = re.compile(
+    r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
+)
+_BOX = re.compile(r"\\boxed\s?\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What a model thought (None: nothing marked as thought), what it answered, and whether the text stops inside the thought: then
+    `answer` holds only what the model said before it began to think, mostly nothing."""
+
+    reasoning: str | None
+    answer: str
+    unfinished: bool
+
+
+def split_reasoning(text: str, opened: bool = False) -> Split:
+    r"""Split a response into its reasoning and its answer.
+
+    `opened`: the chat template had opened the reasoning, so that the text begins inside it. The answer is what follows the last end
+    of a reasoning; where a reasoning is never closed, an answer in `<answer>` tags, in a box or on an "Answer:" line that ends the
+    text still counts, and otherwise only what stood before the reasoning. Never raises.
+
+    >>> split_reasoning("<think>Looks like A.</think>B")
+    Split(reasoning='Looks like A.', answer='B', unfinished=False)
+    >>> split_reasoning("It could be A, but", opened=True)
+    Split(reasoning='It could be A, but', answer='', unfinished=True)
+    """
+    if not opened and not any(hint in text for hint in _HINTS):
+        return _thought_line(text)
+    finals = list(_HARMONY_FINAL.finditer(text))
+    if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):
+        end = _HARMONY_END.search(text, finals[-1].end())
+        return Split(
+            _HARMONY_MARKS.sub(" ", text[: finals[-1].start()]).strip(),
+            text[finals[-1].end() : end.start() if end else None],
+            False,
+        )
+    if _HARMONY_START.match(text):
+        return _unclosed("", text, 0)
+    tags = list(_TAG.finditer(text))
+    closing = [tag for tag in tags if _closes(tag)]
+    if not tags or (not closing and tags[0]["end5"] is not None):
+        return _unclosed("", text, 0) if opened else _thought_line(text)
+    start = closing[-1].end() if closing else 0
+    reopened = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
+    if reopened is None:
+        answer = text[start:]
+        if not _says_something(answer) and not _closes(tags[0]) and _says_something(text[: tags[0].start()]):
+            return Split(_without_tags(text[tags[0].end() : start]), text[: tags[0].start()], False)
+        return Split(_without_tags(text[:start]), answer, False)
+    if opened and not closing:
+        return _unclosed("", text, 0)
+    before = text[start : reopened.start()]
+    if not closing or _says_something(before):
+        return _unclosed(before, text, reopened.end())
+    return _unclosed("", text, 0)
+
+
+def _closes(tag: re.Match[str]) -> bool:
+    return any(tag[f"end{number}"] for number in range(1, 8))
+
+
+def _says_something(text: str) -> bool:
+    return bool(_NOT_WORDS.sub("", text))
+
+
+def _without_tags(text: str) -> str:
+    return _TAG.sub("", text).strip()
+
+
+def _unclosed(before: str, text: str, start: int) -> Split:
+    """A reasoning that begins at text[start] and is never closed, `before` it what the model said first."""
+    answer = _marked_answer(text, start)
+    if answer is not None:
+        return Split(_without_tags(text[start:answer]), text[answer:], False)
+    return Split(_without_tags(text[start:]), before if _says_something(before) else "", True)
+
+
+def _marked_answer(text: str, start: int) -> int | None:
+    """Where a marked answer begins that ends the text: in tags, in a box, or on a line of its own after "Answer:"."""
+    tags = list(_ANSWER_TAG.finditer(text, start))
+    if tags:
+        end = _ANSWER_END.search(text, tags[-1].end())
+        inner = text[tags[-1].end() : end.start() if end else None]
+        rest = text[end.end() :] if end else ""
+        if _says_something(inner) and len(inner) <= 300 and not _says_something(_ANSWER_END.sub("", rest)):
+            return tags[-1].start()
+    lines = [line.start() for line in _ANSWER_LINE.finditer(text, start)]
+    if lines and len(text) - lines[-1] <= 300 and "\n" not in text[lines[-1] :].strip():
+        return lines[-1]
+    last = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)
+    box = next(_BOX.finditer(text, last), None)
+    return box.start() if box is not None and text.rstrip().rstrip("$.*)] \n").endswith("}") else None
+
+
+def _thought_line(text: str) -> Split:
+    """A response without delimiters: "Thought: ..." up to its last line "Answer: ..." is reasoning. Where no such line comes, nobody
+    can say where the thought ends: the text stays whole, and `unfinished` tells that only an explicit answer may be read of it."""
+    thought = _THOUGHT.match(text)
+    if thought is None:
+        return Split(None, text, False)
+    lines = [line.start() for line in _ANSWER_LINE.finditer(text, thought.end())]
+    if lines:
+        return Split(text[thought.end() : lines[-1]].strip(), text[lines[-1] :], False)
+    return Split(None, text, True)
