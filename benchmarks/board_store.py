@@ -97,7 +97,7 @@ def write_run(store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.
         "scores": empty,
         "seconds": empty,
     }
-    table = pa.table([pa.array(columns[f.name], type=f.type) for f in ANSWERS_SCHEMA], schema=ANSWERS_SCHEMA)
+    table = pa.table([pa.array(columns.get(f.name, empty), type=f.type) for f in ANSWERS_SCHEMA], schema=ANSWERS_SCHEMA)
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     (folder / "answers.parquet").write_bytes(buffer.getvalue())

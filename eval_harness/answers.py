@@ -38,7 +38,8 @@ from eval_harness.answer_reading.plain_text import OptionTexts, is_error, option
 from eval_harness.answer_reading.statements import agreeing, last_statement
 from eval_harness.answer_reading.yes_no import read_yes_no
 
-STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed")
+READER_VERSION = 2
+"""Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +381,9 @@ def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:
     """Read every response of a run: the same rows with the columns `choice`, `status`, `rule` filled.
 
-    `answers`: `question_id, sample, response, status` (and perhaps `scores`: one number per option, of which the highest is chosen).
+    `answers`: `question_id, sample, response, status`, the status as the journal has it: what the server did. Perhaps also `scores` (one
+    number per option, of which the highest is chosen) and `finish_reason`: what the output limit cut (`length`) is read only where it
+    states its answer, else it is `truncated`.
     A row that is already `failed` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the paper's own).
     Raises BadInput for an unknown extraction, format or question id.
     """
@@ -400,10 +403,11 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
     }
     scores = answers["scores"].tolist() if "scores" in answers.columns else [None] * len(answers)
     statuses = answers["status"].tolist() if "status" in answers.columns else ["answered"] * len(answers)
+    ends = answers["finish_reason"].tolist() if "finish_reason" in answers.columns else [None] * len(answers)
     seen: dict[tuple[str, tuple[str, ...], str], Reading] = {}
     readings: list[Reading] = []
-    for question, response, status, values in zip(
-        answers["question_id"].astype(str).tolist(), answers["response"].tolist(), statuses, scores, strict=True
+    for question, response, status, values, end in zip(
+        answers["question_id"].astype(str).tolist(), answers["response"].tolist(), statuses, scores, ends, strict=True
     ):
         if question not in asked:
             raise BadInput(
@@ -420,12 +424,18 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
             key = (response, options, kind)
             if key not in seen:
                 seen[key] = reader(response, options, kind)
-            readings.append(seen[key])
+            readings.append(_cut(seen[key]) if end == "length" and extraction == "ours" else seen[key])
     read = answers.copy()
     read["choice"] = pd.Series([list(reading.choice) for reading in readings], index=answers.index, dtype=object)
     read["status"] = [reading.status for reading in readings]
     read["rule"] = [reading.rule for reading in readings]
     return read
+
+
+def _cut(reading: Reading) -> Reading:
+    """What a response that the output limit cut is read as: only a stated answer counts."""
+    weak = reading.status == "irrelevant" or reading.rule in {name for name, _ in _WEAK}
+    return Reading((), "truncated", "cut off") if weak else reading
 
 
 def _is_scores(values: object, count: int) -> bool:

@@ -16,7 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[2] = 2
+"""2 (November 2026) adds `reader_version`; version 1 is read as it is."""
+
+STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed", "truncated")
+"""What the text of a response was read as. `truncated`: the output limit cut it before it stated an answer; it is wrong, like the
+other three without a choice."""
+
+DELIVERIES: dict[str, str] = {"answered": "answered", "refused": "held back", "failed": "no response"}
+"""What the server did, whatever the text says: the status of a journal line -> column `delivery` of `answers.parquet`."""
 
 Verdict = Literal["better", "no different", "worse"]
 
@@ -89,7 +97,7 @@ Breakdown = dict[str, dict[str, Scores]]
 class Result(_Strict):
     """The scores of a run with their provenance (DESIGN section 5). `breakdown` is facet -> facet value -> metric -> Score."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
     kind: Literal["measured", "published", "aggregate"]
     provenance: Literal["submitted", "reproduced", "published"]
     benchmark: Benchmark
@@ -104,6 +112,8 @@ class Result(_Strict):
     created_at: str
     source: Source | None = None
     run_ids: list[str] | None = None
+    reader_version: int | None = None
+    """`answers.READER_VERSION` of the code that read the answers; None: 1, or no answers were read."""
 
     def to_json(self) -> str:
         """The text of `result.json`: indented, keys in schema order, newline at the end."""

@@ -177,6 +177,10 @@ def record_of(response: Response) -> dict[str, Any]:
         record["error"] = response.error
     if response.usage is not None:
         record["usage"] = list(response.usage)
+    if response.reasoning is not None:
+        record["reasoning"] = response.reasoning
+    if response.finish_reason is not None:
+        record["finish_reason"] = response.finish_reason
     return record
 
 

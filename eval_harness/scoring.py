@@ -17,9 +17,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eval_harness.answers import read_answers
+from eval_harness.answers import READER_VERSION, read_answers
 from eval_harness.requests import original, rotation, shown
-from eval_harness.results import Result
+from eval_harness.results import DELIVERIES, Result
 from eval_harness.runs import Run, key_of, write_atomically
 from eval_harness.scores import Scored, score
 
@@ -36,9 +36,16 @@ ANSWERS_SCHEMA = pa.schema(
         ("rule", pa.string()),
         ("scores", pa.list_(pa.float64())),
         ("seconds", pa.float64()),
+        ("delivery", pa.string()),
+        ("reasoning", pa.string()),
+        ("finish_reason", pa.string()),
+        ("tokens_in", pa.int64()),
+        ("tokens_out", pa.int64()),
     ]
 )
-"""Columns of `answers.parquet` (DESIGN section 5); `scores` holds one number per option for the methods that score options."""
+"""Columns of `answers.parquet`; `scores` holds one number per option for the methods that score options. `delivery` is what the server
+did (`results.DELIVERIES`), `status` what the response was read as. Files of before November 2026 end with `seconds`."""
+SCHEMA_1_COLUMNS = 8
 
 
 NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
@@ -55,6 +62,12 @@ def without_judge(run: Run) -> Run:
     )
 
 
+FRAME_COLUMNS = [
+    *("question_id", "sample", "response", "status", "seconds", "scores"),
+    *("reasoning", "finish_reason", "tokens_in", "tokens_out"),
+]
+
+
 def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """Journal lines as a frame, one row per (question, sample): the last line of each counts."""
     records = {key_of(record): record for record in journal}
@@ -62,15 +75,25 @@ def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
         {
             "question_id": question_id,
             "sample": sample,
-            # Lone surrogates (a server may send them escaped) cannot be stored as UTF-8.
-            "response": str(record["response"] or "").encode("utf-8", "replace").decode(),
+            "response": _text(record["response"] or ""),
             "status": record["status"],
             "seconds": record.get("seconds"),
             "scores": record.get("scores"),
+            "reasoning": _text(record.get("reasoning")),
+            "finish_reason": record.get("finish_reason"),
+            "tokens_in": (record.get("usage") or (None, None))[0],
+            "tokens_out": (record.get("usage") or (None, None))[1],
         }
         for (question_id, sample), record in records.items()
     ]
-    return pd.DataFrame(rows, columns=["question_id", "sample", "response", "status", "seconds", "scores"])
+    return pd.DataFrame(rows, columns=FRAME_COLUMNS).astype(
+        dict.fromkeys(("reasoning", "finish_reason", "tokens_in", "tokens_out"), object)
+    )
+
+
+def _text(value: Any) -> str | None:
+    """A text as UTF-8 can store it: lone surrogates (a server may send them escaped) become question marks."""
+    return None if value is None else str(value).encode("utf-8", "replace").decode()
 
 
 def make_result(
@@ -89,6 +112,7 @@ def make_result(
     complete = journal.set_index(["question_id", "sample"]).reindex(asked).reset_index()
     complete["response"] = complete["response"].fillna("").astype(str)
     complete["status"] = complete["status"].fillna("failed")
+    complete["delivery"] = complete["status"].map(DELIVERIES)
     if run.request.permute:
         answers = _read_permuted(complete, questions, run.benchmark.format, extraction)
     else:
@@ -115,6 +139,7 @@ def make_result(
         environment=run.environment | (_by_option_or_letter(answers, questions) if run.request.permute else {}),
         command=run.command,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        reader_version=READER_VERSION,
     )
     return result, answers
 

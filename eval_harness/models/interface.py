@@ -56,6 +56,8 @@ class Response:
 
     `error` says why a `failed` or `refused` one did; it is kept apart from `text`, so that an error can never be read as an answer.
     `scores`: one log-likelihood per option (None where options were not scored). `usage`: tokens in and out, where they are counted.
+    `reasoning`: what the model thought before it answered, kept apart from `text` and never read for a choice. `finish_reason`: why
+    it stopped, in the words of OpenAI's API (`stop`, `length`, `content_filter`); None where that is not known.
     """
 
     question_id: str
@@ -66,6 +68,8 @@ class Response:
     scores: tuple[float, ...] | None = None
     error: str | None = None
     usage: tuple[int, int] | None = None
+    reasoning: str | None = None
+    finish_reason: str | None = None
 
 
 class Backend(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import FACETS, LETTERS
-from eval_harness.results import Breakdown, Score, Scores
+from eval_harness.results import STATUSES, Breakdown, Score, Scores
 from eval_harness.scores import gmai_mmbench, halt_medvqa, mediconfusion, probmed
 from eval_harness.scores.grading import Graded, grade, make_units
 from eval_harness.scores.metrics import HEADLINE, METRICS, MetricInfo
@@ -97,6 +97,6 @@ def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
     counted = answers["status"].value_counts().to_dict()
     samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
     missing = len(questions) * samples - len(answers)
-    statuses = {name: int(counted.get(name, 0)) for name in ("answered", "irrelevant", "refused", "failed")}
+    statuses = {name: int(counted.get(name, 0)) for name in STATUSES}
     statuses["failed"] += max(missing, 0)
     return statuses

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import FACETS
+from eval_harness.results import STATUSES
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -117,12 +118,10 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
 
 
 def _check_statuses(answers: pd.DataFrame) -> None:
-    unknown = ~answers["status"].isin(("answered", "irrelevant", "refused", "failed")).to_numpy()
+    unknown = ~answers["status"].isin(STATUSES).to_numpy()
     if unknown.any():
         status, question = answers[["status", "question_id"]].iloc[int(np.argmax(unknown))]
-        raise BadInput(
-            f"answers: status {status!r} of {question!r} is unknown. There are: answered, irrelevant, refused, failed."
-        )
+        raise BadInput(f"answers: status {status!r} of {question!r} is unknown. There are: {', '.join(STATUSES)}.")
 
 
 def _source(facet: str) -> str:

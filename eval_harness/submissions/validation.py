@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ import pandas as pd
 
 from dataset_builders.problems import clip
 from dataset_builders.schema import RELEASED_FINGERPRINTS
-from eval_harness.results import Result, Scores
+from eval_harness.results import DELIVERIES, STATUSES, Result, Scores
 from eval_harness.submissions.predictions import MAX_SAMPLES, is_duration, whole, wrong_response
 
 TOLERANCE = 5e-5
@@ -26,7 +27,6 @@ JUDGED = (
     "its answers were read by a judge model, which nobody can ask again here: read them by rules with "
     "`medprobe score RUN_DIR --no-judge`, then submit that"
 )
-STATUSES = ("answered", "irrelevant", "refused", "failed")
 AGAIN = "-reproduced"
 """What the run id of a reproduced result ends with, and no other."""
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
@@ -106,6 +106,8 @@ def checked_answers(
             what = f"question {clip(name)}, sample {sample}, is answered twice"
         elif row.get("status") not in STATUSES:
             what = f"status {clip(row.get('status'))} is none of {', '.join(STATUSES)}"
+        elif "delivery" in row and row["delivery"] not in DELIVERIES.values():
+            what = f"delivery {clip(row['delivery'])} is none of {', '.join(DELIVERIES.values())}"
         elif not is_duration(row.get("seconds")):
             what = f"seconds {clip(row.get('seconds'))} is no number from 0"
         else:
@@ -115,12 +117,23 @@ def checked_answers(
             continue
         assert isinstance(name, str) and sample is not None
         seen.add((name, sample))
-        status = row["status"] if row["status"] in ("failed", "refused") else "answered"
-        kept = {key: row.get(key) for key in ("seconds", "scores")}
+        kept = {key: row.get(key) for key in ("seconds", "scores", "reasoning", "finish_reason", "usage")}
+        if row.get("tokens_out") is not None:
+            kept["usage"] = [row.get("tokens_in"), row["tokens_out"]]
+        status = _journal_status(row)
         records.append(
             {"question_id": name, "sample": sample, "response": row.get("response"), "status": status, **kept}
         )
     return records, wrong
+
+
+def _journal_status(row: dict[str, Any]) -> str:
+    """What the server did, in the journal's words; files without the column `delivery` tell it by status and rule."""
+    if "delivery" in row:
+        return next((status for status, delivery in DELIVERIES.items() if delivery == row["delivery"]), "failed")
+    if row.get("rule") in ("refusal", "error text"):
+        return "answered"
+    return str(row["status"]) if row["status"] in ("failed", "refused") else "answered"
 
 
 def _wrong_scores(scores: Any, options: int, method: str) -> str | None:
@@ -171,7 +184,7 @@ def different_results(claimed: Result, computed: Result) -> Iterator[str]:
             if theirs[value].keys() != ours[value].keys():
                 yield f"its breakdown by {clip(facet)}, {clip(value)} has other scores than its answers"
             yield from different_scores(theirs[value], ours[value], f"{facet} {value}: ")
-    if claimed.statuses != computed.statuses:
+    if Counter(claimed.statuses) != Counter(computed.statuses):  # a status that a file leaves out counts 0
         yield f"claims the statuses {claimed.statuses}, its answers give {computed.statuses}"
 
 

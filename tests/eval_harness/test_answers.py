@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.answers import STATUSES, read_answers, read_choice
+from eval_harness.answers import read_answers, read_choice
+from eval_harness.results import STATUSES
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CASES = [json.loads(line) for line in Path(__file__).with_name("answer_cases.jsonl").read_text().splitlines()]
@@ -229,3 +230,18 @@ def test_the_official_probmed_reader_looks_for_a_substring(response: str, expect
     questions = pd.DataFrame({"question_id": ["q"], "options": [["yes", "no"]], "question_type": ["yes_no"]})
     answers = pd.DataFrame({"question_id": ["q"], "sample": [0], "response": [response], "status": ["answered"]})
     assert read_answers(answers, questions, "probmed", "official")["choice"][0] == expected
+
+
+def test_what_the_output_limit_cut_is_read_only_where_it_states_an_answer() -> None:
+    questions = pd.DataFrame({"question_id": ["1"], "options": [["left hip", "right hip"]], "question_type": "single"})
+    cases = {
+        "B": ("answered", [1]),  # HALT-MedVQA asks for one token
+        "The answer is B, because the": ("answered", [1]),
+        "The image shows the right hip and": ("truncated", []),
+        "First, the marker in": ("truncated", []),
+        "": ("truncated", []),
+    }
+    for text, wanted in cases.items():
+        row = {"question_id": ["1"], "sample": 0, "response": text, "status": "answered", "finish_reason": "length"}
+        read = read_answers(pd.DataFrame(row), questions, "mediconfusion").iloc[0]
+        assert (read["status"], read["choice"]) == wanted, text

@@ -58,7 +58,7 @@ def test_mediconfusion_by_hand() -> None:
     assert category["Cerebral"]["set_accuracy"].value == pytest.approx(200 / 3)
     assert (category["Cerebral"]["set_accuracy"].n, category["Cerebral"]["set_accuracy"].n_cases) == (3, 2)
     assert category["Spinal"]["confusion"].n == 3 and category["Vascular"]["individual_accuracy"].value == 100
-    assert scored.statuses == {"answered": 7, "irrelevant": 1, "refused": 0, "failed": 0}
+    assert scored.statuses == {"answered": 7, "irrelevant": 1, "refused": 0, "failed": 0, "truncated": 0}
     assert value["share_A"] == pytest.approx(500 / 7) and value["irrelevant"] == 12.5
 
 

@@ -141,7 +141,7 @@ def add_run(
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"run-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(
-        [{n: row[n] for n in ANSWERS_SCHEMA.names} for row in given.to_dict("records")], schema=ANSWERS_SCHEMA
+        [{n: row.get(n) for n in ANSWERS_SCHEMA.names} for row in given.to_dict("records")], schema=ANSWERS_SCHEMA
     )
     pq.write_table(table, folder / "answers.parquet")
     (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
