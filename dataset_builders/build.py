@@ -20,9 +20,10 @@ from types import ModuleType
 from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
 from dataset_builders.images import ImageFolders
+from dataset_builders.problems import Problems, clip
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
 from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, Case, Content, fingerprint_of
-from dataset_builders.source_files import is_phantom, source_folder
+from dataset_builders.source_files import is_phantom, source_folder, stays_inside
 
 MANIFEST = "manifest.json"
 
@@ -76,6 +77,7 @@ def build(
         else:
             folder = source_folder(Path(source))
         content = _read(builder, folder, images, target, text_only)
+        _check_names(content)
         phantom = is_phantom(folder)
         if phantom:
             _mark_phantoms(content)
@@ -129,6 +131,30 @@ def _read(builder: ModuleType, folder: Path, images: Sequence[str | Path], targe
                 f"{len(failed)} images could not be downloaded ({image}: {why}); all are in {cache}/failed.json."
             )
     return content
+
+
+def _check_names(content: Content) -> None:
+    """Raise BadInput for ids and image names that are no file names: readers of the dataset save its images under them."""
+    problems = Problems()
+    seen: set[str] = set()
+    for splits in (content.cases, *content.more.values()):
+        for case in (case for cases in splits.values() for case in cases):
+            for image in case.images:
+                for what, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
+                    if (
+                        name not in seen
+                        and name
+                        and not (stays_inside(name) and name.isprintable() and len(name) < 256)
+                    ):
+                        problems.add(
+                            image.where or f"case {clip(case.case_id)}",
+                            None,
+                            f"the {what} {clip(name)} is no file name",
+                        )
+                    seen.add(name)
+    problems.check(
+        "Mend the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
+    )
 
 
 def _mark_phantoms(content: Content) -> None:

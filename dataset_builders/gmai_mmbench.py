@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from dataset_builders.gmai_tsv import REFERENCE_LENGTH, Record, decode_image, image_of, records
-from dataset_builders.images import ImageError, ImageFolders, check_image, reader
+from dataset_builders.images import ImageError, ImageFolders, image_format, reader
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.problems import Problems, clip
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
@@ -154,7 +154,7 @@ class _Tsv:
     def _inline(self, entry: Entry, file: Path, record: Record, index: str, given: str) -> None:
         try:
             data = decode_image(given)
-            suffix = check_image(data).lower() if self.folders is not None else ""
+            suffix = image_format(data).lower() if self.folders is not None else ""
         except ImageError as error:
             if self.folders is None:
                 self.images[index] = CaseImage(index, None)

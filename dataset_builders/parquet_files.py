@@ -7,6 +7,7 @@ manifest (`repository.py`), the columns (`columns.py`).
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from dataset_builders.schema import Case, CaseImage, Question
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Distinct image bytes per row group: the most that a reader streaming `cases` has to fetch for its first row."""
 SHARD_BYTES = 480 * 1024 * 1024
+DECODERS = min(8, os.cpu_count() or 1)
 ROWS_OF_TEXT = 20_000
 """Questions per row group where there are no images, or only small ones."""
 
@@ -51,23 +53,32 @@ class ImageFacts:
     problems: Problems = field(default_factory=Problems)
     wrong: set[str] = field(default_factory=set)
 
-    def fetch(self, image: CaseImage) -> bytes:
-        """The bytes of an image, checked; empty where they are wrong (which is noted)."""
+    def fetch(self, images: Iterable[CaseImage]) -> Iterator[tuple[CaseImage, bytes]]:
+        """Each image with its bytes, checked, several decoded at a time; empty bytes where they are wrong (which is noted)."""
+        wanted = list(images)
+        with ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool:
+            for image, (data, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
+                if wrong is None and image.image_id not in self.wrong:
+                    digest = (hashlib.sha256(data).hexdigest(), len(data))
+                    if self.facts.setdefault(image.image_id, digest) != digest:
+                        wrong = "changed while it was read"
+                if wrong is not None:
+                    self._note(image, wrong)
+                yield image, data
+
+    def _read(self, image: CaseImage) -> tuple[bytes, str | None]:
+        """The bytes of an image and what is wrong with them; an image is decoded the first time that it is met."""
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
         if image.image_id in self.wrong:
-            return b""
+            return b"", None
         try:
             data = image.read()
             if image.image_id not in self.facts:
                 check_image(data)
         except (ImageError, OSError) as error:
-            self._note(image, str(error))
-            return b""
-        digest = (hashlib.sha256(data).hexdigest(), len(data))
-        if self.facts.setdefault(image.image_id, digest) != digest:
-            self._note(image, "changed while it was read")
-        return data
+            return b"", str(error)
+        return data, None
 
     def _note(self, image: CaseImage, what: str) -> None:
         self.wrong.add(image.image_id)
@@ -131,7 +142,7 @@ def write_cases(
             running: list[Future[None]] = []
             for group in shard:
                 shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
-                bank = ImageBank((image, known.fetch(image)) for image in shown.values())
+                bank = ImageBank(known.fetch(shown.values()))
                 if not known.problems:
                     rows = Rows(group, question_columns(format, images=False))
                     texts.append(rows.text)

@@ -7,6 +7,7 @@ import io
 import tempfile
 from pathlib import Path
 
+from eval_harness.broken_images import broken_images
 from eval_harness.models.interface import Request
 from eval_harness.runner import Asked, first_request
 
@@ -38,6 +39,9 @@ def _saved(request: Request) -> str:
         return "none is sent"
     from PIL import Image
 
+    broken = broken_images([request.image])
+    if broken:
+        return f"cannot be shown: {broken[request.image]}"
     with Image.open(io.BytesIO(request.image)) as image:
         kind, size = image.format or "image", image.size
     digest = hashlib.sha256(request.image).hexdigest()[:12]

@@ -12,6 +12,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
+from eval_harness.broken_images import broken_images
 from eval_harness.models.interface import Request, Scoring, Shot
 from eval_harness.prompts import API_SYSTEM, prompt_for
 from eval_harness.runs import RunRequest
@@ -122,7 +123,10 @@ def shot_rows(selection: Selection, count: int) -> list[Row]:
 
 
 def with_shot_images(selection: Selection, rows: Sequence[Row], needed: bool) -> tuple[tuple[Row, bytes | None], ...]:
-    """Each example with its image (None where the model takes none)."""
+    """Each example with its image (None where the model takes none).
+
+    Raises BadInput for an example whose image cannot be decoded: every question would come with it.
+    """
     if not needed or not rows:
         return tuple((row, None) for row in rows)
     wanted = {row["case_id"] for row in rows}
@@ -131,7 +135,15 @@ def with_shot_images(selection: Selection, rows: Sequence[Row], needed: bool) ->
         for case in selection.repository.cases(selection.split, wanted)
         for image_id, data in case.images.items()
     }
-    return tuple((row, images[row["case_id"], row["image_id"]]) for row in rows)
+    examples = tuple((row, images[row["case_id"], row["image_id"]]) for row in rows)
+    broken = broken_images(image for _, image in examples)
+    for row, image in examples:
+        if image in broken:
+            raise BadInput(
+                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({broken[image]}). Mend the dataset, or "
+                "leave --shots out."
+            )
+    return examples
 
 
 def written(

@@ -20,6 +20,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
+from eval_harness.broken_images import without_broken_images
 from eval_harness.environment import surroundings
 from eval_harness.models.interface import Backend, Request, Settings
 from eval_harness.models.load import load_backend
@@ -300,7 +301,7 @@ def _ask(
     ) as bar:
         for requests in written(selection, writer, unanswered, with_images=backend.needs_images):
             asked = {(request.question_id, request.sample) for request in requests}
-            for response in send(requests):
+            for response in without_broken_images(send, requests):
                 key = (response.question_id, response.sample)
                 if key not in asked:
                     raise BadInput(

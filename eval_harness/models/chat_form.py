@@ -6,7 +6,7 @@ Not here: the wording of the prompt (`prompts.py`), tokens and tensors (`model_i
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,13 +103,11 @@ def decode_image(data: bytes, longest_side: int | None = None) -> PILImage:
     `longest_side`: shrink to this many pixels where larger. The few images decoded last are kept, since questions share them;
     callers must not draw on what they get.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image
 
-    image: Image.Image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-    if image.mode.startswith("I;16"):
-        to_8_bits: Callable[[float], float] = lambda value: value / 256  # noqa: E731
-        image = image.point(to_8_bits).convert("L")
-    image = image.convert("RGB")
+    from dataset_builders.images import rgb_of
+
+    image = rgb_of(Image.open(io.BytesIO(data)))
     if longest_side is not None:
         image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     return image

@@ -1,6 +1,9 @@
 """Finding images by name, and telling whole images from broken ones."""
 
 import io
+import random
+import struct
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +13,7 @@ from PIL import Image
 from dataset_builders.images import MAX_PIXELS, ImageError, ImageFolders, check_image, unambiguous
 from dataset_builders.phantom_drawings import Drawing, draw
 from dataset_builders.source_files import stays_inside
+from eval_harness.models.chat_form import decode_image
 
 PICTURE = Image.open(io.BytesIO(draw(Drawing("chest", "xray"))))
 
@@ -117,3 +121,77 @@ def test_links_are_followed_and_rings_of_links_end(shelf, tmp_path_factory):
 
 def test_which_names_are_unambiguous():
     assert unambiguous(["a/1.png", "b/1.png", "b/2.png"]) == {"2.png"}
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(pixels):
+    """A PNG whose chunks are right, whatever its compressed pixels are."""
+    header = struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+ROWS = b"".join(b"\0" + bytes(range(192)) for _ in range(64))
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        b"",
+        b"no zlib at all",
+        zlib.compress(ROWS)[:-40],
+        zlib.compress(ROWS[: len(ROWS) // 2]),
+        zlib.compress(b"\x09" * len(ROWS)),
+    ],
+    ids=["none", "no zlib", "cut off", "half the rows", "no such filter"],
+)
+def test_a_png_with_right_chunks_and_a_damaged_body_is_refused(pixels):
+    assert check_image(png(zlib.compress(ROWS))) == "PNG"
+    with pytest.raises(ImageError, match="damaged"):
+        check_image(png(pixels))
+
+
+def test_half_a_jpeg_that_goes_on_with_something_else_is_refused():
+    for name in ("JPEG", "progressive JPEG"):
+        half = WHOLE[name][: len(WHOLE[name]) // 2]
+        with pytest.raises(ImageError, match="damaged"):
+            check_image(half + random.Random(1).randbytes(len(half)) + b"\xff\xd9")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_what_passes_can_be_shown_to_a_model(name, seed):
+    """Wherever a file is damaged: what a build accepts, the back ends decode."""
+    draw = random.Random(seed)
+    data = bytearray(WHOLE[name])
+    for _ in range(draw.choice((1, 3, 30))):
+        data[draw.randrange(len(data))] = draw.randrange(256)
+    try:
+        check_image(bytes(data))
+    except ImageError:
+        return
+    assert decode_image(bytes(data)).mode == "RGB"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    mode=st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA", "I;16"]),
+    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    cut=st.booleans(),
+)
+def test_pngs_of_every_kind_pass_whole_and_fail_with_a_row_missing(mode, size, cut):
+    stream = io.BytesIO()
+    Image.effect_noise(size, 90).convert(mode if mode != "I;16" else "L").convert(mode).save(stream, "PNG")
+    data = stream.getvalue()
+    if not cut:
+        assert check_image(data) == "PNG"
+        return
+    start = data.index(b"IDAT") - 4
+    length = int.from_bytes(data[start : start + 4], "big")
+    rows = zlib.decompress(data[start + 8 : start + 8 + length])
+    short = rows[: len(rows) - len(rows) // size[1]]
+    with pytest.raises(ImageError, match="damaged"):
+        check_image(data[:start] + chunk(b"IDAT", zlib.compress(short)) + data[start + 12 + length :])

@@ -380,3 +380,15 @@ def test_a_failed_build_keeps_the_dataset_that_was_there(tmp_path):
     build(HALT, source=tmp_path / "source", out=tmp_path / "out")
     assert (tmp_path / "out" / "manifest.json").read_bytes() != before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
+
+
+@pytest.mark.parametrize("source", [GMAI], indirect=True)
+@pytest.mark.parametrize("index", ["../../evil", "/etc/evil", "C:\\evil", "a\x07b", "e" * 300])
+def test_an_index_that_is_no_file_name_is_refused(source, tmp_path, index):
+    def change(rows):
+        rows[1]["index"] = index
+
+    for file in source.glob("*.tsv"):
+        edit_tsv(file, change)
+        break
+    assert "is no file name" in refused(GMAI, source, tmp_path / "out")
