@@ -65,21 +65,13 @@ function writeAddress() { if (root.offsetParent !== null) history.replaceState(h
 
 // ---- asking and showing
 const drawn = new Map();
-function show(place, html) {  // whether it changed: news about other sets close nothing that is being read here
-  if (drawn.get(place) === html) return false;
-  drawn.set(place, html);
-  const again = place.contains(document.activeElement) ? pathTo(document.activeElement) : null;
-  place.innerHTML = html;
-  if (again && place.querySelector(again)) place.querySelector(again).focus({ preventScroll: true });
-  return true;
-}
-function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
-  const head = node.closest("th[data-sort]"), line = node.closest("tr[data-key]"), table = node.closest("table[data-table]");
-  for (const name of ["metric", "shown", "facet", "one"]) if (name in node.dataset) return "[data-" + name + "]";
-  if (node.matches("[role=radio]")) return '[role=radio][aria-checked="true"]';
-  if (head && table) return 'table[data-table="' + CSS.escape(table.dataset.table) + '"] th[data-sort="' + CSS.escape(head.dataset.sort) + '"] button';
-  if (line) return 'tr[data-key="' + CSS.escape(line.dataset.key) + '"] .more';
-  return "act" in node.dataset ? '[data-act="' + CSS.escape(node.dataset.act) + '"]' : null;
+function show(area, html) {
+  if (drawn.get(area) === html) return;
+  drawn.set(area, html);
+  for (const [row, cell] of redraw(area, html, state.sorts))  // what stayed open may say something else by now
+    ask("detail", { key: row.dataset.key }).then((said) => { cell.innerHTML = said; }, () => null);
+  const cite = area.querySelector(".cite:not([hidden])");
+  if (cite) ask("cite").then((said) => { cite.textContent = said; }, () => null);
 }
 async function update(changes, quiet) {
   Object.assign(state, changes || {});
@@ -89,7 +81,7 @@ async function update(changes, quiet) {
     const shown = await ask("view", { stamp: quiet ? stamp : null });
     if (number !== asked) return;
     if (shown.unchanged) return;
-    if (show(panel, shown.html)) applySorts(panel, state.sorts);
+    show(panel, shown.html);
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     stamp = shown.stamp;
     Object.assign(state, shown.state);
@@ -128,7 +120,7 @@ async function loadBreakdown() {
   const number = asked;
   const html = await ask("breakdown", { facet: state.facet, one: state.one });
   if (number !== asked) return;
-  if (show(below, html)) applySorts(below, state.sorts);
+  show(below, html);
 }
 
 // ---- the tree
@@ -161,11 +153,12 @@ function toggle(node) {
   update({ branches });
 }
 function drawSide() {
+  const filter = side.querySelector(".filter"), wasOpen = filter ? filter.open : null;
   side.replaceChildren();
   if (!groups.length) { side.hidden = true; root.classList.add("alone"); return; }
   side.hidden = false; root.classList.remove("alone");
   const box = make("details", "filter");
-  box.open = !matchMedia("(max-width: 760px)").matches;
+  box.open = wasOpen === null ? !matchMedia("(max-width: 760px)").matches : wasOpen;
   box.append(make("h2", "ask", "What do you care about?"));
   const title = make("summary", "", "What do you care about? Choose " + groups.map((group) => group.label.toLowerCase()).join(", "));
   const search = make("input", "search");
@@ -276,15 +269,11 @@ function drawChips(chips) {
 
 // ---- what is clicked in the panel
 async function showDetail(button) {
-  const line = button.closest("tr"), next = line.nextElementSibling;
+  const asked = button.closest("tr"), next = asked.nextElementSibling, path = rowAt(asked);
   if (next && next.classList.contains("more-row")) { next.remove(); button.setAttribute("aria-expanded", "false"); return; }
-  const cell = make("td");
-  cell.colSpan = [...line.children].filter((one) => one.offsetParent !== null).length;
-  cell.innerHTML = await ask("detail", { key: line.dataset.key });
-  const extra = make("tr", "more-row");
-  extra.append(cell);
-  line.after(extra);
-  button.setAttribute("aria-expanded", "true");
+  const said = await ask("detail", { key: asked.dataset.key });
+  const row = root.querySelector(path);  // the table may have been drawn anew since the click
+  if (row && row.querySelector(".more").getAttribute("aria-expanded") !== "true") openRow(row, []).innerHTML = said;
 }
 function changeSection(section) {
   const list = side.querySelector(".tree");
@@ -296,9 +285,10 @@ async function act(button) {
   if (what === "link") {
     await copyLink(button, address());
   } else if (what === "cite") {
+    const hidden = panel.querySelector(".cite").hidden, said = hidden ? await ask("cite") : "";
     const box = panel.querySelector(".cite");
-    if (box.hidden) box.textContent = await ask("cite");
-    box.hidden = !box.hidden;
+    box.textContent = said;
+    box.hidden = !hidden;
   } else {
     saveFile(await ask("export", { as: what, of: button.dataset.of || "leaderboard", facet: state.facet, one: state.one }));
   }

@@ -21,16 +21,11 @@ function writeAddress() { if (root.offsetParent !== null) history.replaceState(h
 async function update() {
   const number = ++asked;
   const slow = setTimeout(() => root.classList.add("busy"), 150);
-  const active = document.activeElement && root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
-  const caret = active ? document.activeElement.selectionStart : null;
   try {
     const answer = await server.whole_page(state);
     if (number !== asked) return;
-    root.innerHTML = "ok" in answer ? answer.ok : "";
-    applySorts(root, sorts);
     if ("error" in answer) root.textContent = answer.error;
-    const again = active && root.querySelector('[data-name="' + active + '"]');
-    if (again) { again.focus(); if (again.type === "search" && caret !== null) again.setSelectionRange(caret, caret); }
+    else redraw(root, answer.ok, sorts);
     writeAddress();
     if (root.querySelector("[data-waiting]") && patience-- > 0) setTimeout(() => { if (number === asked) update(); }, 1500);
   } catch (error) {

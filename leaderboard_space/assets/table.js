@@ -52,6 +52,57 @@ function sortClicked(target, sorts) {  // whether the click was on a head; the o
   head.querySelector("button").focus();
   return true;
 }
+// ---- drawing an area anew without taking from readers what they opened, scrolled to or have the focus on
+// A disclosure is known by data-keep, a result's details by the table and the data-key of its row, a scrolled table by its data-table.
+const attribute = (name, value) => "[" + name + '="' + CSS.escape(value) + '"]';
+const rowAt = (row) => "table" + attribute("data-table", row.closest("table").dataset.table) + " tr" + attribute("data-key", row.dataset.key);
+const scrolled = (area) => [...area.querySelectorAll(".scroll > table[data-table]")].filter((table) => table.parentElement.scrollLeft);
+function openRow(row, content) {  // show the details of a result under its row; returns their cell
+  const extra = document.createElement("tr"), cell = document.createElement("td");
+  extra.className = "more-row";
+  cell.colSpan = [...row.cells].filter((one) => one.offsetParent !== null).length || row.cells.length;
+  cell.append(...content);
+  extra.append(cell);
+  row.after(extra);
+  row.querySelector(".more").setAttribute("aria-expanded", "true");
+  return cell;
+}
+function redraw(area, html, sorts) {  // returns the rows whose details were open and are again: [row, cell] each
+  const had = area.contains(document.activeElement) ? document.activeElement : null;
+  const focus = had && pathTo(had), typed = had && had.type === "search" ? [had.value, had.selectionStart] : null;
+  const kept = new Map([...area.querySelectorAll("details[data-keep]")].map((one) => [one.dataset.keep, one.open]));
+  const sideways = new Map(scrolled(area).map((table) => [table.dataset.table, table.parentElement.scrollLeft]));
+  const rows = [...area.querySelectorAll("tr.more-row")].map((extra) => [rowAt(extra.previousElementSibling), [...extra.cells[0].childNodes]]);
+  const cited = area.querySelector(".cite:not([hidden])");
+  area.innerHTML = html;
+  applySorts(area, sorts);
+  for (const one of area.querySelectorAll("details[data-keep]")) if (kept.has(one.dataset.keep)) one.open = kept.get(one.dataset.keep);
+  const cite = area.querySelector(".cite");
+  if (cited && cite) { cite.textContent = cited.textContent; cite.hidden = false; }
+  const again = rows.map(([path, content]) => [area.querySelector(path), content]).filter(([row]) => row).map(([row, content]) => [row, openRow(row, content)]);
+  for (const [table, left] of sideways) {
+    const place = area.querySelector(".scroll > table" + attribute("data-table", table));
+    if (place) place.parentElement.scrollLeft = left;
+  }
+  const target = focus && area.querySelector(focus);
+  if (target) {
+    if (typed) target.value = typed[0];  // with what was typed since the server was asked
+    target.focus({ preventScroll: true });
+    if (typed) target.setSelectionRange(typed[1], typed[1]);
+  }
+  return again;
+}
+function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
+  const head = node.closest("th[data-sort]"), row = node.closest("tr[data-key]"), table = node.closest("table[data-table]"), kept = node.closest("details[data-keep]");
+  for (const name of ["metric", "shown", "facet", "one"]) if (name in node.dataset) return "[data-" + name + "]";
+  if (node.dataset.name) return attribute("data-name", node.dataset.name) + (node.matches("button") ? attribute("value", node.value) : "");
+  if (node.matches("[role=radio]")) return '[role=radio][aria-checked="true"]';
+  if (head && table) return "table" + attribute("data-table", table.dataset.table) + " th" + attribute("data-sort", head.dataset.sort) + " button";
+  if (row && table) return rowAt(row) + " .more";
+  if (kept && node.matches("summary")) return "details" + attribute("data-keep", kept.dataset.keep) + " > summary";
+  if (node.dataset.act) return attribute("data-act", node.dataset.act) + (node.dataset.of ? attribute("data-of", node.dataset.of) : "");
+  return null;
+}
 function saveFile(file) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([file.text], { type: file.type + ";charset=utf-8" }));

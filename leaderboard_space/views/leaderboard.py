@@ -166,7 +166,7 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     more = f'<li class="note">and {len(lines) - 8} more</li>' if len(lines) > 8 else ""
     if len(problems) > 1:
         inner = "".join(f"<p>{text(line, 400)}</p>" for line in problems[:50])
-        more += f'<li class="note"><details><summary>{count(len(problems))} files were set aside</summary>{inner}</details></li>'
+        more += f'<li class="note"><details data-keep="problems"><summary>{count(len(problems))} files were set aside</summary>{inner}</details></li>'
     return f'<ul class="notes">{shown}{more}</ul>'
 
 
@@ -421,7 +421,7 @@ def files(table: str) -> str:
         f'<button type="button" class="link" data-act="{form}" data-of="{table}">{said}</button>'
         for form, said in (("csv", "CSV"), ("json", "JSON"))
     )
-    return f'<details class="save"><summary>Save</summary><span>{buttons}</span></details>'
+    return f'<details class="save" data-keep="save-{table}"><summary>Save</summary><span>{buttons}</span></details>'
 
 
 def detail(entry: Entry, section: Section) -> str:
