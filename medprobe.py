@@ -245,6 +245,27 @@ def aggregate(
     typer.echo(result.to_json() if json else summary(result), nl=not json)
 
 
+@app.command("adversarial-pairs", short_help="What adversarial pairs cost a run (ProbMed).")
+def adversarial_pairs(
+    run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
+    json: Annotated[bool, typer.Option("--json", help="print the scores as JSON and nothing else")] = False,
+) -> None:
+    """Print the accuracy on true questions alone, and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
+    from eval_harness.aggregate import adversarial_pairs_of
+    from eval_harness.summary import pairs_summary
+
+    found = adversarial_pairs_of(run)
+    if json:
+        import json as writer
+
+        told = {
+            name: {metric: score.model_dump() for metric, score in scores.items()} for name, scores in found.items()
+        }
+        typer.echo(writer.dumps(told, indent=1))
+    else:
+        typer.echo(pairs_summary(found))
+
+
 @app.command(short_help="How far a run's confidence can be trusted.")
 def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],

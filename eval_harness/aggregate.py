@@ -1,4 +1,5 @@
-"""Aggregates over several run folders of one model, as results of the kind `aggregate`; and calibration of a run with option scores.
+"""Aggregates over several run folders of one model, as results of the kind `aggregate`; calibration of a run with option scores; the
+adversarial pairs of a run (ProbMed Table 3).
 
 Not here: the arithmetic (`scores/aggregates.py`, `scores/calibration.py`). Self-ranking (Table 9) needs the picks of a model and is called
 from Python (`scores.aggregates.self_ranked`).
@@ -13,12 +14,15 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.schema import ASPECTS
 from eval_harness.rescoring import rescore
-from eval_harness.results import Result, Score, Scores
+from eval_harness.results import Breakdown, Result, Score, Scores
 from eval_harness.runs import read_questions, read_run, write_atomically
-from eval_harness.scores import HEADLINE, score
+from eval_harness.scores import HEADLINE, score, summarise
 from eval_harness.scores.aggregates import aggregate_result, best_over_methods, majority, oracle, prompts_by_samples
 from eval_harness.scores.calibration import Calibration, calibration
+from eval_harness.scores.grading import grade
+from eval_harness.scores.probmed import pair_units
 
 KINDS = ("best", "mean", "majority", "oracle")
 
@@ -26,7 +30,8 @@ KINDS = ("best", "mean", "majority", "oracle")
 def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: Path | None = None) -> Result:
     """Compute one aggregate; with `out`, write it there as a result file.
 
-    `best`: each metric's best over runs with different methods (MediConfusion Table 1, last columns). `mean`: mean and standard deviation
+    `best`: each accuracy's best over runs with different methods, overall and per category (MediConfusion Tables 1, last columns, and 2;
+    per facet value of every other benchmark). `mean`: mean and standard deviation
     of the headline metric over the samples of runs with different prompts (appendix C, Table 4). `majority`: the most frequent choice among
     a run's samples (Table 10). `oracle`: right where more than `threshold` percent of a run's samples are (Table 8).
     Raises BadInput for an unknown kind, folders that are no runs, runs of different models or questions, and too few runs or samples.
@@ -40,13 +45,14 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
         raise BadInput("aggregate: the same run was given twice.")
     results = {run_id: result for run_id, (_, result, _) in read.items()}
     empty = aggregate_result(kind, results, {})  # refuses runs that do not belong together
+    cells: Breakdown = {}
     if kind == "best":
-        scores = best_over_methods(results)
+        scores, cells = best_over_methods(list(results.values()))
     elif kind == "mean":
         scores = _mean(empty.benchmark.format, read)
     else:
         scores = _of_samples(kind, empty.benchmark.format, read, threshold)
-    result = aggregate_result(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores)
+    result = aggregate_result(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
     if out is not None:
         write_atomically(out, result.to_json().encode())
     return result
@@ -89,3 +95,22 @@ def calibration_of(folder: Path) -> Calibration:
     if found is None:
         raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
     return found
+
+
+def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
+    """What adversarial pairs cost a run (ProbMed section 4, Table 3): aspect -> `accuracy_without_adversarial` (the true question of a
+    pair right), `accuracy_with_adversarial` (both right); `all` holds every pair, and comes first. `n` counts pairs.
+
+    Raises BadInput for a run of another format, or one whose questions hold no pairs.
+    """
+    result, answers = rescore(folder)
+    if result.benchmark.format != "probmed":
+        raise BadInput(f"{folder}: a run on {result.benchmark.name}. Adversarial pairs are ProbMed's.")
+    graded = grade("probmed", read_questions(folder), answers)
+    units = pair_units(graded)
+    if units.empty:
+        raise BadInput(f"{folder}: its questions hold no pair of a true and an adversarial question.")
+    aspect = graded.questions.set_index("pair_id")["aspect"].dropna().groupby(level=0).first()
+    of_unit = units["unit"].map(aspect)
+    parts = {name: summarise(units[(of_unit == name).to_numpy()]) for name in ASPECTS if (of_unit == name).any()}
+    return {"all": summarise(units), **parts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_harness.results import Result, Score
+from eval_harness.results import Breakdown, Result, Score, Scores
 
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
 
@@ -20,6 +20,8 @@ def summary(result: Result) -> str:
     lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>6}  {'chance':>6}")
     lines += [_line(name, score, width) for name, score in result.scores.items()]
     lines.append("  ".join(f"{status}: {count}" for status, count in result.statuses.items()))
+    if result.kind == "aggregate":
+        lines += _cells(result.breakdown)
     permuted = result.environment.get("permuted") or {}
     if permuted.get("questions"):
         lines.append(
@@ -29,9 +31,46 @@ def summary(result: Result) -> str:
     return "\n".join(lines)
 
 
+MOST_LINES = 40
+"""Values of a facet up to which its cells are printed; the result file holds them all."""
+
+
+def _cells(breakdown: Breakdown) -> list[str]:
+    """The cells of an aggregate, a table per facet: they are nowhere else on the command line."""
+    lines: list[str] = []
+    for facet, values in breakdown.items():
+        metrics = list(dict.fromkeys(name for scores in values.values() for name in scores))
+        if len(values) > MOST_LINES or not metrics:
+            continue
+        width = max(len(facet), *map(len, values))
+        lines += ["", "  ".join([f"{facet:<{width}}", *(f"{name:>{max(len(name), 7)}}" for name in metrics), "     n"])]
+        for label, scores in values.items():
+            numbers = [f"{_value(scores.get(name)):>{max(len(name), 7)}}" for name in metrics]
+            largest = max((score.n for score in scores.values()), default=0)
+            lines.append("  ".join([f"{label:<{width}}", *numbers, f"{largest:>6}"]))
+    return lines
+
+
+def _value(score: Score | None) -> str:
+    return "-" if score is None or score.value is None else f"{score.value:.2f}"
+
+
 def _line(name: str, score: Score, width: int) -> str:
-    value = "-" if score.value is None else f"{score.value:.2f}"
+    value = _value(score)
     interval = "" if score.low is None or score.high is None else f"{score.low:.1f} - {score.high:.1f}"
     chance = "" if score.chance is None else f"{score.chance:.2f}"
     verdict = _VERDICT.get(score.verdict or "", "")
     return f"{name:<{width}}  {value:>7}  {interval:>13}  {score.n:>6}  {chance:>6}  {verdict}".rstrip()
+
+
+def pairs_summary(found: dict[str, Scores]) -> str:
+    """A plain-text table of adversarial pairs (see `aggregate.adversarial_pairs_of`): both accuracies with intervals, and the change."""
+    lines = [
+        f"{'pairs of':<12}  {'n':>6}  {'without':>7}  {'95% interval':>13}  {'with':>7}  {'95% interval':>13}  {'change':>7}"
+    ]
+    for name, scores in found.items():
+        plain, both = scores["accuracy_without_adversarial"], scores["accuracy_with_adversarial"]
+        assert plain.value is not None and both.value is not None
+        numbers = "  ".join(f"{score.value:>7.2f}  {score.low:>5.1f} - {score.high:>5.1f}" for score in (plain, both))
+        lines.append(f"{name:<12}  {plain.n:>6}  {numbers}  {both.value - plain.value:>7.2f}")
+    return "\n".join(lines)

@@ -1,5 +1,5 @@
 """Scores over several runs of one model: best over methods, prompts x samples, majority, best-of-N oracle, self-rank (MediConfusion
-Table 1, appendices C and H). What they give becomes a result of the kind `aggregate`, with the run ids it was computed from.
+Tables 1 and 2, appendices C and H). What they give becomes a result of the kind `aggregate`, with the run ids it was computed from.
 
 Not here: the scores of one run (`scores.score`), the judge that self-ranking asks (`judge.py`).
 """
@@ -7,14 +7,14 @@ Not here: the scores of one run (`scores.score`), the judge that self-ranking as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Method, Result, Scores
+from eval_harness.results import Breakdown, Method, Result, Scores
 from eval_harness.scores.grading import grade
 from eval_harness.scores.metrics import METRICS
 from eval_harness.scores.summary import summarise
@@ -25,20 +25,39 @@ ORACLE_GAP = 2
 """The judge's score gap in the best-of-N oracle (appendix H.2.1); 3 elsewhere."""
 
 
-def best_over_methods(
-    results: Mapping[str, Result], metrics: Sequence[str] = ("set_accuracy", "individual_accuracy")
-) -> Scores:
-    """Each metric's best score over runs with different methods (last columns of Table 1), with that run's interval and verdict.
+def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
+    """Each accuracy's best score over runs with different methods: overall (Table 1, last columns), and per facet value (Table 2).
 
-    The best of several is picked after the fact: its interval says nothing of the picking, and leans to the good side.
+    The accuracies of a format are `accuracies`. Every cell is picked by itself, as in Table 2: a category's best set accuracy and its
+    best individual accuracy may come from different methods. A cell carries the interval and verdict of the run it is from; it was
+    picked after the fact, so its interval says nothing of the picking and leans to the good side.
     """
+    best = _best([result.scores for result in results])
+    cells: Breakdown = {}
+    for facet in dict.fromkeys(facet for result in results for facet in result.breakdown):
+        found = [result.breakdown.get(facet, {}) for result in results]
+        labels = dict.fromkeys(label for values in found for label in values)
+        picked = {label: _best([values.get(label, {}) for values in found]) for label in labels}
+        cells[facet] = {label: scores for label, scores in picked.items() if scores}
+    return best, {facet: values for facet, values in cells.items() if values}
+
+
+def accuracies(names: Iterable[str]) -> list[str]:
+    """Those of some metrics that say how often a responder is right; not rates of confusion, refusal or the like.
+
+    `answered_accuracy` is not among them: it leaves out what a responder did not answer, so that its best is whoever answers least.
+    """
+    known = ((name, METRICS.get(name)) for name in names)
+    return [name for name, info in known if info and info.higher_is_better and not name.startswith("answered_")]
+
+
+def _best(found: Sequence[Scores]) -> Scores:
+    """The highest score of each accuracy; of equal ones the first."""
     best: Scores = {}
-    for metric in metrics:
-        known = [result.scores[metric] for result in results.values() if metric in result.scores]
-        known = [score for score in known if score.value is not None]
+    for metric in accuracies(dict.fromkeys(name for scores in found for name in scores)):
+        known = [scores[metric] for scores in found if metric in scores and scores[metric].value is not None]
         if known:
-            up = METRICS[metric].higher_is_better is not False
-            best[metric] = (max if up else min)(known, key=lambda score: score.value or 0.0)
+            best[metric] = max(known, key=lambda score: score.value or 0.0)
     return best
 
 
@@ -131,7 +150,9 @@ def self_ranked(answers: pd.DataFrame, picks: Mapping[str, int]) -> pd.DataFrame
     return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
 
 
-def aggregate_result(name: str, runs: Mapping[str, Result], scores: Scores) -> Result:
+def aggregate_result(
+    name: str, runs: Mapping[str, Result], scores: Scores, breakdown: Breakdown | None = None
+) -> Result:
     """A result of the kind `aggregate`, called `name` (its method), computed from the measured results `runs` (run id -> result).
 
     Raises BadInput where the runs are of different models, or did not ask the same questions.
@@ -157,6 +178,7 @@ def aggregate_result(name: str, runs: Mapping[str, Result], scores: Scores) -> R
             name=name, extraction=first.method.extraction, samples=sum(result.method.samples or 1 for result in results)
         ),
         scores=scores,
+        breakdown=breakdown or {},
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         run_ids=sorted(runs),
     )

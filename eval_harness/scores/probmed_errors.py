@@ -6,7 +6,6 @@ Not here: the accuracies (`probmed.py`), the authors' other figures (`probmed_of
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from eval_harness.results import Score
 from eval_harness.scores.grading import Bools, Graded, Ints
@@ -88,17 +87,3 @@ def _share(numerator: np.ndarray, denominator: np.ndarray, cluster: Ints) -> Sco
         n_cases=n,
         interval_method=interval.method,
     )
-
-
-def adversarial_pairs(hits: pd.DataFrame) -> dict[str, Score]:
-    """Table 3 (118 pairs made from VQA-RAD): accuracy before and after the adversarial question of each pair counts.
-
-    `hits`: one row per pair with the columns `truth` and `adversarial` (whether each was answered right). The first is the share of
-    `truth`, the second that of both.
-    """
-    truth, both = hits["truth"].to_numpy(dtype=float), (hits["truth"] & hits["adversarial"]).to_numpy(dtype=float)
-    one, each = np.ones(len(hits)), np.arange(len(hits))
-    return {
-        "accuracy_without_adversarial": _share(truth, one, each),
-        "accuracy_with_adversarial": _share(both, one, each),
-    }

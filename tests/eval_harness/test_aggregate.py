@@ -6,9 +6,10 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.aggregate import aggregate, calibration_of
+from eval_harness.aggregate import adversarial_pairs_of, aggregate, calibration_of
 from eval_harness.results import read_result
 from eval_harness.runner import Asked, evaluate
+from eval_harness.summary import pairs_summary, summary
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,36 @@ def test_the_best_over_runs_is_the_higher_one(place):
     better, worse = run(place, "one"), run(place, "two", samples=2)
     values = [read_result(f / "result.json").scores["set_accuracy"].value for f in (better, worse)]
     assert aggregate("best", [better, worse]).scores["set_accuracy"].value == max(values)
+
+
+def test_the_best_over_runs_has_the_categories_of_table_2(place):
+    runs = [place / "one", place / "two"]
+    read = [read_result(folder / "result.json").breakdown["category"] for folder in runs]
+    found = aggregate("best", runs)
+    for label, scores in found.breakdown["category"].items():
+        for metric in ("set_accuracy", "individual_accuracy"):
+            assert scores[metric].value == max(each[label][metric].value for each in read)
+    assert "confusion" not in found.scores
+    printed = summary(found)
+    assert all(label in printed for label in read[0])
+
+
+def test_adversarial_pairs_of_a_run(tmp_path):
+    build("probmed", out=tmp_path / "data")
+    evaluate(Asked(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes"))
+    found = adversarial_pairs_of(tmp_path / "yes")
+    assert list(found) == ["all", "modality", "organ", "condition", "position"]
+    for scores in found.values():  # who says yes to everything has every true question, and no pair
+        assert scores["accuracy_without_adversarial"].value == 100 and scores["accuracy_with_adversarial"].value == 0
+    assert found["all"]["accuracy_with_adversarial"].n == sum(
+        found[name]["accuracy_with_adversarial"].n for name in found if name != "all"
+    )
+    assert "-100.00" in pairs_summary(found)
+
+
+def test_adversarial_pairs_are_probmeds(place):
+    with pytest.raises(BadInput, match="Adversarial pairs are ProbMed's"):
+        adversarial_pairs_of(place / "one")
 
 
 def test_majority_and_oracle_take_one_run_with_samples(place):

@@ -13,7 +13,8 @@ from eval_harness.answer_reading.official_readers import probmed_hit
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.scores import aggregates, score
 from eval_harness.scores.calibration import calibration, confidence_of
-from eval_harness.scores.probmed_errors import adversarial_pairs
+from eval_harness.scores.grading import grade
+from eval_harness.scores.probmed import pair_units
 from eval_harness.scores.probmed_official import official_figures
 
 
@@ -64,13 +65,14 @@ def result(model: str, value: float | None, fingerprint: str = "f") -> Result:
 
 
 def test_best_over_methods_takes_the_best_of_each_metric() -> None:
-    best = aggregates.best_over_methods({"a": result("m", 10), "b": result("m", 30), "c": result("m", None)})
+    best, cells = aggregates.best_over_methods([result("m", 10), result("m", 30), result("m", None)])
+    assert cells == {}
     assert best["set_accuracy"].value == 30 and best["individual_accuracy"].value == 50
 
 
 def test_an_aggregate_lists_its_runs_and_refuses_strangers() -> None:
     runs = {"b": result("m", 30), "a": result("m", 10)}
-    made = aggregates.aggregate_result("best", runs, aggregates.best_over_methods(runs))
+    made = aggregates.aggregate_result("best", runs, *aggregates.best_over_methods(list(runs.values())))
     assert made.kind == "aggregate" and made.run_ids == ["a", "b"] and made.method.name == "best"
     with pytest.raises(BadInput, match="one model"):
         aggregates.aggregate_result("best", runs | {"c": result("other", 5)}, {})
@@ -127,10 +129,80 @@ def test_confidence_of_log_scores_is_their_softmax() -> None:
     assert confidence_of([-1000.0, -1001.0]) == pytest.approx(1 / (1 + math.exp(-1)))
 
 
-def test_adversarial_pairs_cost_what_they_cost() -> None:
-    hits = pd.DataFrame({"truth": [True, True, True, False], "adversarial": [True, False, False, True]})
-    scores = adversarial_pairs(hits)
-    assert scores["accuracy_without_adversarial"].value == 75 and scores["accuracy_with_adversarial"].value == 25
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_of_every_cell_is_picked_by_itself(seed: int) -> None:
+    """Against a loop over everything: overall and in each category, each accuracy by itself, whatever a run lacks; rates never."""
+    rng = np.random.default_rng(seed)
+
+    def scores() -> dict[str, Score]:
+        names = ("set_accuracy", "individual_accuracy", "confusion", "invalid", "share_A", "answered_accuracy")
+        values = {
+            name: None if rng.random() < 0.2 else float(rng.integers(0, 9)) for name in names if rng.random() < 0.8
+        }
+        return {name: Score(value=value, n=4, n_cases=2) for name, value in values.items()}
+
+    runs = []
+    for _ in range(int(rng.integers(1, 5))):
+        made = result("m", None)
+        made.scores = scores()
+        made.breakdown = {"category": {label: scores() for label in "abc" if rng.random() < 0.7}}
+        runs.append(made)
+    best, cells = aggregates.best_over_methods(runs)
+    wanted = ("set_accuracy", "individual_accuracy")
+    for found, held in [(best, [run.scores for run in runs])] + [
+        (cells.get("category", {}).get(label, {}), [run.breakdown["category"].get(label, {}) for run in runs])
+        for label in "abc"
+    ]:
+        values = {name: [h[name].value for h in held if name in h and h[name].value is not None] for name in wanted}
+        assert {name: score.value for name, score in found.items()} == {n: max(v) for n, v in values.items() if v}
+
+
+def pairs(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Questions of ProbMed's kind with pairs, some halves missing, and answers to most of them."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"question_id": f"{image}-{pair}-{half}", "case_id": str(image), "image_id": str(image), "options": ["yes", "no"],
+         "answer": [half], "question_type": "yes_no", "aspect": None, "adversarial": bool(half), "image_type": None,
+         "pair_id": f"{image}-{pair}" if rng.random() < 0.9 else None}
+        for image in range(6) for pair in range(3) for half in (0, 1) if rng.random() < 0.9
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    given = [
+        {"question_id": row["question_id"], "sample": sample, "choice": [int(rng.integers(0, 2))], "status": "answered"}
+        for row in rows
+        for sample in range(2)
+        if rng.random() < 0.9
+    ]
+    return frame, pd.DataFrame(given)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_adversarial_pairs_count_both_questions(seed: int) -> None:
+    """Table 3, counted one by one: the true question alone, and both; half pairs and missing answers included."""
+    questions, answers = pairs(seed)
+    right = {
+        (row.question_id, row.sample): row.choice == [int(row.question_id.endswith("-1"))]
+        for row in answers.itertuples()
+    }
+    without, both = [], []
+    for _, members in questions.dropna(subset="pair_id").groupby("pair_id"):
+        if len(members) == 2:
+            true, other = members.sort_values("adversarial")["question_id"]
+            for sample in (0, 1):
+                without.append(right.get((true, sample), False))
+                both.append(without[-1] and right.get((other, sample), False))
+    found = score("probmed", questions, answers).scores
+    assert found["accuracy_without_adversarial"].value == pytest.approx(100 * np.mean(without))
+    assert found["accuracy_with_adversarial"].value == pytest.approx(100 * np.mean(both))
+    assert found["accuracy_with_adversarial"].n == len(both) / 2
+    assert (found["accuracy_without_adversarial"].chance, found["accuracy_with_adversarial"].chance) == (50, 25)
+
+
+def test_three_questions_are_no_pair() -> None:
+    questions, answers = pairs(0)
+    doubled = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
+    with pytest.raises(BadInput, match="more than two questions"):
+        pair_units(grade("probmed", doubled, answers))
 
 
 @pytest.mark.sources
