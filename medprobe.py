@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -126,6 +126,30 @@ def evaluate(
         str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: adds the cost to the result")
     ] = None,
     max_image_side: Annotated[int | None, typer.Option(help="shrink images whose longer side has more pixels")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            help="conversation form: image-first, text-first, image-first-system, authors [default: image-first]"
+        ),
+    ] = None,
+    system: Annotated[str | None, typer.Option(help='system message instead of the form\'s own; "" sends none')] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="most output tokens of an answer, reasoning included [default: the benchmark's]")
+    ] = None,
+    thinking: Annotated[
+        str | None, typer.Option(help="on, off, or the most tokens a reasoning model may think with [default: its own]")
+    ] = None,
+    generation: Annotated[
+        str | None, typer.Option(help="further generation parameters as JSON, e.g. '{\"top_p\": 0.9}'")
+    ] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option(help="file with a Jinja chat template to use instead of the model's own")
+    ] = None,
+    chat_template_kwargs: Annotated[str | None, typer.Option(help="arguments for the chat template as JSON")] = None,
+    quantization: Annotated[str | None, typer.Option(help="load the model quantized, e.g. 4bit, 8bit")] = None,
+    adapter: Annotated[str | None, typer.Option(help="peft adapter to load on the model (folder or Hub id)")] = None,
+    min_pixels: Annotated[int | None, typer.Option(help="fewest pixels the image processor makes of an image")] = None,
+    max_pixels: Annotated[int | None, typer.Option(help="most pixels the image processor makes of an image")] = None,
     plain_template: Annotated[
         str | None, typer.Option(help="prompt form for a processor without a chat template: plain, question-answer ...")
     ] = None,
@@ -137,7 +161,7 @@ def evaluate(
     ] = False,
 ) -> None:
     """Run a model over a benchmark; what is answered already is not asked again."""
-    from eval_harness.models.interface import Settings, read_price
+    from eval_harness.models.interface import Settings, read_price, read_thinking
     from eval_harness.runner import Asked
     from eval_harness.runner import evaluate as run_evaluation
     from eval_harness.summary import summary
@@ -153,6 +177,9 @@ def evaluate(
         shots=shots,
         samples=samples,
         permute=permute,
+        form=form,
+        system=system,
+        max_tokens=max_tokens,
         extraction=extraction,
         judge=judge,
         out=out,
@@ -166,6 +193,14 @@ def evaluate(
             timeout=timeout,
             price=read_price(price),
             max_image_side=max_image_side,
+            thinking=read_thinking(thinking),
+            generation=_json_object("--generation", generation),
+            chat_template=_text_of("--chat-template", chat_template),
+            chat_template_kwargs=_json_object("--chat-template-kwargs", chat_template_kwargs),
+            quantization=quantization,
+            adapter=adapter,
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
             plain_template=plain_template,
             dtype=dtype,
             attention=attention,
@@ -469,6 +504,29 @@ def _batch_size(text: str) -> int | None:
     if text.isdigit() and int(text) > 0:
         return int(text)
     raise BadInput(f"--batch-size {text}: give a whole number from 1, or auto.")
+
+
+def _json_object(option: str, text: str | None) -> dict[str, Any]:
+    import json
+
+    from dataset_builders.errors import BadInput
+
+    try:
+        found = json.loads(text) if text is not None else {}
+    except ValueError as error:
+        raise BadInput(f"{option} {text}: not JSON ({error}). Give an object, e.g. '{{\"top_p\": 0.9}}'.") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"{option} {text}: not a JSON object. Give one, e.g. '{{\"top_p\": 0.9}}'.")
+    return found
+
+
+def _text_of(option: str, path: Path | None) -> str | None:
+    from dataset_builders.errors import BadInput
+
+    try:
+        return path.read_text("utf-8") if path is not None else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{option} {path}: cannot be read as UTF-8 text ({error}).") from None
 
 
 def main() -> None:

@@ -13,8 +13,9 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.broken_images import broken_images
+from eval_harness.forms import Form, form_before_forms, form_named
 from eval_harness.models.interface import Request, Scoring, Shot
-from eval_harness.prompts import API_SYSTEM, prompt_for
+from eval_harness.prompts import API_SYSTEM, Prompt, prompt_for
 from eval_harness.runs import RunRequest
 from eval_harness.selection import Selection
 
@@ -45,7 +46,10 @@ def original(position: int, turned: int, options: int) -> int:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the requests of a run. `is_api`: a system message is sent where the authors sent one to API models."""
+    """Writes the requests of a run, in the conversation form that the run's request names.
+
+    `is_api`: whether the model is behind a server, which decided the form before forms had names.
+    """
 
     request: RunRequest
     format: str
@@ -72,11 +76,25 @@ class Writer:
             max_tokens=1 if method == "gd" else generation["max_tokens"],
             temperature=generation["temperature"],
             seed=generation["seed"],
-            system=(prompt.intro if examples else None) or (API_SYSTEM.get(self.format) if self.is_api else None),
+            system=self.system(prompt, bool(examples)),
+            image_first=self.form.image_first,
             shots=tuple(self._shot(example, picture) for example, picture in examples),
             candidates=_candidates(method, options, prompt.shows_options),
             scoring=_SCORING.get(method, "next_token"),
         )
+
+    @property
+    def form(self) -> Form:
+        """The form of the run; one begun before forms had names goes on as its back end did then."""
+        return form_named(self.request.generation.get("form") or form_before_forms(self.is_api))
+
+    def system(self, prompt: Prompt, with_examples: bool) -> str | None:
+        """The system message: the user's own, else the authors' where the form has it; what introduces the examples is sent either way."""
+        intro = prompt.intro if with_examples else None
+        own: str | None = self.request.generation.get("system")
+        if own is None:
+            return intro or (API_SYSTEM.get(self.format) if self.form.system else None)
+        return "\n\n".join(text for text in (own, intro) if text) or None
 
     def _shot(self, row: Row, image: bytes | None) -> Shot:
         prompt = prompt_for(self.format, self.request.prompt, row["question_type"], self.request.method)

@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.broken_images import without_broken_images
 from eval_harness.environment import surroundings
-from eval_harness.models.interface import Backend, Request, Settings
+from eval_harness.forms import DEFAULT_FORM, form_before_forms, form_hash, form_named
+from eval_harness.models.interface import OPTIONS, Backend, Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import Prompt, prompt_for
 from eval_harness.requests import Place, Writer, shot_rows, with_shot_images, written
@@ -37,6 +37,22 @@ METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 
 MAX_TOKENS = {"mediconfusion": 512, "probmed": 512, "gmai-mmbench": 1024, "halt-medvqa": 1}
 """Room for the answer. HALT-MedVQA: one token at temperature 0 (appendix A, "Experiment Configuration")."""
+
+THINKING_TOKENS = 16384
+"""Room for reasoning where it is asked for and no budget is given."""
+
+NOT_GENERATION = {
+    "model",
+    "messages",
+    "stream",
+    "n",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_new_tokens",
+    "logprobs",
+    "top_logprobs",
+}
+"""What `--generation` may not set: it has an option of its own, or would change what an answer is."""
 
 SAMPLING_TEMPERATURE = 0.7
 """Used for `--samples N` with N > 1 (MediConfusion's setting for GPT-4o); a single sample is always greedy (temperature 0)."""
@@ -56,6 +72,12 @@ class Asked:
     shots: int = 0
     samples: int | None = None
     permute: bool = False
+    form: str | None = None
+    """Name of the conversation form (`forms.FORMS`); None: the default, or the one a resumed run was begun in."""
+    system: str | None = None
+    """System message instead of the form's; "" sends none."""
+    max_tokens: int | None = None
+    """Most output tokens of an answer, reasoning included, instead of the benchmark's."""
     extraction: str = "ours"
     judge: str | None = None
     out: Path | None = None
@@ -76,7 +98,7 @@ def evaluate(asked: Asked) -> tuple[Result | None, Path]:
     folder = asked.out or Path("runs") / run.run_id
     shard = Shard.of_this_process()
     with disk_trouble(folder):
-        _begin(folder, run, selection.questions, asked.resume, shard)
+        run = _begin(folder, run, selection, asked, shard, backend)
         places = shard.places(selection.questions, all_places(selection, run.request))
         with Journal(shard.journal(folder), also=shard.others(folder)) as journal:
             if _ask(run, selection, backend, journal, _writer(run, selection, backend, shots), places):
@@ -124,7 +146,12 @@ def _prepared(asked: Asked) -> tuple[Selection, Backend, Run, Any]:
     if asked.shots < 0:
         raise BadInput(f"--shots {asked.shots}: must be 0 or more.")
     shots = shot_rows(selection, asked.shots) if asked.shots else []
+    if asked.max_tokens is not None and asked.max_tokens < 1:
+        raise BadInput(f"--max-tokens {asked.max_tokens}: must be at least 1.")
+    form_named(asked.form)
     backend = load_backend(asked.model, asked.settings)
+    if not getattr(backend, "sees_prompts", True) and (asked.form or asked.system is not None):
+        raise BadInput(f"--form, --system: --model {asked.model} is sent no conversation. Leave them out.")
     if asked.method in ("gd", "ps", "ps_official") and not callable(getattr(backend, "score", None)):
         raise BadInput(f"--method {asked.method}: {asked.model} cannot score options. Use --method mc.")
     samples = _samples(asked, backend, selection)
@@ -183,20 +210,9 @@ def _deviations(asked: Asked, backend: Backend, selection: Selection) -> list[st
 
 def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int, prompts: list[Prompt]) -> Run:
     benchmark = selection.benchmark()
-    wanted = MAX_TOKENS[benchmark.format] if asked.method != "ff" else 512
     deviations = _deviations(asked, backend, selection)
-    if wanted == 1 and not backend.one_token:
-        deviations.append("the model cannot be held to one output token")
-        wanted = 512
-    sampled = samples > 1 and not asked.permute
-    generation: dict[str, Any] = {
-        "max_tokens": wanted,
-        "temperature": SAMPLING_TEMPERATURE if sampled else 0.0,
-        "seed": 0,
-        "permute": asked.permute,
-    }
-    if asked.settings.max_image_side:
-        generation["max_image_side"] = asked.settings.max_image_side
+    wanted = _max_tokens(asked, backend, benchmark.format, deviations)
+    generation = _generation(asked, backend, wanted, sampled=samples > 1 and not asked.permute)
     request = RunRequest(
         benchmark=benchmark.name,
         data=benchmark.repo or "",
@@ -213,8 +229,11 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
         limit=asked.limit,
     )
     model = backend.model.model_copy(update={"name": asked.name} if asked.name else {})
-    digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]
-    return Run(
+    digest = hashlib.sha256(_in_default_form(request).model_dump_json().encode()).hexdigest()[:8]
+    hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
+    if template := getattr(backend, "template_hash", None):
+        hashes["template_hash"] = template
+    run = Run(
         run_id="-".join([benchmark.name, model_slug(model.name), asked.method, digest]),
         request=request,
         benchmark=benchmark,
@@ -225,7 +244,7 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
             shots=asked.shots,
             samples=samples,
             judge={"model": asked.judge, "base_url": asked.settings.base_url} if asked.judge else None,
-            generation=generation | {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))},
+            generation=generation | hashes,
         ),
         deviations=deviations,
         environment={
@@ -237,30 +256,121 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
         command=shlex.join(["medprobe", *asked.argv]) if asked.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    return _in_form(run, generation["form"], backend, prompts) if "form" in generation else run
 
 
-def _begin(folder: Path, run: Run, questions: pd.DataFrame, resume: bool, shard: Shard) -> None:
-    """Make the run folder, or check that the one there holds the same request."""
+def _max_tokens(asked: Asked, backend: Backend, format: str, deviations: list[str]) -> int:
+    """The most output tokens of an answer: as told, or the benchmark's, with room for the reasoning that was asked for."""
+    protocol = MAX_TOKENS[format] if asked.method != "ff" else 512
+    thinking = asked.settings.thinking
+    if asked.max_tokens is not None:
+        wanted = asked.max_tokens
+    elif thinking not in (None, "off"):
+        wanted = protocol + (THINKING_TOKENS if thinking == "on" else int(thinking))
+    elif protocol == 1 and not backend.one_token:
+        deviations.append("the model cannot be held to one output token")
+        return 512
+    else:
+        return protocol
+    if protocol == 1 and wanted > 1:
+        deviations.append(f"{wanted} output tokens were allowed where the protocol has 1")
+    return wanted
+
+
+def _generation(asked: Asked, backend: Backend, max_tokens: int, sampled: bool) -> dict[str, Any]:
+    """Everything about how answers are generated that decides them. Keys beyond the first four stand only where they were given, so that
+    the folders of runs begun by earlier versions are found again."""
+    settings = asked.settings
+    further = dict(settings.generation)
+    if wrong := sorted(further.keys() & NOT_GENERATION):
+        raise BadInput(f"--generation: {', '.join(wrong)} cannot be set there. Use --max-tokens and the other options.")
+    generation: dict[str, Any] = {
+        "max_tokens": max_tokens,
+        "temperature": further.pop("temperature", SAMPLING_TEMPERATURE if sampled else 0.0),
+        "seed": further.pop("seed", 0),
+        "permute": asked.permute,
+    }
+    if getattr(backend, "sees_prompts", True):
+        generation["form"] = form_named(asked.form).name
+    template = settings.chat_template
+    given = {
+        "system": asked.system,
+        "max_image_side": settings.max_image_side,
+        **{name: getattr(settings, name) for name in OPTIONS},
+        "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],
+        "generation": further,
+        "plain_template": settings.plain_template,
+        "dtype": settings.dtype,
+    }
+    return generation | {name: value for name, value in given.items() if value not in (None, {})}
+
+
+def _in_form(run: Run, form: str, backend: Backend, prompts: Sequence[Prompt]) -> Run:
+    """The run put in the conversation form of that name, in its request and in what its result says."""
+    generation = run.request.generation | {"form": form}
+    request = run.request.model_copy(update={"generation": generation})
+    writer = Writer(request, run.benchmark.format, bool(getattr(backend, "is_api", False)))
+    systems = [writer.system(prompt, with_examples=request.shots > 0) for prompt in prompts]
+    template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
+    said = {"form": form, "form_hash": form_hash(writer.form, systems, backend.needs_images, template, kwargs)}
+    method = run.method.model_copy(update={"generation": run.method.generation | said})
+    return run.model_copy(update={"request": request, "method": method})
+
+
+def _in_default_form(request: RunRequest) -> RunRequest:
+    """The request as one written before forms had names: the default form makes no other folder."""
+    generation = {name: value for name, value in request.generation.items() if (name, value) != ("form", DEFAULT_FORM)}
+    return request.model_copy(update={"generation": generation})
+
+
+def _continued(folder: Path, run: Run, asked: Asked, backend: Backend, prompts: Sequence[Prompt]) -> Run:
+    """The run to go on with where a folder holds one. Raises BadInput where that is another run.
+
+    A run that was begun before forms had names goes on in the form its back end had then, unless another one is asked for.
+    """
+    stored = read_run(folder)
+    before, now = stored.request.model_dump(), run.request
+    kept = before["generation"]
+    if "form" in now.generation and "form" not in kept:
+        kept["form"] = form_before_forms(bool(getattr(backend, "is_api", False)))
+        # These were options then too, but no part of the request.
+        kept |= {name: now.generation[name] for name in ("plain_template", "dtype") if name in now.generation}
+        if asked.form is None:
+            run = _in_form(run, kept["form"], backend, prompts)
+    different = _differences(before, run.request.model_dump())
+    if different:
+        raise BadInput(
+            f"{folder}: holds another run: {'; '.join(different)}. Give another --out, or --no-resume to start over."
+        )
+    # The name, the version that finishes the run and the like may change; the request may not.
+    deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
+    return run.model_copy(
+        update={"created_at": stored.created_at, "deviations": deviations, "environment": stored.environment}
+    )
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two requests differ in, one entry per option."""
+    before, now = ({**request, "generation": None, **request["generation"]} for request in (before, now))
+    names = dict.fromkeys([*now, *before])
+    return [f"{name} {before.get(name)!r} -> {now.get(name)!r}" for name in names if before.get(name) != now.get(name)]
+
+
+def _begin(folder: Path, run: Run, selection: Selection, asked: Asked, shard: Shard, backend: Backend) -> Run:
+    """Make the run folder, or check that the one there holds the same request. Returns the run as it goes on."""
+    questions = selection.questions
     make_run_folder(folder)
     with shard.alone(folder):
-        if not resume and shard.is_first:
+        if not asked.resume and shard.is_first:
             for path in [folder / name for name in ("result.json", "answers.parquet", "answers.jsonl", "run.json")]:
                 path.unlink(missing_ok=True)
             shard.start_over(folder)
         if not (folder / "run.json").exists():
             write_run(folder, run, questions)
-            return
-        stored = read_run(folder)
-        before, now = stored.request.model_dump(), run.request.model_dump()
-        different = [f"{name} {before[name]!r} -> {now[name]!r}" for name in now if before[name] != now[name]]
-        if different:
-            raise BadInput(
-                f"{folder}: holds another run: {'; '.join(different)}. Give another --out, or --no-resume to start over."
-            )
-        # The name, the version that finishes the run and the like may change; the request may not.
-        deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
-        kept = {"created_at": stored.created_at, "deviations": deviations, "environment": stored.environment}
-        write_run(folder, run.model_copy(update=kept), questions)
+            return run
+        kept = _continued(folder, run, asked, backend, _prompts(asked, selection))
+        write_run(folder, kept, questions)
+        return kept.model_copy(update={"environment": run.environment})
 
 
 def _remember(folder: Path, run: Run, backend: Backend, shard: Shard) -> None:

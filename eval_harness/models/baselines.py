@@ -23,6 +23,8 @@ class Baseline:
 
     needs_images = False
     one_token = True
+    sees_prompts = False
+    options = ()
 
     def __init__(self, name: str, choose: Chooser) -> None:
         self.model = Model(name=name, kind="baseline")

@@ -32,7 +32,7 @@ PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "f
 
 
 def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list[Message]:
-    """System message, worked examples as earlier turns, then the question; each image stands before its text.
+    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request.
 
     `pictures` maps encoded images to decoded ones; None withholds them (text-only baseline).
     Raises ValueError when an image is wanted and the request carries none.
@@ -41,18 +41,18 @@ def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list
     if request.system:
         messages.append({"role": "system", "content": [{"type": "text", "text": request.system}]})
     for shot in request.shots:
-        messages.append(_turn(shot.prompt, shot.image, pictures, request.question_id))
+        messages.append(_turn(shot.prompt, shot.image, pictures, request))
         messages.append({"role": "assistant", "content": [{"type": "text", "text": shot.answer}]})
-    messages.append(_turn(request.prompt, request.image, pictures, request.question_id))
+    messages.append(_turn(request.prompt, request.image, pictures, request))
     return messages
 
 
-def _turn(text: str, image: bytes | None, pictures: Mapping[bytes, Any] | None, question_id: str) -> Message:
+def _turn(text: str, image: bytes | None, pictures: Mapping[bytes, Any] | None, request: Request) -> Message:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}]
     if pictures is not None:
         if image is None:
-            raise ValueError(f"question {question_id} came without its image")
-        content.insert(0, {"type": "image", "image": pictures[image]})
+            raise ValueError(f"question {request.question_id} came without its image")
+        content.insert(0 if request.image_first else 1, {"type": "image", "image": pictures[image]})
     return {"role": "user", "content": content}
 
 

@@ -15,25 +15,26 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/web
 
 
 def messages_of(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
-    """System message, worked examples as earlier turns, then the question. Text comes before its image, as in the authors' own calls
-    (MediConfusion `Models/gpt.py`, ProbMed `gpt4v.py`)."""
+    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request."""
+    first = request.image_first
     messages: list[dict[str, Any]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
     for shot in request.shots:
-        messages.append({"role": "user", "content": _content(shot.prompt, shot.image, longest_side)})
+        messages.append({"role": "user", "content": _content(shot.prompt, shot.image, first, longest_side)})
         messages.append({"role": "assistant", "content": shot.answer})
-    messages.append({"role": "user", "content": _content(request.prompt, request.image, longest_side)})
+    messages.append({"role": "user", "content": _content(request.prompt, request.image, first, longest_side)})
     return messages
 
 
-def _content(text: str, image: bytes | None, longest_side: int | None) -> Any:
+def _content(text: str, image: bytes | None, image_first: bool, longest_side: int | None) -> Any:
     if image is None:
         return text
-    return [
-        {"type": "text", "text": text},
+    parts = [
         {"type": "image_url", "image_url": {"url": data_url(image, longest_side)}},
+        {"type": "text", "text": text},
     ]
+    return parts if image_first else parts[::-1]
 
 
 @lru_cache(maxsize=64)

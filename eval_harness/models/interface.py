@@ -6,7 +6,7 @@ A back end is any object with the attributes and the methods of `Backend`; a plu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -16,6 +16,9 @@ from eval_harness.results import Model
 Scoring = Literal["next_token", "sequence", "sequence_official"]
 """How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same
 as the MediConfusion authors' code computes it (`ps_official`, see `scores.py` of the transformers back end)."""
+
+
+Thinking = Literal["on", "off"] | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Request:
     temperature: float = 0.0
     seed: int = 0
     system: str | None = None
+    image_first: bool = True
+    """Whether the image stands before the text of its turn (`forms.py`)."""
     shots: tuple[Shot, ...] = ()
     candidates: tuple[str, ...] = ()
     scoring: Scoring = "next_token"
@@ -78,6 +83,9 @@ class Backend(Protocol):
     `model`: what the result file says of it. `needs_images`: whether requests must carry their image. `one_token`: whether it can be
     held to `max_tokens=1` (HALT-MedVQA asks for that). `deviations`: what it could not do as the protocol says, in words; a back end
     may add to it while it runs.
+
+    Optional: `options`, the settings of `OPTIONS` it honours (a plug-in without it is given them all and trusted); `sees_prompts`
+    (default True), False where answers do not come from the conversation; `template_hash`, of the chat template it applies.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
     methods `gd` and `ps` are refused.
@@ -119,7 +127,49 @@ class Settings:
     """Seconds to wait for one answer of a server."""
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out, for the cost in `environment`."""
+    thinking: Thinking | None = None
+    """Whether a reasoning model reasons before it answers, or with how many tokens at most; None: as the model does by itself."""
+    chat_template: str | None = None
+    """Text of a Jinja chat template that replaces the model's own."""
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
+    generation: dict[str, Any] = field(default_factory=dict)
+    """Further generation parameters under the names of the back end (top_p, repetition_penalty ...); temperature and seed are in the
+    requests."""
+    quantization: str | None = None
+    adapter: str | None = None
+    """Folder or Hub id of a peft adapter to load on the model."""
+    min_pixels: int | None = None
+    max_pixels: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+OPTIONS = (
+    "thinking",
+    "chat_template",
+    "chat_template_kwargs",
+    "generation",
+    "quantization",
+    "adapter",
+    "min_pixels",
+    "max_pixels",
+)
+"""Settings that change the answers and that not every back end can honour: one that can says so in its `options`."""
+
+
+def check_options(model: str, settings: Settings, options: Collection[str]) -> None:
+    """Raise BadInput where a setting of `OPTIONS` is given that the back end of `model` does not honour."""
+    for name in OPTIONS:
+        if getattr(settings, name) not in (None, {}) and name not in options:
+            raise BadInput(f"--{name.replace('_', '-')}: --model {model} does not take it. Leave it out.")
+
+
+def read_thinking(text: str | None) -> Thinking | None:
+    """`on`, `off`, or a budget in tokens from 1. Raises BadInput for anything else."""
+    if text is None or text in ("on", "off"):
+        return text  # type: ignore[return-value]
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise BadInput(f"--thinking {text}: give on, off, or the most tokens to think with, e.g. 4096.")
 
 
 def read_price(text: str | None) -> tuple[float, float] | None:

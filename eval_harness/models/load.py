@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Backend, Settings
+from eval_harness.models.interface import Backend, Settings, check_options
 from eval_harness.results import Model
 
 
@@ -18,18 +18,22 @@ def load_backend(model: str, settings: Settings) -> Backend:
     if kind == "baseline" and rest.startswith("text-only:"):
         from eval_harness.models.transformers_vlm import TransformersVLM
 
+        check_options(model, settings, TransformersVLM.options)
         return TransformersVLM(rest.removeprefix("text-only:"), settings, text_only=True)
     if kind == "baseline":
         from eval_harness.models.baselines import load_baseline
 
+        check_options(model, settings, ())
         return load_baseline(rest)
     if kind == "recorded":
         from eval_harness.models.recorded import Recorded
 
+        check_options(model, settings, Recorded.options)
         return Recorded(Path(rest))
     if kind == "openai":
         from eval_harness.models.openai_chat import OpenAIChat
 
+        check_options(model, settings, OpenAIChat.options)
         return OpenAIChat(rest, settings)
     if ".py:" in model:
         return load_plug_in(model, settings)
@@ -40,6 +44,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
         )
     from eval_harness.models.transformers_vlm import TransformersVLM
 
+    check_options(model, settings, TransformersVLM.options)
     return TransformersVLM(model, settings)
 
 
@@ -65,6 +70,8 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
     if not hasattr(module, name):
         raise BadInput(f"--model {model}: {file} defines no {name}.")
     made: Any = getattr(module, name)(settings)
+    if getattr(made, "options", None) is not None:
+        check_options(model, settings, made.options)
     if not callable(getattr(made, "generate", None)):
         raise BadInput(f"--model {model}: {name} has no generate(requests). See docs/plug_in.md.")
     for attribute, value in (

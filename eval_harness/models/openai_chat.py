@@ -54,6 +54,7 @@ class OpenAIChat:
 
     needs_images = True
     one_token = True
+    options = ("chat_template", "chat_template_kwargs", "generation")
     is_api = True
 
     def __init__(self, name: str, settings: Settings) -> None:
@@ -205,11 +206,21 @@ class OpenAIChat:
             parameters["temperature"] = request.temperature
         if request.temperature > 0 and "seed" not in self.unsupported:
             parameters["seed"] = request.seed + request.sample
+        parameters |= self._extra()
         if request.candidates:
             parameters |= {limit: 1, "logprobs": True, "top_logprobs": TOP_LOGPROBS}
             if "top_logprobs" in self.unsupported:
                 parameters["top_logprobs"] = 5
         return parameters
+
+    def _extra(self) -> dict[str, Any]:
+        """What the user gave beyond the client's own parameters: generation parameters, and vLLM's and SGLang's template fields."""
+        body = dict(self.settings.generation)
+        if self.settings.chat_template is not None:
+            body["chat_template"] = self.settings.chat_template
+        if self.settings.chat_template_kwargs:
+            body["chat_template_kwargs"] = self.settings.chat_template_kwargs
+        return {"extra_body": body} if body else {}
 
     def _do_without(self, parameter: str) -> bool:
         """Leave a refused parameter out from now on, or say that it cannot be done without. False when that was tried already."""

@@ -64,6 +64,8 @@ class Recorded:
 
     needs_images = False
     one_token = True
+    sees_prompts = False
+    options = ()
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -33,6 +33,8 @@ class TransformersVLM:
     """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
 
     one_token = True
+    options: tuple[str, ...] = ()
+    """Which of `interface.OPTIONS` it honours."""
 
     def __init__(self, model_id: str, settings: Settings, text_only: bool = False) -> None:
         """Load the model and its processor.

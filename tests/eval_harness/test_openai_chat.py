@@ -34,12 +34,18 @@ def model(server, **changes):
     return backend
 
 
+def text_of(body):
+    """The text of the last turn."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else next(part["text"] for part in content if part["type"] == "text")
+
+
 def test_every_kind_of_trouble_ends_in_the_right_answer():
     requests = [request(i) for i in range(40)]
     with ChaosServer(FAULTS, hang=1.5) as server:
         backend = model(server, in_flight=8)
         found = list(backend.generate(requests))
-        expected = {body["messages"][0]["content"][0]["text"]: answer_to(body) for body in server.bodies}
+        expected = {text_of(body): answer_to(body) for body in server.bodies}
     assert sorted(response.question_id for response in found) == sorted(r.question_id for r in requests)
     assert {f"Question {r.question_id}?": r.text for r in found} == expected
     assert {response.status for response in found} == {"answered"}
@@ -59,7 +65,7 @@ def test_the_number_in_flight_is_bounded_and_a_busy_server_is_asked_less():
 
 def test_what_fails_for_good_is_failed_and_its_error_is_no_answer():
     def one_is_broken(body):
-        text = body["messages"][0]["content"][0]["text"]
+        text = text_of(body)
         return (500, {"error": {"message": "The answer is A"}}) if text == "Question 3?" else answer_to(body)
 
     with ChaosServer(answer=one_is_broken) as server:
@@ -166,7 +172,7 @@ def test_images_are_sent_as_they_are_where_servers_can_read_them():
     for image, kind, side in cases:
         with ChaosServer() as server:
             list(model(server, max_image_side=side).generate([request(image=image)]))
-            url = server.bodies[0]["messages"][0]["content"][1]["image_url"]["url"]
+            url = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"]
         head, _, data = url.partition(",")
         assert head == f"data:{kind};base64"
         sent = Image.open(io.BytesIO(base64.b64decode(data)))
@@ -183,6 +189,22 @@ def test_system_message_and_examples_are_turns_of_their_own():
     roles = [message["role"] for message in server.bodies[0]["messages"]]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
     assert server.bodies[0]["messages"][0]["content"] == "You are a student."
+
+
+@pytest.mark.parametrize("image_first", [True, False])
+def test_image_and_text_stand_in_the_order_of_the_request(image_first):
+    with ChaosServer() as server:
+        list(model(server).generate([request(image_first=image_first, shots=(Shot("Q1?", "A", picture()),))]))
+    orders = [[part["type"] for part in m["content"]] for m in server.bodies[0]["messages"] if m["role"] == "user"]
+    assert orders == [["image_url", "text"] if image_first else ["text", "image_url"]] * 2
+
+
+def test_what_the_user_adds_is_sent():
+    extra = {"generation": {"top_p": 0.5}, "chat_template": "{{ x }}", "chat_template_kwargs": {"y": 1}}
+    with ChaosServer() as server:
+        list(model(server, **extra).generate([request()]))
+    (body,) = server.bodies
+    assert (body["top_p"], body["chat_template"], body["chat_template_kwargs"]) == (0.5, "{{ x }}", {"y": 1})
 
 
 def test_tokens_are_counted():

@@ -1,5 +1,6 @@
 """Options of a run that change what is asked: option orders, worked examples, scoring methods, plug-ins, dry run."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,11 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from eval_harness.comparison import compare_results, load_side
+from eval_harness.forms import FORMS
 from eval_harness.models.interface import Response, Settings
 from eval_harness.models.load import load_backend
+from eval_harness.prompts import API_SYSTEM
 from eval_harness.requests import Writer, original, rotation, shot_rows, shown, with_shot_images, written
 from eval_harness.runner import Asked, all_places, evaluate, first_request
 from eval_harness.runs import RunRequest
@@ -81,7 +85,7 @@ def test_what_does_not_go_together_is_refused(data, tmp_path, benchmark, changes
     assert not (tmp_path / "run").exists()
 
 
-def requests_of(data, shots=0, is_api=False, benchmark="mediconfusion", **changes):
+def requests_of(data, benchmark="mediconfusion", shots=0, is_api=False, **changes):
     selection = select_questions(benchmark, str(data / benchmark), None)
     values = {"benchmark": benchmark, "data": "", "split": "test", "fingerprint": "", "model": "", "method": "mc"}
     request = RunRequest(
@@ -107,11 +111,132 @@ def test_examples_are_never_of_the_same_case_or_image(data):
     assert requests == requests_of(data, shots=3, prompt="mc-flamingo"), "the same examples every time"
 
 
-def test_system_messages_go_to_apis_alone(data):
-    assert {r.system for r in requests_of(data, benchmark="probmed")} == {None}
-    (system,) = {r.system for r in requests_of(data, benchmark="probmed", is_api=True)}
-    assert system.startswith("You are a student in medical school.")
-    assert {r.system for r in requests_of(data, benchmark="halt-medvqa", is_api=True)} == {None}
+def generation(**more):
+    return {"max_tokens": 9, "temperature": 0, "seed": 0, **more}
+
+
+@pytest.mark.parametrize("is_api", [True, False])
+@pytest.mark.parametrize("form", [None, *FORMS.values()], ids=str)
+def test_a_form_is_the_same_for_every_back_end(data, form, is_api):
+    """Without a form in the request, the run was begun when the back end decided it."""
+    named = generation(form=form.name) if form else generation()
+    form = form or FORMS["authors" if is_api else "image-first"]
+    for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
+        requests = requests_of(data, benchmark=benchmark, is_api=is_api, generation=named)
+        assert {r.image_first for r in requests} == {form.image_first}
+        assert {r.system for r in requests} == {API_SYSTEM.get(benchmark) if form.system else None}
+
+
+def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examples(data):
+    for text, expected in (("Be brief.", "Be brief."), ("", None)):
+        made = requests_of(data, "probmed", generation=generation(form="authors", system=text))
+        assert {r.system for r in made} == {expected}
+    made = requests_of(data, shots=1, prompt="mc-flamingo", generation=generation(form="authors", system="Be brief."))
+    (system,) = {r.system for r in made}
+    assert system.startswith("Be brief.\n\nYou are a helpful medical assistant.")
+
+
+def plug_in(folder, text=""):
+    """A model of one's own that sees prompts and says so of nothing else."""
+    file = folder / "mine.py"
+    file.write_text(
+        "from eval_harness.models.interface import Response\n"
+        "class Mine:\n    needs_images = False\n    def __init__(self, settings): pass\n"
+        f"    {text}\n"
+        "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, r.sample, 'A')\n"
+    )
+    return f"{file}:Mine"
+
+
+CHANGES = [
+    {"form": "text-first"},
+    {"form": "authors"},
+    {"system": "Be brief."},
+    {"max_tokens": 7},
+    *(
+        {"settings": Settings(**{name: value})}
+        for name, value in {
+            "thinking": "on",
+            "chat_template": "{{ x }}",
+            "chat_template_kwargs": {"x": 1},
+            "generation": {"top_p": 0.9},
+            "quantization": "4bit",
+            "adapter": "folder",
+            "min_pixels": 10,
+            "max_pixels": 20,
+            "max_image_side": 30,
+            "plain_template": "plain",
+            "dtype": "float16",
+        }.items()
+    ),
+    {"settings": Settings(generation={"temperature": 0.3})},
+    {"settings": Settings(thinking=5000)},
+]
+
+
+def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
+    model = plug_in(tmp_path)
+    wish = asked(data, model=model, out=tmp_path / "run", limit=4)
+    evaluate(wish)
+    ids = {first_request(replace(wish, **changes))[1].run_id for changes in [{}, *CHANGES]}
+    assert len(ids) == 1 + len(CHANGES)
+    for changes in CHANGES:
+        with pytest.raises(BadInput, match="holds another run"):
+            evaluate(replace(wish, **changes))
+    run = first_request(replace(wish, settings=Settings(thinking=5000)))[1]
+    assert run.method.generation["max_tokens"] == 512 + 5000
+    assert run.method.generation["thinking"] == 5000
+
+
+def test_compare_tells_two_forms_apart(data, tmp_path):
+    model = plug_in(tmp_path)
+    sides = []
+    for form in ("image-first", "authors"):
+        _, folder = evaluate(asked(data, "probmed", model=model, form=form, out=tmp_path / form, limit=4))
+        sides.append(load_side(str(folder), list))
+    words = compare_results(*sides)
+    assert "method.generation.form: image-first | authors" in words
+    assert "method.generation.form_hash" in words
+    assert "method.generation.prompt_hash" not in words
+
+
+@pytest.mark.parametrize("is_api", [True, False])
+def test_a_run_begun_before_forms_had_names_goes_on_in_its_form(data, tmp_path, is_api):
+    """`run.json` and journal as an earlier version wrote them; the folder is found by the same name."""
+    model = plug_in(tmp_path, f"is_api = {is_api}")
+    wish = asked(data, "probmed", model=model, out=tmp_path / "run", limit=4)
+    evaluate(wish)
+    path, journal = tmp_path / "run/run.json", tmp_path / "run/answers.jsonl"
+    document = json.loads(path.read_text())
+    for part in ("request", "method"):
+        for name in ("form", "form_hash"):
+            document[part]["generation"].pop(name, None)
+    path.write_text(json.dumps(document))
+    journal.write_text(journal.read_text().splitlines(keepends=True)[0])
+    result, _ = evaluate(wish)
+    form = "authors" if is_api else "image-first"
+    assert result.method.generation["form"] == json.loads(path.read_text())["request"]["generation"]["form"] == form
+    old = RunRequest.model_validate(document["request"])
+    digest = hashlib.sha256(old.model_dump_json().encode()).hexdigest()[:8]
+    assert first_request(wish)[1].run_id.endswith(digest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"form": "sideways"}, "--form sideways"),
+        ({"max_tokens": 0}, "--max-tokens 0"),
+        ({"form": "authors", "model": "baseline:chance"}, "is sent no conversation"),
+        ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--adapter"),
+        ({"settings": Settings(min_pixels=3), "model": "openai:m"}, "--min-pixels"),
+        ({"settings": Settings(generation={"max_tokens": 3})}, "--generation: max_tokens"),
+    ],
+)
+def test_an_option_that_is_not_honoured_is_refused(data, tmp_path, monkeypatch, changes, words):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    with pytest.raises(BadInput, match=words):
+        evaluate(asked(data, **({"model": plug_in(tmp_path), "out": tmp_path / "run"} | changes)))
+    assert not (tmp_path / "run").exists()
 
 
 def test_candidates_are_what_each_method_compares(data):
