@@ -1,33 +1,47 @@
 """One network of transformers, run three ways: continue a prompt, give the logits of the next token, give the likelihood of candidates.
 
-Shared prefixes are run once and their key/value cache is continued by every question on that image. Positions and masks are the ones
-`generate` itself would use, so all three ways agree. Not here: making the inputs (`model_inputs.py`), batch sizes (`batching.py`).
+`generate` of the model's own class is the reference for all three: candidates are scored by making it write them. The fast paths (a
+forward pass for the next token, a copied cache for candidates, one prefix for the questions of an image) are used where the self-test
+(`self_test.py`) found them equal. Not here: making the inputs (`model_inputs.py`), batch sizes (`batching.py`).
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import LogitsProcessor
+from transformers import LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
+from eval_harness.models.logits_processors import ForcedTokens, SeededSampling, Steps
 from eval_harness.models.model_inputs import Prepared, left_padded
 
 AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""Largest difference of next-token logits, relative to their spread, at which a shared prefix counts as equal; other dtypes: 0.05."""
+"""Largest root mean square difference of a row's logits, relative to their spread, at which two ways of running count as equal; other
+dtypes: 0.05."""
+
+
+RULED_OUT = -1e6
+
+SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
+    "top_k": TopKLogitsWarper,
+    "top_p": TopPLogitsWarper,
+    "min_p": MinPLogitsWarper,
+}
+"""Options of `generate` that only matter where tokens are drawn."""
 
 
 @dataclass(slots=True)
 class Context:
     """A batch after its prompts: logits of the next token [n, vocabulary] (float32), cache, mask and positions of what was read.
 
-    `ids` [n, width] are the left-padded prompt tokens. `cache` is None for networks that hide theirs (BLIP-2).
+    `ids` [n, width] are the left-padded prompt tokens.
     """
 
     logits: torch.Tensor | None
@@ -40,59 +54,100 @@ class Context:
 class Network:
     """A loaded model with what the harness needs to know of it."""
 
-    def __init__(self, model: Any, pad: int) -> None:
+    def __init__(self, model: Any, pad: int, generation: dict[str, Any] | None = None) -> None:
         self.model = model
         self.pad = pad
+        self.generation = generation or {}
+        """Options of `generate` that the user gave."""
         self.device = model.device
         self.encoder_decoder = bool(model.config.is_encoder_decoder)
-        self.own_generate = type(model).generate is not GenerationMixin.generate
-        """The class has its own `generate` (BLIP-2, InstructBLIP): it builds embeddings by itself and hides its cache."""
+        own_generate = (
+            type(model).generate is not GenerationMixin.generate
+        )  # it makes embeddings by itself and hides its cache
         parameters = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in parameters
         self._takes_positions = "position_ids" in parameters
-        self.may_share = (
-            not (self.own_generate or self.encoder_decoder) and self._takes_positions and _plain_causal(model)
+        self.reads = not (own_generate or self.encoder_decoder)
+        """Whether prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
+        self.may_share = self.reads and self._takes_positions and _plain_causal(model)
+
+    def next_logits(self, prepared: Prepared) -> torch.Tensor:
+        """Logits [n, vocabulary] (float32) of the token that comes after each prompt."""
+        if self.reads or prepared.rows is not None:
+            logits = self._context(prepared).logits
+            assert logits is not None
+            return logits
+        return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
+
+    def forced_logits(
+        self, prepared: Prepared, tokens: Sequence[Sequence[int]], use_cache: bool | None = None
+    ) -> torch.Tensor:
+        """Logits [n, tokens, vocabulary] (float32, before any processor) that `generate` gives for each of `tokens` (as many in every
+        row) where it is made to write them. `use_cache` False: every step reads everything from the start.
+
+        Where the model's generation config forces a first token (BART), that one is written first and not counted.
+        """
+        lead = getattr(self.model.generation_config, "forced_bos_token_id", None) if self.encoder_decoder else None
+        lead = [lead] if isinstance(lead, int) else []
+        count = len(lead) + len(tokens[0])
+        options: dict[str, Any] = {} if use_cache is None else {"use_cache": use_cache}
+        output = self._run(
+            self._generate_inputs(prepared),
+            count,
+            [ForcedTokens([[*lead, *row] for row in tokens])],
+            return_dict_in_generate=True,
+            output_logits=True,
+            **options,
+        )
+        if len(output.logits) != count:
+            raise ValueError("its `generate` does not write one token after the other")
+        return torch.stack(output.logits[len(lead) :], 1).float()
+
+    def _generate_inputs(self, prepared: Prepared) -> dict[str, Any]:
+        if prepared.rows is None:
+            return self.to_device(prepared.inputs)
+        context = self._after_prefix(prepared, with_last=False)
+        return {"input_ids": context.ids, "attention_mask": context.mask, "past_key_values": context.cache}
+
+    def _run(self, inputs: dict[str, Any], max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+        return self.model.generate(
+            **inputs,
+            **{
+                "max_new_tokens": max_tokens,
+                "do_sample": False,
+                "num_beams": 1,
+                "temperature": None,
+                "top_p": None,
+                "top_k": None,
+                "repetition_penalty": 1.0,
+                "pad_token_id": self.pad,
+                "logits_processor": processors,
+                **options,
+            },
         )
 
-    def context(self, prepared: Prepared) -> Context:
+    def _context(self, prepared: Prepared) -> Context:
         """Read the prompts; logits of the token that comes next."""
         if prepared.rows is not None:
-            context = self._after_prefix(prepared, with_last=True)
-            assert context.logits is not None
-            return context
-        inputs = self.to_device(prepared.inputs)
-        if self.own_generate or self.encoder_decoder:
-            output = self.model.generate(
-                **inputs,
-                max_new_tokens=1,
-                do_sample=False,
-                num_beams=1,
-                output_logits=True,
-                return_dict_in_generate=True,
-            )
-            return Context(output.logits[0].float(), None, inputs["input_ids"], inputs["attention_mask"], None)
-        return self._read(inputs)
+            return self._after_prefix(prepared, with_last=True)
+        return self._read(self.to_device(prepared.inputs))
 
     def _read(self, inputs: dict[str, Any]) -> Context:
         """The first forward pass of `generate`, with its positions and masks."""
         rest = dict(inputs)
         ids, mask = rest.pop("input_ids"), rest["attention_mask"]
-        positions = self._positions(ids, rest)
-        if positions is not None:
-            rest["position_ids"] = positions
+        if self._takes_positions:
+            rest["position_ids"] = self.model._prepare_position_ids_for_generation(ids, rest)
         rest["past_key_values"] = DynamicCache(config=self.model.config.get_text_config(decoder=True))
         rest["use_cache"] = True
         if self._keeps_logits:
             rest["logits_to_keep"] = 1
         model_inputs = self.model.prepare_inputs_for_generation(ids, is_first_iteration=True, **rest)
         output = self.model(**model_inputs, return_dict=True)
-        return Context(output.logits[:, -1].float(), output.past_key_values, ids, mask, positions)
-
-    def _positions(self, ids: torch.Tensor, rest: dict[str, Any]) -> torch.Tensor | None:
-        if not self._takes_positions:
-            return None
-        positions: torch.Tensor = self.model._prepare_position_ids_for_generation(ids, rest)
-        return positions
+        # The class may have changed the positions on the way (PaliGemma counts from 1).
+        return Context(
+            output.logits[:, -1].float(), output.past_key_values, ids, mask, model_inputs.get("position_ids")
+        )
 
     def _after_prefix(self, prepared: Prepared, with_last: bool) -> Context:
         """Read each image once, then hand every question its prefix's cache. `with_last`: read the questions' own tokens too."""
@@ -123,39 +178,36 @@ class Network:
         logits: torch.Tensor = output.logits.float()
         return logits
 
-    def generate(self, prepared: Prepared, max_tokens: int, temperature: float, seeds: Sequence[int]) -> torch.Tensor:
-        """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`)."""
-        options: dict[str, Any] = {
-            "max_new_tokens": max_tokens,
-            "do_sample": False,
-            "num_beams": 1,
-            "temperature": None,
-            "top_p": None,
-            "top_k": None,
-            "repetition_penalty": 1.0,
-            "pad_token_id": self.pad,
-        }
+    def generate(
+        self,
+        prepared: Prepared,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        processors: Sequence[LogitsProcessor] = (),
+    ) -> torch.Tensor:
+        """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`).
+
+        Raises ValueError where the class's `generate` does not write token by token.
+        """
+        steps = Steps()
+        used = [*processors, steps]
+        options = {name: value for name, value in self.generation.items() if name not in SAMPLING_FILTERS}
         if temperature > 0:
-            options["logits_processor"] = [SeededSampling(temperature, seeds, self.device)]
-        if prepared.rows is not None:
-            context = self._after_prefix(prepared, with_last=False)
-            inputs = {
-                "input_ids": context.ids,
-                "attention_mask": context.mask,
-                "past_key_values": context.cache,
-            }
-        else:
-            inputs = self.to_device(prepared.inputs)
-        output: torch.Tensor = self.model.generate(**inputs, **options)
-        prompt = inputs["input_ids"]
-        width = prompt.shape[1]
-        with_prompt = not self.encoder_decoder and output.shape[1] > width and bool((output[:, :width] == prompt).all())
-        return output[:, width:] if with_prompt or prepared.rows is not None else output
+            filters = [
+                SAMPLING_FILTERS[name](value) for name, value in self.generation.items() if name in SAMPLING_FILTERS
+            ]
+            used.insert(0, SeededSampling(temperature, seeds, self.device, filters))
+        output: torch.Tensor = self._run(self._generate_inputs(prepared), max_tokens, used, **options)
+        if not steps.count:
+            raise ValueError("its `generate` does not write one token after the other")
+        return output[:, -steps.count :]
 
     def next_tokens(self, prepared: Prepared, temperature: float, seeds: Sequence[int]) -> torch.Tensor:
-        """One new token id per row [n, 1], without `generate`."""
-        logits = self.context(prepared).logits
-        assert logits is not None
+        """One new token id per row [n, 1], without `generate` where the network reads by itself."""
+        if not self.reads or self.generation:
+            return self.generate(prepared, 1, temperature, seeds)
+        logits = self.next_logits(prepared)
         if temperature > 0:
             logits = SeededSampling(temperature, seeds, self.device)(prepared.inputs["input_ids"], logits)
         return logits.argmax(-1, keepdim=True)
@@ -163,73 +215,71 @@ class Network:
     def candidate_scores(
         self, prepared: Prepared, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
     ) -> list[list[float]]:
-        """For each row and candidate (token ids, never empty): mean log-probability of its tokens after the prompt.
+        """For each row and candidate (token ids, never empty): mean log-probability of its tokens after the prompt (see `_mean`)."""
+        columns = range(max(map(len, candidates)))
+        texts = [[row[column] if column < len(row) else [self.pad] for row in candidates] for column in columns]
+        logits = self.continued_logits(prepared, texts) if self.reads else self._each_forced(prepared, texts)
+        found: list[list[float]] = [[] for _ in candidates]
+        for column, given in enumerate(logits):
+            log_probabilities = given.log_softmax(-1)
+            for row, options in enumerate(candidates):
+                if column < len(options):
+                    found[row].append(_mean(log_probabilities[row], options[column], official))
+        return found
 
-        The prompt is read once; each candidate continues a copy of its cache. `official`: see `_mean`.
-        """
-        if self.own_generate or self.encoder_decoder:
-            return self._scores_without_cache(prepared, candidates, official)
-        context = self.context(prepared)
+    def _each_forced(self, prepared: Prepared, columns: Sequence[Sequence[Sequence[int]]]) -> Iterator[torch.Tensor]:
+        for texts in columns:
+            width = max(map(len, texts))
+            yield self.forced_logits(prepared, [[*text, *[self.pad] * (width - len(text))] for text in texts])
+
+    def continued_logits(
+        self, prepared: Prepared, columns: Sequence[Sequence[Sequence[int]]]
+    ) -> Iterator[torch.Tensor]:
+        """For each column of texts (one per row, token ids) the logits [n, longest text, vocabulary] of their tokens: the prompts are
+        read once, and each column continues a copy of their cache."""
+        context = self._context(prepared)
         assert context.logits is not None
-        first = context.logits.log_softmax(-1)
-        found: list[list[float]] = [[] for _ in candidates]
-        for position in range(max(map(len, candidates))):
-            ids, mask = self._column(candidates, position, first.device)
-            later = torch.empty(0)
-            if ids.shape[1] > 1:  # the last token predicts nothing that is asked
-                more = ids[:, :-1]
-                positions = None
-                if context.positions is not None:
-                    steps = torch.arange(1, more.shape[1] + 1, device=ids.device)
-                    positions = context.positions[..., -1:] + steps
-                full_mask = torch.cat([context.mask, mask[:, :-1]], 1)
-                later = self._continue(more, copy.deepcopy(context.cache), full_mask, positions).log_softmax(-1)
-            for row, texts in enumerate(candidates):
-                if position < len(texts):
-                    found[row].append(
-                        _mean(first[row], later[row] if later.numel() else None, texts[position], official)
-                    )
-        return found
-
-    def _column(self, candidates: Sequence[Sequence[Sequence[int]]], position: int, device: Any) -> tuple[Any, Any]:
-        """(ids, mask) of every row's candidate at `position`, padded on the right; one pad where a row has fewer."""
-        texts = [row[position] if position < len(row) else [self.pad] for row in candidates]
-        width = max(map(len, texts))
-        ids = torch.tensor([[*text, *[self.pad] * (width - len(text))] for text in texts], device=device)
-        mask = torch.tensor([[1] * len(text) + [0] * (width - len(text)) for text in texts], device=device)
-        return ids, mask
-
-    def _scores_without_cache(
-        self, prepared: Prepared, candidates: Sequence[Sequence[Sequence[int]]], official: bool
-    ) -> list[list[float]]:
-        """The same by reading prompt and candidate together, for networks that hide their cache."""
-        inputs = self.to_device(prepared.inputs)
-        found: list[list[float]] = [[] for _ in candidates]
-        for position in range(max(map(len, candidates))):
-            ids, mask = self._column(candidates, position, self.device)
-            joined = inputs | {
-                "input_ids": torch.cat([inputs["input_ids"], ids], 1),
-                "attention_mask": torch.cat([inputs["attention_mask"], mask], 1),
-            }
-            start = inputs["input_ids"].shape[1] - 1
-            logits = self.model(**joined, return_dict=True).logits[:, start:].float().log_softmax(-1)
-            for row, texts in enumerate(candidates):
-                if position < len(texts):
-                    found[row].append(_mean(logits[row, 0], logits[row, 1:], texts[position], official))
-        return found
+        first = context.logits[:, None]
+        for texts in columns:
+            width = max(map(len, texts)) - 1  # the last token predicts nothing that is asked
+            if not width:
+                yield first
+                continue
+            rows = [[*text[:-1], *[self.pad] * (width + 1 - len(text))] for text in texts]
+            mask = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
+            ids, more = torch.tensor(rows, device=first.device), torch.tensor(mask, device=first.device)
+            positions = None
+            if context.positions is not None:
+                positions = context.positions[..., -1:] + torch.arange(1, width + 1, device=ids.device)
+            full_mask = torch.cat([context.mask, more], 1)
+            later = self._continue(ids, copy.deepcopy(context.cache), full_mask, positions)
+            yield torch.cat([first, later], 1)
 
     def agrees(self, shared: Prepared, whole: Prepared) -> bool:
         """Whether reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
-        first, second = self.context(shared), self.context(whole)
+        first, second = self._context(shared), self._context(whole)
         assert first.logits is not None
         assert second.logits is not None
         same_tokens = all(
             a[m.bool()].tolist() == b[n.bool()].tolist()
             for a, m, b, n in zip(first.ids, first.mask, second.ids, second.mask, strict=True)
         )
-        spread = float(second.logits.std())
-        allowed = AGREEMENT.get(self.model.dtype, 0.05) * max(spread, 1e-6)
-        return same_tokens and float((first.logits - second.logits).abs().max()) <= allowed
+        return same_tokens and self.difference(first.logits, second.logits) <= self.tolerance
+
+    @property
+    def tolerance(self) -> float:
+        """The largest `difference` that counts as none."""
+        return AGREEMENT.get(self.model.dtype, 0.05)
+
+    @staticmethod
+    def difference(first: torch.Tensor, second: torch.Tensor) -> float:
+        """Largest root mean square difference of a row of logits [..., vocabulary], relative to the spread of `second`; tokens that a
+        model rules out (logits at the lowest number) must be the same and do not count. Infinite where a logit is not a number."""
+        allowed = second > RULED_OUT
+        if torch.isnan(first).any() or torch.isnan(second).any() or not torch.equal(allowed, first > RULED_OUT):
+            return math.inf
+        apart = torch.where(allowed, first - second, 0.0).pow(2).sum(-1) / allowed.sum(-1)
+        return float(apart.max().sqrt() / second[allowed].std().clamp_min(1e-6))
 
     def to_device(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The tensors on the model's device, pixels in its dtype."""
@@ -238,24 +288,6 @@ class Network:
             for name, value in inputs.items()
             if isinstance(value, torch.Tensor)
         }
-
-
-class SeededSampling(LogitsProcessor):
-    """Sampling at a temperature that does not depend on the batch: Gumbel noise from one generator per row makes greedy choice a draw
-    from softmax(logits / temperature). The same question and sample number draw the same tokens in any batch, also after a resume."""
-
-    def __init__(self, temperature: float, seeds: Sequence[int], device: Any) -> None:
-        self.temperature = temperature
-        self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-
-    def __call__(self, input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
-        noise = torch.stack(
-            [
-                torch.empty(scores.shape[-1], device=scores.device).exponential_(generator=generator)
-                for generator in self.generators
-            ]
-        )
-        return scores.float() / self.temperature - noise.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
 def _plain_causal(model: Any) -> bool:
@@ -273,14 +305,12 @@ def _plain_causal(model: Any) -> bool:
     return kinds == {"full_attention"} and not (has_window or several_axes or own_positions or bidirectional)
 
 
-def _mean(first: torch.Tensor, later: torch.Tensor | None, tokens: Sequence[int], official: bool) -> float:
-    """Mean log-probability of `tokens`: `first` [vocabulary] predicts token 0, `later` [tokens - 1, vocabulary] the others.
+def _mean(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:
+    """Mean log-probability of `tokens`, from those of each position [at least len(tokens), vocabulary].
 
     `official`: the MediConfusion authors' code gathers with an index of one row, so every token's probability is taken from the
     distribution of the first position. Published prefix scores carry that; this reproduces it.
     """
-    if official or later is None or len(tokens) == 1:
-        return float(first[list(tokens)].mean())
-    steps = torch.arange(len(tokens) - 1, device=later.device)
-    rest = later[steps, torch.tensor(tokens[1:], device=later.device)]
-    return float((first[tokens[0]] + rest.sum()) / len(tokens))
+    ids = torch.tensor(list(tokens), device=log_probabilities.device)
+    steps = torch.zeros_like(ids) if official else torch.arange(len(ids), device=ids.device)
+    return float(log_probabilities[steps, ids].mean())

@@ -24,6 +24,7 @@ from eval_harness.results import Model
 
 if TYPE_CHECKING:
     from eval_harness.models.network import Network
+    from eval_harness.models.self_test import Findings
 
 AHEAD = 2
 """Batches prepared (images decoded, text tokenised) while the network works on the one before."""
@@ -51,7 +52,11 @@ class TransformersVLM:
         self.model_id = model_id
         self.processor, loaded = load(model_id, settings)
         tokenizer = self.processor.tokenizer
-        tokenizer.padding_side = "left"
+        encoder_decoder = bool(loaded.config.is_encoder_decoder)
+        # A decoder must end with its prompt's last token; an encoder was trained with padding at the end.
+        for each in (tokenizer, getattr(self.processor, "qformer_tokenizer", None)):
+            if each is not None:
+                each.padding_side = "right" if encoder_decoder or each is not tokenizer else "left"
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         self.network: Network = Network(loaded, int(tokenizer.pad_token_id))
@@ -65,10 +70,13 @@ class TransformersVLM:
         self._inputs = InputMaker(self.processor, settings, not text_only, self._template)
         self._space = "" if self._prompt_ends_in_space() else " "
         self._decoder = copy.deepcopy(tokenizer)  # the other one is in use in the preparing thread
+        self.findings = self._self_tested()
         self._shares = self.network.may_share
         self._shown_equal = False
-        self.batch_size = BatchSize(settings.batch_size, self.on_cpu)
+        self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = ["the image was withheld (text-only baseline)"] if text_only else []
+        if not self.findings.sees_images:
+            self.deviations.append("the model's logits do not depend on the image")
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
         self.model = Model(
             name=f"{name} (text only)" if text_only else name,
@@ -84,13 +92,27 @@ class TransformersVLM:
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Score each request's candidates (methods `gd` and `ps`); never calls the model's `generate`.
 
-        Raises BadInput for encoder-decoder models, and where two options begin with the same token (`gd`).
+        Raises BadInput where two options begin with the same token (`gd`).
         """
-        if self.network.encoder_decoder:
-            raise BadInput(
-                f"--model {self.model_id}: an encoder-decoder model cannot be scored by gd or ps. Use --method mc."
-            )
         return self._in_batches(requests, self._score)
+
+    def _self_tested(self) -> Findings:
+        """Which paths of the network are right. Raises BadInput for a model that cannot answer a question about an image at all."""
+        import torch
+
+        from eval_harness.models.self_test import self_test
+
+        try:
+            return self_test(self.network, self._inputs, self.needs_images)
+        except torch.OutOfMemoryError:
+            raise BadInput(
+                f"--model {self.model_id}: one small question does not fit into memory. Use a smaller model, --quantization, or a "
+                "larger device."
+            ) from None
+        except Exception as error:  # whatever a model's own code raises
+            raise BadInput(
+                f"--model {self.model_id}: cannot answer a question about an image ({type(error).__name__}: {_first_line(error)})."
+            ) from error
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
         """Batches through `run`, with the next ones prepared meanwhile in another thread."""
@@ -159,7 +181,7 @@ class TransformersVLM:
         first = prepared.requests[0]
         limit = self._limit(first)
         seeds = [_seed(request) for request in prepared.requests]
-        if limit == 1 and not (self.network.own_generate or self.network.encoder_decoder):
+        if limit == 1:
             tokens = self.network.next_tokens(prepared, first.temperature, seeds)
         else:
             tokens = self.network.generate(prepared, limit, first.temperature, seeds)
@@ -172,9 +194,7 @@ class TransformersVLM:
     def _score(self, prepared: Prepared) -> list[Response]:
         requests = prepared.requests
         if requests[0].scoring == "next_token":
-            logits = self.network.context(prepared).logits
-            assert logits is not None
-            log_probabilities = logits.log_softmax(-1)
+            log_probabilities = self.network.next_logits(prepared).log_softmax(-1)
             scores = [
                 [float(log_probabilities[row, forms].logsumexp(-1)) for forms in self._next_token_forms(request)]
                 for row, request in enumerate(requests)
@@ -256,7 +276,8 @@ class TransformersVLM:
             "attention": getattr(model.config, "_attn_implementation", None),
             "max_new_tokens_of_model": model.generation_config.max_new_tokens,
             "prompt_form": "chat template" if self._template is None else self._template,
-            "shared_image_prefix": self._shares,
+            "shared_image_prefix": self._shown_equal,
+            "self_test": self.findings.paths,
         }
 
 
@@ -300,12 +321,16 @@ def _own_device(device: str) -> str:
 
 
 def _cannot_load(model_id: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = _first_line(error) or type(error).__name__
     if "Unrecognized configuration class" in reason:
         reason = "this model cannot take images (transformers knows no image-text-to-text class for it)."
     elif "trust_remote_code" in str(error):
         reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
     return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300]
 
 
 def _seed(request: Request) -> int:

@@ -55,7 +55,7 @@ def test_a_family_keeps_its_promises(folder):
     with torch.inference_mode():
         for batch in prepared:
             assert many.network.next_tokens(batch, 0, []).tolist() == many.network.generate(batch, 1, 0, []).tolist()
-        logits = [many.network.context(many._inputs.whole([request(5, image=image)])).logits for image in PICTURES[::2]]
+        logits = [many.network.next_logits(many._inputs.whole([request(5, image=image)])) for image in PICTURES[::2]]
     assert float((logits[0] - logits[1]).abs().max()) > 1e-3
     assert texts(many, [request(i, max_tokens=1) for i in range(9)]) == texts(
         one, [request(i, max_tokens=1) for i in range(9)]
@@ -83,7 +83,7 @@ def test_a_candidate_scores_as_it_would_be_generated(folder):
     backend = model(folder, 4)
     prepared = backend._prepare([request(i) for i in range(4)])
     with torch.inference_mode():
-        logits = backend.network.context(prepared).logits
+        logits = backend.network.next_logits(prepared)
         best = logits.argmax(-1).tolist()
         found = backend.network.candidate_scores(
             backend._prepare([request(i) for i in range(4)]), [[[b], [b, b]] for b in best]
@@ -91,3 +91,25 @@ def test_a_candidate_scores_as_it_would_be_generated(folder):
         expected = logits.log_softmax(-1).max(-1).values.tolist()
     assert [scores[0] for scores in found] == pytest.approx(expected, abs=1e-4)
     assert all(scores[1] < 0 for scores in found)
+
+
+def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monkeypatch):
+    """Positions off by one after the prompt, as they once were for PaliGemma: options are scored by `generate` instead, rightly."""
+    from eval_harness.models.network import Network
+
+    asked = [
+        request(i, candidates=("left", "on the right side"), scoring="sequence", options=("x", "y")) for i in range(2)
+    ]
+    right = {r.question_id: r.scores for r in model(folder, 2).score(asked)}
+    plain = Network._continue
+
+    def late(self, ids, cache, mask, positions, last_only=False):
+        return plain(self, ids, cache, mask, positions if positions is None else positions + 1, last_only)
+
+    monkeypatch.setattr(Network, "_continue", late)
+    found = model(folder, 2)
+    assert not found.network.reads
+    assert found.describe()["self_test"].get("options scored = written by generate", "differs").startswith("differs")
+    assert {r.question_id: r.scores for r in found.score(asked)} == {
+        name: pytest.approx(scores, abs=1e-4) for name, scores in right.items()
+    }
