@@ -72,12 +72,20 @@ def _all_units(format: str, graded: Graded) -> pd.DataFrame:
 
 
 def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
-    """`irrelevant`, `refused`, and the share of each letter (or of yes and no) among the answers read."""
+    """`irrelevant`, `refused`, both together as `abstained`, the accuracy where an option was chosen, and the share of each letter (or of
+    yes and no) among the answers read."""
     rows = np.arange(len(graded.questions))
     frames = [
         make_units(format, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
         make_units(format, graded, "refused", rows, graded.refused.mean(axis=1)),
+        make_units(format, graded, "abstained", rows, (graded.irrelevant | graded.refused).mean(axis=1)),
     ]
+    chose = graded.answered.mean(axis=1)
+    frames.append(
+        make_units(
+            format, graded, "answered_accuracy", rows, graded.right.mean(axis=1), chose, graded.guess[rows] * chose
+        )
+    )
     yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     single = ~yes_no & ~graded.multiple
     for members, names in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):

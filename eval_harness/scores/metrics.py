@@ -30,6 +30,15 @@ _EVERYWHERE = {
         "Irrelevant", "Responses in which no option could be read, of all responses asked for.", False
     ),
     "refused": MetricInfo("Refused", "Responses that decline to answer, of all responses asked for.", False),
+    "abstained": MetricInfo(
+        "Abstained",
+        "Responses that arrived whole and choose no option (irrelevant or refused), of all responses asked for.",
+        None,
+    ),
+    "answered_accuracy": MetricInfo(
+        "Accuracy where answered",
+        "Questions answered correctly, of those for which an option was chosen: an abstention is neither right nor wrong.",
+    ),
 }
 
 _MEDICONFUSION = {

@@ -342,3 +342,29 @@ def test_scoring_imports_no_heavy_library() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+def test_an_abstention_is_neither_right_nor_wrong_where_answered() -> None:
+    questions = pd.DataFrame(
+        {
+            "question_id": [f"q{number}" for number in range(6)],
+            "case_id": [f"c{number}" for number in range(6)],
+            "options": [["a", "b"]] * 6,
+            "answer": [[0]] * 6,
+            "question_type": "single",
+            "department": "x",
+        }
+    )
+    choice, status = (
+        [[0], [0], [1], [], [], []],
+        ["answered", "answered", "answered", "refused", "irrelevant", "truncated"],
+    )
+    answers = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "choice": choice, "status": status})
+    scores = score("gmai-mmbench", questions, answers).scores
+    assert scores["abstained"].value == pytest.approx(100 / 3) and scores["abstained"].n == 6
+    assert scores["answered_accuracy"].value == pytest.approx(200 / 3)
+    assert scores["answered_accuracy"].chance == pytest.approx(50)
+    assert scores["answered_accuracy"].low < scores["answered_accuracy"].value < scores["answered_accuracy"].high
+    silent = answers.assign(choice=[[]] * 6, status="refused")
+    nothing = score("gmai-mmbench", questions, silent).scores
+    assert nothing["abstained"].value == 100 and nothing["answered_accuracy"].value is None
