@@ -448,7 +448,9 @@ def verify(
     if not outcomes:
         typer.echo("nothing to verify")
     bad = [
-        outcome for outcome in outcomes if outcome.word == "failed" or (outcome.word == "refused" and not everything)
+        outcome
+        for outcome in outcomes
+        if outcome.word in ("failed", "later") or (outcome.word == "refused" and not everything)
     ]
     if bad:
         raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")

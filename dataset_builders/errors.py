@@ -7,3 +7,10 @@ class BadInput(ValueError):
 
     The message says what is wrong, where (file and entry), and the remedy; it is shown to the user as it stands.
     """
+
+
+class Unavailable(BadInput):
+    """A server could not be asked, so nothing was found out: the same call may well succeed later.
+
+    Whoever judges the work of others says "later" then, and never refuses.
+    """

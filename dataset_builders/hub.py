@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Unavailable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -72,8 +72,9 @@ def check_repo_id(repo_id: str) -> None:
 
 @contextmanager
 def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[None]:
-    """Turn what the Hub or the way to it refuses into one line (BadInput); everything else passes through.
+    """Turn what the Hub or the way to it refuses into one line; everything else passes through.
 
+    Raises Unavailable where the Hub could not be asked, BadInput where it said no.
     `doing` completes "cannot ...", e.g. "create it"; `who` is the account, where it is known.
     """
     try:
@@ -84,7 +85,26 @@ def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[Non
         line = explain(error, repo_id, doing, who)
         if line is None:
             raise
-        raise BadInput(line) from error
+        raise (Unavailable if is_unavailable(error) else BadInput)(line) from error
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the Hub, or the way to it, stood in the way, so that what was asked for may be there all the same."""
+    from huggingface_hub import errors
+    from huggingface_hub.utils import httpx
+
+    status = status_of(error)
+    if status is not None:
+        return status in PASSING or status >= 500 or status in (401, 408)
+    away = (
+        httpx.TransportError,
+        ConnectionError,
+        TimeoutError,
+        json.JSONDecodeError,
+        errors.OfflineModeIsEnabled,
+        errors.LocalEntryNotFoundError,
+    )
+    return isinstance(error, Unavailable) or caused_by(error, away) is not None
 
 
 def status_of(error: BaseException) -> int | None:
@@ -112,12 +132,15 @@ def asked_wait(error: BaseException) -> float:
 
 def is_passing(error: BaseException) -> bool:
     """Whether trying again is worth it: a passing status, or a connection that broke. A Hub that is not there does not pass."""
+    from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.utils import httpx
 
     status = status_of(error)
     if status is not None:
         return status in PASSING
     if _is_xet(error) and "client error" in str(error):
+        return False
+    if caused_by(error, OfflineModeIsEnabled):
         return False
     broke = caused_by(error, (httpx.TransportError, ConnectionError))
     return broke is not None and not isinstance(broke, httpx.ConnectError)
@@ -187,7 +210,7 @@ def explain(error: BaseException, repo_id: str, doing: str, who: str | None = No
             f"{repo_id}: cannot {doing}: the upload through Xet failed ({_one_line(str(error))}). "
             "Run this again, or set HF_HUB_DISABLE_XET=1 to do without Xet."
         )
-    if caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError)):
+    if caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
         return (
             f"{repo_id}: cannot {doing}: {endpoint()} cannot be reached ({_one_line(str(_root(error)))}). "
             "Check the network and HF_ENDPOINT."

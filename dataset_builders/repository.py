@@ -9,7 +9,6 @@ import fnmatch
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -143,11 +142,12 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     """Open a dataset repository: a folder, or ORG/NAME on the Hub (an existing folder wins).
 
     One without our manifest opens too, if its columns are those of one of the four formats; its fingerprints are then computed.
-    Raises BadInput with a remedy for anything else.
+    Raises BadInput with a remedy for anything else, Unavailable where the Hub cannot be asked.
     """
     folder = Path(data)
     if folder.is_dir():
-        return _opened(str(data), folder, None)
+        present = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
+        return _opened(str(data), folder, None, present)
     if folder.exists():
         raise BadInput(f"{data}: is a file, not a dataset folder. {REMEDY}")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(data)):
@@ -156,41 +156,34 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
 
 
 def _from_hub(data: str, revision: str | None) -> Repository:
-    from dataset_builders.hub import connect, patiently, quiet
+    """The repository as it is in one commit, looked up on the Hub: its texts are fetched, its images when they are asked for."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
 
-    light = ["README.md", "manifest.json", "questions_text/*", "lexical_tree/*"]
-    with _reading(data), quiet():
-        copy = patiently(
-            lambda: connect().snapshot_download(data, repo_type="dataset", revision=revision, allow_patterns=light)
-        )
-        folder = Path(copy)
-        return _opened(data, folder, folder.name)
+    from dataset_builders.hub import connect, hub_errors, patiently, quiet
+    from dataset_builders.revisions import resolve
+
+    commit = resolve(data, revision)
+    with hub_errors(data, "read it"), quiet():
+        names = patiently(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
+        for name in sorted(names):
+            if name in ("README.md", "manifest.json") or name.startswith(("questions_text/", "lexical_tree/")):
+                _downloaded(data, commit, name)
+        folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=data, repo_type="dataset") / "snapshots" / commit
+        return _opened(data, folder, commit, names)
 
 
 def _downloaded(data: str, revision: str, name: str) -> Path:
-    from dataset_builders.hub import connect
+    from dataset_builders.hub import connect, hub_errors, patiently
 
-    with _reading(data):
-        return Path(connect().hf_hub_download(data, name, repo_type="dataset", revision=revision))
-
-
-@contextmanager
-def _reading(data: str) -> Iterator[None]:
-    """What the Hub refuses, in one line; also where the client serves a cached snapshot but the calls after it find no Hub."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    from dataset_builders.hub import hub_errors
-
-    try:
-        with hub_errors(data, "read it"):
-            yield
-    except LocalEntryNotFoundError as error:
-        raise BadInput(f"{data}: the Hub cannot be reached. Check the connection and $HF_ENDPOINT.") from error
+    with hub_errors(data, "read it"):
+        return Path(patiently(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
 
 
-def _opened(data: str, folder: Path, revision: str | None) -> Repository:
+def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:
+    """`present`: the files of the repository (paths in it)."""
     card = _card(folder)
-    files = _data_files(data, folder, card, revision)
+    files = _data_files(card, sorted(name for name in present if name.endswith(".parquet")))
     manifest = _manifest(folder)
     if manifest is not None and not files:
         raise BadInput(f"{data}: holds a manifest but no Parquet files. {REMEDY}")
@@ -236,14 +229,8 @@ def _card(folder: Path) -> dict[str, Any]:
     return head if isinstance(head, dict) else {}
 
 
-def _data_files(data: str, folder: Path, card: dict[str, Any], revision: str | None) -> dict[str, dict[str, list[str]]]:
-    """Config -> split -> Parquet files (paths in the repository), as the card says, else by our folder names."""
-    present = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet"))
-    if revision is not None:
-        from dataset_builders.hub import connect
-
-        listed = connect().list_repo_files(data, repo_type="dataset", revision=revision)
-        present = sorted(name for name in listed if name.endswith(".parquet"))
+def _data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:
+    """Config -> split -> Parquet files (of those present), as the card says, else by our folder names."""
     files: dict[str, dict[str, list[str]]] = {}
     configs = card.get("configs")
     for config in configs if isinstance(configs, list) else []:

@@ -16,6 +16,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.problems import clip
 from dataset_builders.repository import Repository, open_repository
+from dataset_builders.revisions import is_released
 from eval_harness.results import Benchmark, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest
 from eval_harness.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame
@@ -41,7 +42,7 @@ MAX_DATASET = 512 << 20
 
 @dataclass(frozen=True)
 class Dataset:
-    """Questions to score by. `ours` when the store's owner vouches for them, by --data or by owning the repository."""
+    """Questions to score by. `ours` when the store's owner vouches for them, by --data or by having released them (main, or a tag)."""
 
     questions: pd.DataFrame
     format: str
@@ -64,7 +65,7 @@ def dataset_for(benchmark: Benchmark, data: Sequence[str], owner: str | None) ->
             f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or the "
             "store's owner names the dataset with --data"
         )
-    ours = owner is not None and repo.split("/")[0] == owner
+    ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
     if not ours:
         _check_sizes(repo, revision)
     repository = open_repository(repo, revision)

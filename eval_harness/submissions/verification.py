@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub import (
-    PASSING,
-    caused_by,
     check_repo_id,
     connect_with_token,
     hub_errors,
@@ -48,7 +46,7 @@ SHOWN = 30
 """Problems that a comment spells out; the rest are counted."""
 
 CLOSED = ("closed", "merged")
-Word = Literal["added", "verified", "refused", "for a human", "closed already", "failed"]
+Word = Literal["added", "verified", "refused", "for a human", "closed already", "later", "failed"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def verify(
             if not isinstance(error, BadInput):
                 traceback.print_exc()
             told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
-            outcome = Outcome(f"{name}@{each.num}", "failed", (told,))
+            outcome = Outcome(f"{name}@{each.num}", "later" if isinstance(error, Unavailable) else "failed", (told,))
         tell(outcome)
         outcomes.append(outcome)
     return outcomes
@@ -139,7 +137,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
             outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
         except BadInput as error:
-            outcome = Outcome(place, "failed" if _is_trouble(error) else "refused", (str(error),))
+            outcome = Outcome(place, "later" if isinstance(error, Unavailable) else "refused", (str(error),))
         tell(outcome)
         outcomes.append(outcome)
     return outcomes
@@ -256,9 +254,9 @@ class _Check:
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
         try:
             submission = examine(place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0])
+        except Unavailable:
+            raise  # nothing was found out about the submission
         except BadInput as error:
-            if _is_trouble(error):
-                raise
             raise _Refused(str(error).replace(f"{place}/pull/", "")) from None
         if submission.problems:
             raise _Refused(*submission.problems)
@@ -385,15 +383,6 @@ def _absent_is_empty() -> Iterator[None]:
     except Exception as error:
         if status_of(error) != 404:
             raise
-
-
-def _is_trouble(error: BaseException) -> bool:
-    """Whether the Hub, or the way to it, stood in the way: then nothing has been found out about a submission."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-    from huggingface_hub.utils import httpx
-
-    away = (httpx.TransportError, ConnectionError, LocalEntryNotFoundError)
-    return caused_by(error, away) is not None or status_of(error) in PASSING
 
 
 class _Refused(Exception):

@@ -320,7 +320,7 @@ def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, t
         verify(STORE, everything=True, data=["ORG/nowhere"])
     local_hub.faults.add("/datasets/medlab/phantoms", 503, times=1000)
     (outcome,) = verify(STORE, everything=True)
-    assert outcome.word == "failed" and "503" in outcome.reasons[0]
+    assert outcome.word == "later" and "503" in outcome.reasons[0]
     local_hub.faults.clear()
     assert status(owner, 1) == "open" and not any("Refused" in text for text in comments(owner, 1))
     assert [outcome.word for outcome in verify(STORE, everything=True)] == ["added"]
