@@ -166,7 +166,8 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
     more = f'<li class="note">and {len(lines) - 8} more</li>' if len(lines) > 8 else ""
     if len(problems) > 1:
         inner = "".join(f"<p>{text(line, 400)}</p>" for line in problems[:50])
-        more += f'<li class="note"><details data-keep="problems"><summary>{count(len(problems))} files were set aside</summary>{inner}</details></li>'
+        title = f"<summary>{count(len(problems))} files were set aside</summary>"
+        more += f'<li class="note"><details data-keep="problems">{title}{inner}</details></li>'
     return f'<ul class="notes">{shown}{more}</ul>'
 
 
