@@ -3,29 +3,50 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# `make lint` needs one small tool: that of the whole set where this is installed, or else a virtual environment of 40 MB for itself.
+TOOLS  := $(if $(wildcard $(STAMP)),$(VENV),.venv-lint)
+LINT   := $(TOOLS)/bin
+# Test processes at a time. Each loads torch and a browser (about 2 GB).
+WORKERS ?= 2
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test test-all lint types hooks clean
 
 demo: $(STAMP)
 	$(BIN)/medprobe demo
 
+# Every promise, with small samples of what is generated; `make test-all` adds the long generated runs (marked `exhaustive`).
 test: $(STAMP) lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
 
-lint: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+test-all: $(STAMP) lint types
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(TOOLS)/.installed
+	$(LINT)/ruff check .
+	$(LINT)/ruff format --check .
 
 types: $(STAMP)
 	$(BIN)/mypy
 
+hooks: .venv-lint/.installed
+	.venv-lint/bin/python -m pip install --quiet --disable-pip-version-check pre-commit
+	.venv-lint/bin/pre-commit install
+
+.venv-lint/.installed: constraints.txt
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv .venv-lint
+	.venv-lint/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ruff
+	@touch $@
+
 # The pinned set. The stamp is written last, so an interrupted install is done again.
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "medprobe needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned set into $(VENV) (about 7 GB; two minutes on a fast line)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[eval,curation,space,dev]'
 	@touch $@
 
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "medprobe needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+
 clean:
-	rm -rf demo build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf demo build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .venv-lint

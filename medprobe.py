@@ -1,21 +1,53 @@
-"""The front door: the command `medprobe`. Thin on purpose: each command imports what it needs when it runs, so that `--help` is quick.
+"""The command line: `medprobe`. Thin on purpose: each command imports what it needs when it runs, so that `--help` is quick.
 
-Bad input ends in one line on standard error and exit code 2; anything else that escapes is a defect and shows its traceback.
+Bad input, a missing extra and packages of another distribution under our names end in one line on standard error and exit code 2;
+anything else that escapes is a defect and shows its traceback.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from curation.command_line import app as curate
+PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation")
+
+
+def _check_packages() -> None:
+    """End with one line where Python would import a package of another project in place of ours. Imports none of them."""
+    here = Path(__file__).resolve().parent
+    for name in PACKAGES:
+        spec = find_spec(name)
+        found = [Path(folder).resolve() for folder in (spec.submodule_search_locations or ())] if spec else []
+        if here / name not in found[:1]:
+            where = f"Python finds {found[0]}" if found else "it is not there"
+            _stop(f"the package {name} should be in {here}, but {where}. {_remedy(name)}")
+
+
+def _other_owners(name: str) -> list[str]:
+    return sorted({owner for owner in packages_distributions().get(name, ()) if owner.lower() != "medprobe"})
+
+
+def _remedy(name: str) -> str:
+    others = _other_owners(name)
+    cause = f"The distribution {' and '.join(others)} has a package of that name, too. " if others else ""
+    return f"{cause}Install medprobe into a virtual environment of its own."
+
+
+def _stop(line: str, code: int = 2) -> NoReturn:
+    print(f"medprobe: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+_check_packages()  # before the first import of ours
+from curation.command_line import app as curate  # noqa: E402
 
 app = typer.Typer(
     name="medprobe",
-    help="Reliability benchmarks for medical vision-language models: build datasets, run models, show the board.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -24,6 +56,24 @@ app = typer.Typer(
 
 
 app.add_typer(curate, name="curate", short_help="Make a benchmark of your own.")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"medprobe {version('medprobe')}")
+        except PackageNotFoundError:
+            typer.echo("medprobe (not installed: run from its source)")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Reliability benchmarks for medical vision-language models: build datasets, run models, show the board."""
 
 
 @app.command(short_help="Build a dataset repository.")
@@ -488,8 +538,10 @@ def demo(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="make everything and return")] = False,
 ) -> None:
     """From nothing to a board with results: phantoms, datasets, evaluations; one machine, offline."""
+    from dataset_builders.extras import require
     from eval_harness.demo import make_demo
 
+    require("torch", "transformers", *(() if no_serve else ("gradio",)))
     store = make_demo(folder, lambda line: typer.echo(line, err=True))
     typer.echo(f"results are in {store}; `medprobe board --results {store}` shows them")
     if not no_serve:
@@ -537,14 +589,19 @@ def main() -> None:
         app()
     except BaseException as end:
         from dataset_builders.errors import BadInput
+        from dataset_builders.extras import missing_extra
 
         if _was_interrupted(end):
-            typer.echo("medprobe: stopped. What was written is whole; the same command goes on.", err=True)
-            sys.exit(130)
-        if not isinstance(end, BadInput):
-            raise
-        typer.echo(f"medprobe: {end}", err=True)
-        sys.exit(2)
+            _stop("stopped. What was written is whole; the same command goes on.", 130)
+        if isinstance(end, BadInput):
+            _stop(str(end))
+        if missing := missing_extra(end):
+            _stop(str(missing))
+        if isinstance(end, ImportError | AttributeError):  # another distribution may have overwritten files of ours
+            for name in PACKAGES:
+                if _other_owners(name):
+                    _stop(f"the files of the package {name} are not all of medprobe ({end}). {_remedy(name)}")
+        raise
 
 
 def _was_interrupted(end: BaseException | None) -> bool:

@@ -1,8 +1,16 @@
-"""Fixtures for everybody: where the authors' real files lie, when they are there."""
+"""Fixtures and order for everybody: where the authors' real files lie, when they are there; a Hugging Face home for each test process."""
 
+import atexit
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+
+# Before any library reads it: what another run or another test process downloaded must not answer for a Hub that is away.
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medprobe-hf-")
+atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 pytest_plugins = ["tests.browser", "tests.localhub.fixture"]
 
@@ -32,3 +40,9 @@ def official_scores() -> Path:
 def papers() -> Path:
     """The four papers as text (`../shared/papers`); skips where absent."""
     return _folder("papers")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests first: a process of `-n` takes a file at a time, and a long one at the end would run alone."""
+    long = {item.path for item in items if item.get_closest_marker("browser") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
