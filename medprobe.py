@@ -243,6 +243,7 @@ def evaluate(
             timeout=timeout,
             price=read_price(price),
             max_image_side=max_image_side,
+            max_tokens=max_tokens,
             thinking=read_thinking(thinking),
             generation=_json_object("--generation", generation),
             chat_template=_text_of("--chat-template", chat_template),

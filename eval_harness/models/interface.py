@@ -127,6 +127,8 @@ class Settings:
     """Seconds to wait for one answer of a server."""
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out, for the cost in `environment`."""
+    max_tokens: int | None = None
+    """Most output tokens as told on the command line, which a limit in the model's own generation config does not lower."""
     thinking: Thinking | None = None
     """Whether a reasoning model reasons before it answers, or with how many tokens at most; None: as the model does by itself."""
     chat_template: str | None = None

@@ -6,7 +6,7 @@ Not here: the conversation's wording (`chat_form.py`), running the network (`net
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,13 @@ class Prepared:
     rows: list[int] | None = None
     suffixes: list[list[int]] | None = None
 
+    def lengths(self) -> list[int]:
+        """Tokens of each prompt, those of its image included where the processor writes them."""
+        mask = self.inputs["attention_mask"].sum(-1).tolist()
+        if self.rows is None or self.suffixes is None:
+            return [int(length) for length in mask]
+        return [int(mask[row]) + len(suffix) for row, suffix in zip(self.rows, self.suffixes, strict=True)]
+
 
 class InputMaker:
     """Turns requests into `Prepared` batches. Used from one thread at a time; images are decoded by several."""
@@ -53,6 +60,7 @@ class InputMaker:
         self.processor = processor
         self.with_images = with_images
         self.plain_template = plain_template
+        self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._sanitize = True
@@ -99,6 +107,15 @@ class InputMaker:
         inputs["input_ids"], inputs["attention_mask"] = left_padded(prefixes, pad)
         return Prepared(list(requests), inputs, rows, suffixes)
 
+    def rendered_end(self, variables: Mapping[str, Any]) -> str:
+        """What follows the question in a prompt, with these template variables; "" for a plain template's space or line end aside."""
+        question = "What is shown?"
+        if self.plain_template is not None:
+            return self.plain_template.replace("{prompt}", question).rpartition(question)[2]
+        turn = [{"role": "user", "content": [{"type": "text", "text": question}]}]
+        text = str(self.processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, **variables))
+        return text.rpartition(question)[2]
+
     def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
         pictures = self._decoded(requests)
         conversations = [chat_form.conversation(request, pictures) for request in requests]
@@ -116,7 +133,12 @@ class InputMaker:
         return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
 
     def _templated(self, conversations: list[list[Message]]) -> Any:
-        options: dict[str, Any] = {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
+        options: dict[str, Any] = {
+            **self.template_variables,
+            "add_generation_prompt": True,
+            "tokenize": True,
+            "return_dict": True,
+        }
         if self._sanitize:
             try:
                 # A question that happens to hold "<image>" or another control token must stay text.
@@ -153,6 +175,7 @@ class InputMaker:
             tokenize=True,
             return_dict=False,
             sanitize_control_tokens=self._sanitize,
+            **self.template_variables,
         )
         return ids
 

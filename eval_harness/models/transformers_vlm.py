@@ -10,7 +10,7 @@ import copy
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from dataset_builders.errors import BadInput
 from eval_harness.models.batching import BatchSize, Queue
 from eval_harness.models.chat_form import plain_template
-from eval_harness.models.interface import Request, Response, Settings, chosen
+from eval_harness.models.interface import OPTIONS, Request, Response, Settings, chosen
 from eval_harness.models.model_inputs import InputMaker, Prepared
+from eval_harness.models.thinking import OutputReader, Reading, budget_tokens, opens_reasoning, template_switch
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class TransformersVLM:
     """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
 
     one_token = True
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = OPTIONS
     """Which of `interface.OPTIONS` it honours."""
 
     def __init__(self, model_id: str, settings: Settings, text_only: bool = False) -> None:
@@ -59,17 +60,28 @@ class TransformersVLM:
                 each.padding_side = "right" if encoder_decoder or each is not tokenizer else "left"
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        self.network: Network = Network(loaded, int(tokenizer.pad_token_id))
+        _check_generation(settings.generation)
+        self.network: Network = Network(loaded, int(tokenizer.pad_token_id), settings.generation)
+        ends = loaded.generation_config.eos_token_id
+        self._ends = set(ends if isinstance(ends, list) else [ends])
+        self._told_limit = settings.max_tokens is not None
         self.on_cpu = torch.device(self.network.device).type == "cpu"
         self.needs_images = not text_only
         self._template = None
+        if settings.chat_template:
+            self.processor.chat_template = settings.chat_template
         if not getattr(self.processor, "chat_template", None):
             self._template = plain_template(settings.plain_template, loaded.config.model_type, model_id)
         elif settings.plain_template:
             self._template = plain_template(settings.plain_template, "", model_id)
         self._inputs = InputMaker(self.processor, settings, not text_only, self._template)
-        self._space = "" if self._prompt_ends_in_space() else " "
+        template = self._template or str(self.processor.chat_template)
+        self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
+        end = self._switch_thinking(settings, template)
+        self.opened = opens_reasoning(end)
+        self._space = "" if end[-1:].isspace() else " "
         self._decoder = copy.deepcopy(tokenizer)  # the other one is in use in the preparing thread
+        self._reader = OutputReader(self._decoder, self.opened)
         self.findings = self._self_tested()
         self._shares = self.network.may_share
         self._shown_equal = False
@@ -94,7 +106,33 @@ class TransformersVLM:
 
         Raises BadInput where two options begin with the same token (`gd`).
         """
+        if self.opened:
+            self._deviate("options were scored where the chat template has begun the model's reasoning")
         return self._in_batches(requests, self._score)
+
+    def _deviate(self, words: str) -> None:
+        if words not in self.deviations:
+            self.deviations.append(words)
+
+    def _switch_thinking(self, settings: Settings, template: str) -> str:
+        """Set the template variables that `--thinking` asks for; returns what the template then writes after a question.
+
+        Raises BadInput where the template cannot do what is asked, or cannot be rendered.
+        """
+        import jinja2
+
+        self._budget: tuple[int, int, int] | None = None
+        variables, render = self._inputs.template_variables, self._inputs.rendered_end
+        try:
+            variables |= template_switch(render, variables, settings.thinking)
+            end = render(variables)
+        except jinja2.TemplateError as error:
+            raise BadInput(
+                f"--model {self.model_id}: its chat template cannot be used ({_first_line(error)})."
+            ) from None
+        if isinstance(settings.thinking, int):
+            self._budget = (settings.thinking, *budget_tokens(self.processor.tokenizer, template))
+        return end
 
     def _self_tested(self) -> Findings:
         """Which paths of the network are right. Raises BadInput for a model that cannot answer a question about an image at all."""
@@ -178,18 +216,35 @@ class TransformersVLM:
         return whole
 
     def _answer(self, prepared: Prepared) -> list[Response]:
+        from eval_harness.models.logits_processors import EndOfReasoning
+
         first = prepared.requests[0]
         limit = self._limit(first)
         seeds = [_seed(request) for request in prepared.requests]
-        if limit == 1:
+        if limit == 1 and self._budget is None:
             tokens = self.network.next_tokens(prepared, first.temperature, seeds)
         else:
-            tokens = self.network.generate(prepared, limit, first.temperature, seeds)
-        texts = self._decoder.batch_decode(tokens, skip_special_tokens=True)
+            processors = [EndOfReasoning(*self._budget, self.opened, len(seeds))] if self._budget else []
+            tokens = self.network.generate(prepared, limit, first.temperature, seeds, processors)
+        rows: list[list[int]] = tokens.tolist()
         return [
-            Response(request.question_id, request.sample, text)
-            for request, text in zip(prepared.requests, texts, strict=True)
+            self._response(request, row, read, length)
+            for request, row, read, length in zip(
+                prepared.requests, rows, self._reader.read(rows), prepared.lengths(), strict=True
+            )
         ]
+
+    def _response(self, request: Request, row: list[int], read: Reading, prompt_length: int) -> Response:
+        """A row of new tokens, padded after the one that ends the text, as it was read."""
+        ended = next((place for place, token in enumerate(row, 1) if token in self._ends), None)
+        return Response(
+            request.question_id,
+            request.sample,
+            read.text,
+            reasoning=read.reasoning,
+            finish_reason="length" if ended is None else "stop",
+            usage=(prompt_length, ended or len(row)),
+        )
 
     def _score(self, prepared: Prepared) -> list[Response]:
         requests = prepared.requests
@@ -240,15 +295,9 @@ class TransformersVLM:
             raise BadInput("--method ps: an option is empty, so it has no likelihood. Use --method mc.")
         return list(ids)
 
-    def _prompt_ends_in_space(self) -> bool:
-        if self._template is not None:
-            return self._template.replace("{prompt}", "x")[-1:].isspace()
-        turn = [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
-        return str(self.processor.apply_chat_template(turn, add_generation_prompt=True))[-1:].isspace()
-
     def _limit(self, request: Request) -> int:
-        """Tokens to generate: what the protocol asks, or the model's own limit where that is lower."""
-        own = self.network.model.generation_config.max_new_tokens
+        """Tokens to generate: what the command line says, else what the protocol asks, or the model's own limit where that is lower."""
+        own = None if self._told_limit else self.network.model.generation_config.max_new_tokens
         return min(request.max_tokens, own) if own else request.max_tokens
 
     def _memory_used(self) -> float:
@@ -327,6 +376,26 @@ def _cannot_load(model_id: str, error: Exception) -> str:
     elif "trust_remote_code" in str(error):
         reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
     return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+
+
+GENERATION = (
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
+    "min_new_tokens",
+)
+"""Options of `generate` that `--generation` may set: those that work row by row, one token after the other."""
+
+
+def _check_generation(given: Mapping[str, Any]) -> None:
+    """Raises BadInput for options that would change what an answer is (beams, several sequences) or that are not known."""
+    if wrong := sorted(given.keys() - set(GENERATION)):
+        raise BadInput(
+            f"--generation: {', '.join(wrong)} cannot be set for a local model. There is: {', '.join(GENERATION)}."
+        )
 
 
 def _first_line(error: BaseException) -> str:

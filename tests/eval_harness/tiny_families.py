@@ -21,6 +21,10 @@ CHAT = (
 WORDS = "the image shows a lesion on left right yes no A B C D which side of chest brain is this Question Answer"
 
 
+MORE_SPECIAL: list[str] = []
+"""Special tokens that `make` adds to a family's own."""
+
+
 def tokenizer(*special, named=None):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -28,7 +32,7 @@ def tokenizer(*special, named=None):
     raw = Tokenizer(models.BPE(unk_token="<unk>"))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
-    extra = [*special, *(named or {}).values(), "<|turn|>"]
+    extra = [*special, *(named or {}).values(), "<|turn|>", *MORE_SPECIAL]
     trainer = trainers.BpeTrainer(
         vocab_size=400,
         special_tokens=["<pad>", "<s>", "</s>", "<unk>", *extra],
@@ -274,13 +278,17 @@ def blip2():
 FAMILIES = {f.__name__: f for f in (llava_onevision, idefics3, qwen2_vl, internvl, paligemma, gemma3, blip2)}
 
 
-def make(family: str, folder: Path) -> Path:
-    """A model folder of that family, in float32, with weights wide enough that answers differ."""
+def make(family: str, folder: Path, *special: str) -> Path:
+    """A model folder of that family, in float32, with weights wide enough that answers differ. `special`: more special tokens."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        model, processor = FAMILIES[family]()
+        MORE_SPECIAL[:] = special
+        try:
+            model, processor = FAMILIES[family]()
+        finally:
+            MORE_SPECIAL.clear()
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim > 1:
