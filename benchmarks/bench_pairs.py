@@ -130,7 +130,7 @@ def by_faiss(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
 
 def by_us(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
     """`find_pairs`, everything included."""
-    from curation.confusing_pairs import find_pairs
+    from curation.mining.pair_search import find_pairs
 
     found = find_pairs(med, gen, MED_AT_LEAST, GEN_AT_MOST, device="cpu")
     return found["i"].to_numpy() * len(med) + found["j"].to_numpy()
@@ -141,8 +141,8 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
     device already, and the floor."""
     import torch
 
-    from curation.confusing_pairs import Pairs, Thresholds
-    from curation.device_search import DeviceSearch, _full_precision
+    from curation.mining.confusing_pairs import Pairs, Thresholds
+    from curation.mining.device_search import DeviceSearch, _full_precision
 
     def timed(work: Callable[[], object]) -> list[float]:
         seconds = []

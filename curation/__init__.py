@@ -1,5 +1,5 @@
-"""Floor 3: from a folder of captioned images to a reviewed benchmark of one's own in the MediConfusion format.
+"""From a folder of captioned images to a reviewed custom benchmark in the MediConfusion format; probes and hallucination tests from tables.
 
-The stages, in order, each a module and a command under `medprobe curate`: embed, pairs, write, categorize, patterns,
-review, export, quality.
+One package per stage, in order: `images` (index and table), `mining` (embeddings, pairs), `writing` (questions, categories, patterns),
+`review`, `export.py`, `report` (quality); `custom_sets` makes ProbMed- and HALT-MedVQA-style sets. The commands are in `commands/`.
 """

@@ -6,7 +6,7 @@ image's sha256, and its licence, source and PMC article where the table names th
 manifest.json (what it is and how it was made), rejected.json (pairs not kept, with all scores), funnel.json (how many
 fell at each stage).
 
-Not here: deciding what is kept (`review_log.py`).
+See also: deciding what is kept (`review_log.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 
 import pandas as pd
 
-from curation.agreement import agreement
-from curation.question_writing import FUNNEL, records
-from curation.review_log import LOG, Pair, ReviewLog
+from curation.review.agreement import agreement
+from curation.review.review_log import LOG, Pair, ReviewLog
+from curation.writing.question_writing import FUNNEL, records
 from dataset_builders.errors import BadInput
 from dataset_builders.image_terms import allows_copies
 

@@ -34,9 +34,9 @@ def embed(
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda")] = "auto",
 ) -> None:
     """Embed a folder of images. Goes on where it was stopped; images embedded before cost nothing."""
-    from curation.device_search import pick_device
-    from curation.embedding import embed as embed_images
-    from curation.encoders import encoder_spec, load_encoder
+    from curation.mining.embedding import embed as embed_images
+    from curation.mining.encoders import encoder_spec, load_encoder
+    from curation.mining.pair_search import pick_device
 
     spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
     loaded = load_encoder(spec, pick_device(device))
@@ -80,12 +80,12 @@ def pairs(
     """Find every pair that one encoder confuses and another tells apart, exactly."""
     import pandas as pd
 
-    from curation.confusing_pairs import MODES, Thresholds
-    from curation.device_search import make_search, pick_device
-    from curation.embedding import open_embeddings
-    from curation.image_index import INDEX
-    from curation.image_table import Columns, join_table, read_table
-    from curation.pair_mining import Choice, images_of, mine
+    from curation.images.image_index import INDEX
+    from curation.images.image_table import Columns, join_table, read_table
+    from curation.mining.confusing_pairs import MODES, Thresholds
+    from curation.mining.embedding import open_embeddings
+    from curation.mining.pair_mining import Choice, images_of, mine
+    from curation.mining.pair_search import make_search, pick_device
     from dataset_builders.errors import BadInput
 
     pick_device(device)
@@ -141,7 +141,7 @@ def histograms(
     out: Annotated[Path, typer.Option(help="page to write (.html)")] = Path("histograms.html"),
 ) -> None:
     """Draw how similar the found pairs are to each encoder (appendix F, figure 8)."""
-    from curation.similarity_histograms import write_histograms
+    from curation.mining.similarity_histograms import write_histograms
 
     for name, median in write_histograms(pairs, embeddings, encoder, out).items():
         typer.echo(f"{name}: median {median:.3f}")

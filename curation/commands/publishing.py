@@ -29,8 +29,8 @@ def export_benchmark(
     import json
 
     from curation.export import export, without_licence
-    from curation.image_index import list_images
-    from curation.image_table import Columns, join_table, read_table
+    from curation.images.image_index import list_images
+    from curation.images.image_table import Columns, join_table, read_table
 
     known = None
     if table is not None:
@@ -62,8 +62,9 @@ def quality(
     price: Price = None,
 ) -> None:
     """Look a benchmark over before publishing it: blind scores, give-aways, repeats, balance, power."""
-    from curation.quality import BlindAsking, check, write_report
-    from curation.question_writing import Asking
+    from curation.report.quality import BlindAsking, check
+    from curation.report.quality_page import write_report
+    from curation.writing.question_writing import Asking
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
 

@@ -40,8 +40,8 @@ def write(
     """Have a language model write a question for each pair (prompt A.1), check it, ask again where it is no good."""
     import pandas as pd
 
-    from curation.image_table import Columns, join_table, read_table
-    from curation.question_writing import Asking, write_questions
+    from curation.images.image_table import Columns, join_table, read_table
+    from curation.writing.question_writing import Asking, write_questions
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
 
@@ -78,9 +78,9 @@ def categorize(
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
 ) -> None:
     """Ask for the category of each image by its caption (prompt A.2); replies outside the list are refused."""
-    from curation.categories import categorize as categorize_images
-    from curation.categories import discover as discover_categories
-    from curation.question_writing import Asking, read_drafts
+    from curation.writing.categories import categorize as categorize_images
+    from curation.writing.categories import discover as discover_categories
+    from curation.writing.question_writing import Asking, read_drafts
 
     drafts = read_drafts(questions)
     writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed)
@@ -102,8 +102,8 @@ def patterns(
     seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
 ) -> None:
     """Let a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
-    from curation.categories import patterns as find_patterns
-    from curation.question_writing import Asking, read_drafts
+    from curation.writing.categories import patterns as find_patterns
+    from curation.writing.question_writing import Asking, read_drafts
 
     typer.echo(
         find_patterns(
@@ -125,6 +125,6 @@ def review(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7861,
 ) -> None:
     """Serve the page on which radiologists score and mend the questions; every change is saved as it is made."""
-    from curation.review_app import serve
+    from curation.review.review_app import serve
 
     serve(questions, images, port)

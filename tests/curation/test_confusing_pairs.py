@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.confusing_pairs import HELD, MODES, Pairs, PairSearch, Thresholds, find_pairs
-from curation.pair_sampling import sample_pairs
-from curation.prefix_bound import make_prefix
+from curation.mining.confusing_pairs import HELD, MODES, Pairs, PairSearch, Thresholds
+from curation.mining.pair_sampling import sample_pairs
+from curation.mining.pair_search import find_pairs
+from curation.mining.prefix_bound import make_prefix
 from dataset_builders.errors import BadInput
 from tests.curation.brute_force import brute, clustered, same
 
@@ -113,7 +114,7 @@ def test_limits_far_beyond_a_cosine_are_met_by_no_pair_or_by_all(limit):
 
 
 def test_a_block_where_everything_matches_is_split(monkeypatch):
-    monkeypatch.setattr("curation.confusing_pairs.HELD", 3000)
+    monkeypatch.setattr("curation.mining.confusing_pairs.HELD", 3000)
     rng = np.random.default_rng(2)
     med = clustered(rng, 260, 16, 0.0, np.float32)
     search = PairSearch(med, med, Thresholds(med_at_least=-1.0))
@@ -170,8 +171,8 @@ def test_a_sample_holds_only_matches_and_repeats_with_its_seed():
 
 def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     """Above the size where all pairs are gone through, each matching pair is drawn about equally often."""
-    monkeypatch.setattr("curation.pair_sampling.ALL", 0)
-    monkeypatch.setattr("curation.pair_sampling.DRAW", 64)
+    monkeypatch.setattr("curation.mining.pair_sampling.ALL", 0)
+    monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 64)
     rng = np.random.default_rng(6)
     med = rng.standard_normal((12, 5))
     search = PairSearch(med, med, Thresholds(med_at_most=0.2))
@@ -188,9 +189,9 @@ def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
 
 @pytest.mark.parametrize("count", [30, 10_000])
 def test_a_sample_of_rare_pairs_comes_from_all_of_them(monkeypatch, count):
-    monkeypatch.setattr("curation.pair_sampling.ALL", 0)
-    monkeypatch.setattr("curation.pair_sampling.SEARCH_FROM", 1)
-    monkeypatch.setattr("curation.pair_sampling.DRAW", 8)
+    monkeypatch.setattr("curation.mining.pair_sampling.ALL", 0)
+    monkeypatch.setattr("curation.mining.pair_sampling.SEARCH_FROM", 1)
+    monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 8)
     rng = np.random.default_rng(8)
     med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)
     search = PairSearch(med, gen, MODES["reversed"])

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation import device_search
-from curation.confusing_pairs import MODES, Pairs, PairSearch, Thresholds, find_pairs
-from curation.device_search import DeviceSearch, _bfloat16, make_search, pick_device
+from curation.mining import device_search
+from curation.mining.confusing_pairs import MODES, Pairs, PairSearch, Thresholds
+from curation.mining.device_search import DeviceSearch, _bfloat16
+from curation.mining.pair_search import find_pairs, make_search, pick_device
 from dataset_builders.errors import BadInput
 from tests.curation.brute_force import brute, clustered, same
 

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.embedding import embed, open_embeddings
-from curation.encoders import Encoder, encoder_spec, load_encoder
-from curation.image_index import index_images, list_images, open_rgb
-from curation.image_table import Columns, join_table, read_table
+from curation.images.image_index import index_images, list_images, open_rgb
+from curation.images.image_table import Columns, join_table, read_table
+from curation.mining.embedding import embed, open_embeddings
+from curation.mining.encoders import Encoder, encoder_spec, load_encoder
 from dataset_builders.errors import BadInput
 from dataset_builders.images import ImageError
 
@@ -82,8 +82,8 @@ def counting(loaded, fail_after=None):
 EMBEDS_SLOWLY = """
 import sys, time
 from pathlib import Path
-from curation.embedding import embed
-from curation.encoders import Encoder, encoder_spec, load_encoder
+from curation.mining.embedding import embed
+from curation.mining.encoders import Encoder, encoder_spec, load_encoder
 loaded = load_encoder(encoder_spec(sys.argv[1]))
 def slowly(batch):
     time.sleep(0.2)

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from model_server import model_server
 
 from curation.command_line import app
-from curation.image_table import MIN_CAPTION, read_table
-from curation.prompts import WRITE, fill, one_line
-from curation.review_log import ReviewLog
+from curation.images.image_table import MIN_CAPTION, read_table
+from curation.review.review_log import ReviewLog
+from curation.writing.prompts import WRITE, fill, one_line
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.repository import open_repository

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from model_server import model_server
 
 from curation.command_line import app
-from curation.hallucination import NONE, UNKNOWN, read_fake
-from curation.own_questions import read_questions
-from curation.probing import position_of
+from curation.custom_sets.custom_questions import read_questions
+from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
+from curation.custom_sets.probing import position_of
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.repository import open_repository

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from curation import pair_mining
-from curation.confusing_pairs import PairSearch, Thresholds
-from curation.image_index import alone
-from curation.pair_mining import Choice, Images, mine
+from curation.mining import pair_mining
+from curation.mining.confusing_pairs import PairSearch, Thresholds
+from curation.mining.pair_mining import Choice, Images, mine
 from dataset_builders.errors import BadInput
+from dataset_builders.files import lock
 
 ASKED = Thresholds(med_at_least=0.5, gen_at_most=0.9)
 
@@ -81,10 +81,10 @@ MINES_SLOWLY = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from curation import pair_mining
-from curation.confusing_pairs import PairSearch
+from curation.mining import pair_mining
+from curation.mining.confusing_pairs import PairSearch
 from test_pair_mining import made
-from curation.pair_mining import Choice, mine
+from curation.mining.pair_mining import Choice, mine
 pair_mining.BLOCK_ROWS = 16
 blocks = PairSearch.blocks
 def slowly(self, start, stop):
@@ -120,7 +120,7 @@ def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_two_searches_never_write_into_one_folder(tmp_path):
     search, images = made()
-    with alone(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
+    with lock(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
         mine(search, images, tmp_path / "s", Choice())
     assert mine(search, images, tmp_path / "s", Choice())["counts"]["found"]
 

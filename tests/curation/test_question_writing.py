@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from model_server import model_server
 
-from curation.categories import categorize, discover, patterns, read_categories, read_given
-from curation.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
-from curation.question_reading import Draft, problems, read_reply
-from curation.question_writing import Asking, ask, read_drafts, read_journal, write_questions
+from curation.writing.categories import categorize, discover, patterns, read_categories, read_given
+from curation.writing.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
+from curation.writing.question_reading import Draft, problems, read_reply
+from curation.writing.question_writing import Asking, ask, read_drafts, read_journal, write_questions
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.openai_chat import TRIES, OpenAIChat
@@ -427,14 +427,14 @@ def test_patterns_are_asked_with_every_pair(written):
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_is_written(tmp_path):
-    from curation.image_index import alone
+    from dataset_builders.files import lock
 
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
         with pytest.raises(BadInput, match="no pairs"):
             write_questions(pairs.iloc[:0], captions, chat(url), tmp_path / "q", Asking(), quiet=True)
         assert not (tmp_path / "q").exists()
-        with alone(tmp_path / "q", "write"), pytest.raises(BadInput, match="another process"):
+        with lock(tmp_path / "q", "write"), pytest.raises(BadInput, match="another process"):
             write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
         assert not log.asked
     for bad in ({"tries": 0}, {"temperature": -1}):
@@ -459,7 +459,7 @@ def test_a_journal_has_one_writer(tmp_path):
             for names in ("ab", "cd")
         )
         next(first)
-        with pytest.raises(BadInput, match="another process is at it"):
+        with pytest.raises(BadInput, match="another process is working on it"):
             next(second)
         list(first)
         assert not {"c", "d"} & {prompt for _, prompt in log.asked}

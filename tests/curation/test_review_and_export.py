@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.agreement import agreement, gwet_ac1
 from curation.export import export, without_licence
-from curation.quality import check, smallest_difference, write_report
-from curation.question_writing import DRAFTS
-from curation.review_log import LOG, ReviewLog
+from curation.report.quality import check, smallest_difference
+from curation.report.quality_page import write_report
+from curation.review.agreement import agreement, gwet_ac1
+from curation.review.review_log import LOG, ReviewLog
+from curation.writing.question_writing import DRAFTS
 from dataset_builders.errors import BadInput
 
 
@@ -206,8 +207,8 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
     """From the user's table, or from ROCO's own files, into image_license and image_source, and so to what may be published."""
     from datasets import load_dataset
 
-    from curation.image_index import list_images
-    from curation.image_table import join_table, read_table
+    from curation.images.image_index import list_images
+    from curation.images.image_table import join_table, read_table
     from dataset_builders.build import build
     from dataset_builders.dataset_files import dataset_files
 

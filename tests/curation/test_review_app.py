@@ -16,15 +16,15 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.question_writing import DRAFTS
-from curation.review_app import _for_browser
-from curation.review_log import LOG, ReviewLog
+from curation.review.review_app import _for_browser
+from curation.review.review_log import LOG, ReviewLog
+from curation.writing.question_writing import DRAFTS
 
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = (
-    "import sys; from pathlib import Path; from curation.review_app import serve; "
+    "import sys; from pathlib import Path; from curation.review.review_app import serve; "
     "serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))"
 )
 HOSTILE = '<img src=x onerror="window.hacked=1">${window.hacked=1}'
@@ -259,12 +259,12 @@ def test_a_film_is_shown_as_the_picture_that_models_see():
 
 
 def test_one_server_per_folder_and_per_port(folders):
-    from curation.image_index import alone
-    from curation.review_app import serve
+    from curation.review.review_app import serve
     from dataset_builders.errors import BadInput
+    from dataset_builders.files import lock
 
     questions, images = folders
-    with alone(questions, "review"), pytest.raises(BadInput, match="another process"):
+    with lock(questions, "review"), pytest.raises(BadInput, match="another process"):
         serve(questions, images, 0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -28,11 +28,11 @@ def probe(
     seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
 ) -> None:
     """Ask yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.image_index import list_images
-    from curation.image_table import Columns, join_table, read_table
-    from curation.own_questions import write_folder
-    from curation.probing import ProbeColumns, read_probed, with_files, with_positions
-    from curation.probing import probe as ask_about
+    from curation.custom_sets.custom_questions import write_folder
+    from curation.custom_sets.probing import ProbeColumns, read_probed, with_files, with_positions
+    from curation.custom_sets.probing import probe as ask_about
+    from curation.images.image_index import list_images
+    from curation.images.image_table import Columns, join_table, read_table
 
     probed = read_probed(table, ProbeColumns(image=image_column, findings=findings_column), organ, modality)
     names = list_images(images)
@@ -85,11 +85,11 @@ def hallucinate(
     seed: Annotated[int, typer.Option(help="seed of the order and of the images drawn")] = 0,
 ) -> None:
     """Turn your questions into FAKE, NONE and SWAP ones (HALT-MedVQA), which `medprobe build halt-medvqa --as NAME` reads."""
-    from curation import hallucination
-    from curation.image_index import list_images
-    from curation.image_table import Columns, join_table, read_table
-    from curation.own_questions import read_fakes, read_questions, write_folder
-    from curation.question_writing import Asking
+    from curation.custom_sets import hallucination
+    from curation.custom_sets.custom_questions import read_fakes, read_questions, write_folder
+    from curation.images.image_index import list_images
+    from curation.images.image_table import Columns, join_table, read_table
+    from curation.writing.question_writing import Asking
     from dataset_builders.errors import BadInput
     from dataset_builders.halt_medvqa import FILES
 

@@ -6,7 +6,7 @@ any direction (d / 2^22 of a sum of magnitudes that is at most (1 + e)^2), and t
 it). Whatever the tile says is out by more than this slack is out; everything else is decided by its float64 cosine, by the rule
 of `pair_kernels.py`. It runs on any torch device; on a processor `confusing_pairs.PairSearch` finds the same with much less work.
 
-Not here: thresholds, the blocks' order, files (`confusing_pairs.py`, `pair_mining.py`).
+See also: thresholds, the blocks' order, files (`confusing_pairs.py`, `pair_mining.py`).
 """
 
 from __future__ import annotations
@@ -19,32 +19,13 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from curation.confusing_pairs import HELD, Embeddings, Pairs, PairSearch, Thresholds, read_embeddings
-from curation.pair_kernels import TIE
-from dataset_builders.errors import BadInput
+from curation.mining.confusing_pairs import HELD, Embeddings, Pairs, PairSearch, Thresholds, read_embeddings
+from curation.mining.pair_kernels import TIE
 
 ENTRIES = {"cpu": 2**20, "cuda": 2**26}
 """Entries of a tile: 2^26 bfloat16 products and what is found among them stay under 1.5 GB of a GPU."""
 DECIDED = {"cpu": 2**13, "cuda": 2**16}
 """Candidates gathered at a time: 2^16 pairs of 768 numbers in float64 are 0.8 GB."""
-
-
-def pick_device(asked: str) -> str:
-    """The torch device for `--device auto | cpu | cuda | cuda:1`. Raises BadInput for one that is not there."""
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, number = asked.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise BadInput(f"--device {asked}: give auto, cpu or cuda.")
-    if kind == "cuda" and not (torch.cuda.is_available() and int(number or 0) < torch.cuda.device_count()):
-        raise BadInput(f"--device {asked}: there is no such GPU here. Give --device cpu.")
-    return asked
-
-
-def make_search(med: np.ndarray, gen: np.ndarray, thresholds: Thresholds, device: str = "auto") -> PairSearch:
-    """The quickest search on a device: `PairSearch` on a processor, `DeviceSearch` on a GPU. Both find the same pairs."""
-    device = pick_device(device)
-    return PairSearch(med, gen, thresholds) if device == "cpu" else DeviceSearch(med, gen, thresholds, device)
 
 
 class DeviceSearch(PairSearch):

@@ -5,7 +5,7 @@ A search folder holds `search.json` (what was asked, of which embeddings), `bloc
 done `pairs.parquet`, `set_aside.parquet` and `report.json` (counts). Memory stays bounded: a block and a piece of the
 result are held at a time.
 
-Not here: the search itself (`confusing_pairs.py`).
+See also: the search itself (`confusing_pairs.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from curation.confusing_pairs import Pairs, PairSearch
-from curation.image_index import alone, replace, sweep
-from curation.pair_sampling import sample_pairs
+from curation.mining.confusing_pairs import Pairs, PairSearch
+from curation.mining.pair_sampling import sample_pairs
 from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, remove_temp_files, replace_file
 
 ASKED = "search.json"
 LOCK = "search"
@@ -93,7 +93,7 @@ def mine(
         "embeddings": _fingerprint(search, images),
     }
     _check(out, asked)
-    with alone(out, LOCK):
+    with lock(out, LOCK):
         return _mine(search, images, out, choice, asked, sample, seed, quiet)
 
 
@@ -110,18 +110,18 @@ def _mine(
     """`mine`, once no other process is at it."""
     _check(out, asked)
     if not (out / ASKED).is_file():
-        replace(out / ASKED, lambda path: path.write_text(json.dumps(asked, indent=1) + "\n"))
+        replace_file(out / ASKED, lambda path: path.write_text(json.dumps(asked, indent=1) + "\n"))
     blocks = out / "blocks"
     blocks.mkdir(exist_ok=True)
-    sweep(out)
-    sweep(blocks)
+    remove_temp_files(out)
+    remove_temp_files(blocks)
     effort: dict[str, Any] = {"pairs_of_images": search.n * (search.n - 1) // 2}
     if sample is None:
         _search(search, blocks, quiet)
     elif not (blocks / _name(0)).is_file():
         drawn = sample_pairs(search, sample, seed, quiet)
         effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
-        replace(out / "effort.json", lambda path: path.write_text(json.dumps(effort) + "\n"))
+        replace_file(out / "effort.json", lambda path: path.write_text(json.dumps(effort) + "\n"))
         _write_block(blocks / _name(0), iter([drawn.pairs]))  # last: a sample that is there is complete
     if (out / "effort.json").is_file():
         effort = json.loads((out / "effort.json").read_text())
@@ -131,7 +131,7 @@ def _mine(
         | {"images": search.n, "choice": asdict(choice)}
         | _finish(sorted(blocks.glob("*.parquet")), images, out, choice)
     )
-    replace(out / "report.json", lambda path: path.write_text(json.dumps(report, indent=1) + "\n"))
+    replace_file(out / "report.json", lambda path: path.write_text(json.dumps(report, indent=1) + "\n"))
     return report
 
 
@@ -179,7 +179,7 @@ def _write_block(path: Path, parts: Iterator[Pairs]) -> None:
             for part in parts:
                 writer.write_table(pa.table(vars(part), schema=PAIR_SCHEMA), row_group_size=BATCH)
 
-    replace(path, write)
+    replace_file(path, write)
 
 
 def _batches(blocks: list[Path]) -> Iterator[Pairs]:
@@ -234,7 +234,9 @@ def _finish(blocks: list[Path], images: Images, out: Path, choice: Choice) -> di
             else:
                 counts["chosen"] = counts["kept"]
 
-    replace(out / "set_aside.parquet", lambda aside: replace(out / "pairs.parquet", lambda pairs: write(pairs, aside)))
+    replace_file(
+        out / "set_aside.parquet", lambda aside: replace_file(out / "pairs.parquet", lambda pairs: write(pairs, aside))
+    )
     return {"counts": counts}
 
 

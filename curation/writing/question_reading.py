@@ -1,6 +1,6 @@
 """Reads a model's reply to prompt A.1 into a question, and finds what is wrong with it by the prompt's own rules.
 
-Not here: asking (`question_writing.py`).
+See also: asking (`question_writing.py`).
 """
 
 from __future__ import annotations

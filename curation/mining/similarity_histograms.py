@@ -1,7 +1,7 @@
 """How similar the found pairs look to other encoders: histograms of their cosines, as MediConfusion's figure 8
 (appendix F).
 
-Appendix F averages over the patch tokens: embed with `--pooling mean` to follow it. Not here: the search
+Appendix F averages over the patch tokens: embed with `--pooling mean` to follow it. See also: the search
 (`confusing_pairs.py`).
 """
 
@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from curation.confusing_pairs import read_embeddings
-from curation.embedding import open_embeddings
-from curation.image_index import replace
-from curation.pair_kernels import similarities
-from curation.quality_page import STYLE, histogram
+from curation.mining.confusing_pairs import read_embeddings
+from curation.mining.embedding import open_embeddings
+from curation.mining.pair_kernels import similarities
+from curation.report.quality_page import STYLE, histogram
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 
 AT_MOST = 1_000_000
 """Pairs drawn from; a longer list is thinned evenly."""
@@ -52,5 +52,5 @@ def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Pa
     )
     title = f"<h1>Similarity of {len(rows)} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
     body = f"<body>{title}{''.join(drawn)}</body></html>\n"
-    replace(out, lambda path: path.write_text(head + body, encoding="utf-8"))
+    replace_file(out, lambda path: path.write_text(head + body, encoding="utf-8"))
     return medians

@@ -2,15 +2,14 @@
 options, repeated images and questions, balance, and how small a difference between two models it can tell. Reads an
 exported (or the official) folder; writes one HTML page.
 
-Not here: the plots (`quality_page.py`).
+See also: the plots (`quality_page.py`).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest, norm
 
-from curation.blind_baseline import BlindModel, ask_blind
-from curation.question_reading import LENGTH_GAP, LENGTH_RATIO
-from curation.question_writing import Asking, Writer
+from curation.report.blind_baseline import BlindModel, ask_blind
+from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
+from curation.writing.question_writing import Asking, Writer
 from dataset_builders.images import ImageError, ImageFolders
 from dataset_builders.mediconfusion import read
 from dataset_builders.schema import Case
@@ -231,7 +230,7 @@ def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, s
 
     import imagehash
 
-    from curation.image_index import open_rgb
+    from curation.images.image_index import open_rgb
 
     by_sha: dict[str, list[str]] = {}
     hashes: dict[str, int] = {}
@@ -271,16 +270,3 @@ def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha
     inside = b * b - 4 * a * c
     found = (-b + math.sqrt(inside)) / (2 * a) if inside >= 0 else math.inf
     return 100 * found if found <= discordant else None
-
-
-def write_report(quality: Quality, name: str, out: Path) -> None:
-    """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
-    from curation.image_index import replace
-    from curation.quality_page import page
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    replace(out, lambda path: path.write_text(page(quality, name), encoding="utf-8"))
-    numbers = asdict(quality) | {"warnings": quality.warnings()}
-    replace(
-        out.with_suffix(".json"), lambda path: path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    )

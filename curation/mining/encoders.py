@@ -6,7 +6,7 @@ defaults: pooling `projected` for CLIP-like encoders (the vector that contrastiv
 DINOv2; preprocessing as each model's authors ship it; float32. Appendix F, which compares encoders, averages over the
 patch tokens: `--pooling mean`.
 
-Not here: going through images, caching vectors (`embedding.py`). Imports torch, and open_clip or transformers only when
+See also: going through images, caching vectors (`embedding.py`). Imports torch, and open_clip or transformers only when
 an encoder is loaded.
 """
 

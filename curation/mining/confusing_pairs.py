@@ -5,7 +5,7 @@ embeddings by BiomedCLIP and DINOv2). The paper sampled pairs at random; here an
 out nearly all pairs cheaply and the rest are decided in float64 (`pair_kernels.py`). A similarity within 1e-12 of a
 threshold lies on it and is reported as the threshold itself.
 
-Not here: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet
+See also: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet
 (`pair_sampling.py`).
 """
 
@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from curation.pair_kernels import decide_tile, gather_tile, similarities
-from curation.prefix_bound import Prefix, make_prefix
+from curation.mining.pair_kernels import decide_tile, gather_tile, similarities
+from curation.mining.prefix_bound import Prefix, make_prefix
 from dataset_builders.errors import BadInput
 
 TILE = 1024
@@ -259,23 +259,3 @@ class PairSearch:
         second = similarities(self.gen.x, self.gen.scale, other_low, other_high, i, j)
         met = (first >= low) & (first <= high) & (second >= other_low) & (second <= other_high)
         return Pairs(i[met], j[met], first[met], second[met])
-
-
-def find_pairs(
-    med: np.ndarray, gen: np.ndarray, med_at_least: float = 0.9, gen_at_most: float = 0.75, device: str = "auto"
-) -> pd.DataFrame:
-    """Every confusing pair among n images: cosine(med) >= med_at_least and cosine(gen) <= gen_at_most, decided in
-    float64.
-
-    med: (n, d) and gen: (n, e) embeddings, row k of both for image k; they need not have unit length. Returns the
-    columns i, j (int64, i < j) and sim_med, sim_gen (float64), sorted by (i, j). Raises BadInput for rows that are zero
-    or not finite, and for shapes that do not fit. `device`: auto (a GPU if there is one), cpu, cuda; it changes no pair.
-    Source: MediConfusion, section 2.1.
-    """
-    from curation.device_search import make_search
-
-    search = make_search(med, gen, Thresholds(med_at_least=med_at_least, gen_at_most=gen_at_most), device)
-    firsts = range(0, search.n, search.step)
-    return Pairs.join(
-        [part for first in firsts for part in search.blocks(first, min(search.n, first + search.step))]
-    ).frame()

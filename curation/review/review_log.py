@@ -4,7 +4,7 @@ Scores and checks belong to each reviewer; texts and categories are shared, the 
 every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
 out).
 
-Not here: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
+See also: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 import pandas as pd
 
-from curation.categories import read_given
-from curation.image_index import sound
-from curation.question_writing import append_to, read_drafts, read_journal, records
+from curation.images.image_index import replace_surrogates
+from curation.writing.categories import read_given
+from curation.writing.question_writing import append_to, read_drafts, read_journal, records
 from dataset_builders.errors import BadInput
 
 LOG = "reviews.jsonl"
@@ -125,7 +125,7 @@ class ReviewLog:
                 )
             entry = {
                 "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "reviewer": sound(reviewer).strip(),
+                "reviewer": replace_surrogates(reviewer).strip(),
                 "pair_id": pair_id,
                 "field": name,
                 "before": before,
@@ -194,12 +194,12 @@ def _checked(pair: Pair, name: str, value: Any) -> Any:
     if name in CHECKS:
         return bool(value)
     if name == "note":
-        return sound(str(value or "")).strip()
+        return replace_surrogates(str(value or "")).strip()
     if name in LISTS:
-        return list(dict.fromkeys(sound(item).strip() for item in value or [] if item.strip()))
+        return list(dict.fromkeys(replace_surrogates(item).strip() for item in value or [] if item.strip()))
     if name not in TEXTS:
         raise BadInput(f"{name}: is no field of a review.")
-    text = " ".join(sound(str(value or "")).split())
+    text = " ".join(replace_surrogates(str(value or "")).split())
     if not text:
         raise BadInput(f"{name}: cannot be empty.")
     other = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)

@@ -1,7 +1,7 @@
 """A page on which radiologists review drafts: both images, the question, two scores, checks, edits. Every change is on
 the disk before the page says so.
 
-Not here: what is stored (`review_log.py`), markup and keys (`review_page.py`). Serves on this machine only; several
+See also: what is stored (`review_log.py`), markup and keys (`review_page.py`). Serves on this machine only; several
 reviewers give their names.
 """
 
@@ -19,12 +19,13 @@ import gradio as gr
 from fastapi import FastAPI, HTTPException, Response
 from PIL import Image
 
-from curation.agreement import agreement
-from curation.image_index import alone, open_rgb
-from curation.prompts import PAPER_CATEGORIES
-from curation.review_log import CHECKS, LISTS, TEXTS, UNSEEN, ReviewLog
-from curation.review_page import KEYS, SCRIPT, STYLE, pictures, saved
+from curation.images.image_index import open_rgb
+from curation.review.agreement import agreement
+from curation.review.review_log import CHECKS, LISTS, TEXTS, UNSEEN, ReviewLog
+from curation.review.review_page import KEYS, SCRIPT, STYLE, pictures, saved
+from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
+from dataset_builders.files import lock
 from dataset_builders.images import ImageError
 
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
@@ -222,7 +223,7 @@ def serve(questions: Path, images: Path, port: int = 7861) -> None:
             probe.bind(("127.0.0.1", port))
         except (OSError, OverflowError) as error:
             raise BadInput(f"--port {port}: cannot be used ({error}). Give another port.") from None
-    with alone(questions, "review"):
+    with lock(questions, "review"):
         _serve(build_app(questions, images), questions, port)
 
 

@@ -5,7 +5,7 @@ An embeddings folder holds `images.parquet` (row k = row k of every array), `unr
 `<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` keeps each vector by its image's sha256, from the moment its batch is
 done: a run that was killed goes on where it stopped, and added images cost only themselves.
 
-Not here: the encoders (`encoders.py`), the images' table (`image_index.py`).
+See also: the encoders (`encoders.py`), the images' table (`image_index.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import INDEX, ahead, alone, index_images, list_images, open_rgb, replace, sweep
+from curation.images.image_index import INDEX, index_images, list_images, open_rgb, prefetch
 from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, remove_temp_files, replace_file
 
 if TYPE_CHECKING:
-    from curation.encoders import Encoder
+    from curation.mining.encoders import Encoder
 
 DTYPES = ("float32", "float16")
 
@@ -52,8 +53,8 @@ def embed(
     if dtype not in DTYPES:
         raise BadInput(f"--dtype {dtype}: give {' or '.join(DTYPES)}.")
     list_images(images)  # before anything is made: raises where there are none
-    with alone(out, "embed"):
-        sweep(out)
+    with lock(out, "embed"):
+        remove_temp_files(out)
         index = index_images(images, out, quiet)
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key
@@ -89,7 +90,7 @@ def _batches(images: Path, todo: pd.DataFrame, encoder: Encoder, batch_size: int
 
     names: list[str] = []
     pixels: list[Any] = []
-    for sha, picture in ahead(prepare, zip(todo["image"], todo["sha256"], strict=True), window=2 * batch_size):
+    for sha, picture in prefetch(prepare, zip(todo["image"], todo["sha256"], strict=True), window=2 * batch_size):
         names.append(sha)
         pixels.append(picture)
         if len(names) == batch_size:
@@ -170,7 +171,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, cache: _Cache, encoder: 
         assert array is not None, "an index has at least one image"
         array.flush()
 
-    replace(target, write)
+    replace_file(target, write)
     about = {
         "encoder": asdict(encoder.spec),
         "weights_and_preprocessing": encoder.fingerprint,
@@ -179,7 +180,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, cache: _Cache, encoder: 
         "dimensions": int(array.shape[1]),  # type: ignore[union-attr]
         "index_sha256": index_sha256(index),
     }
-    replace(out / f"{key}.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
+    replace_file(out / f"{key}.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
     return target
 
 

@@ -1,17 +1,19 @@
-"""The quality report as one HTML page with drawn plots and nothing loaded from elsewhere. Not here: the numbers
+"""The quality report as one HTML page with drawn plots and nothing loaded from elsewhere. See also: the numbers
 (`quality.py`)."""
 
 # ruff: noqa: E501
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from curation.quality import Quality
+from curation.report.quality import Quality
+from dataset_builders.files import replace_file
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fbfbf9; --ink: #1d2733; --accent: #0f766e; --faint: #8a94a0 }
@@ -132,3 +134,13 @@ def histogram(values: Sequence[float], bins: int = 24) -> str:
     ends = f"<span>{edges[0]:.3f}</span><span>median {np.median(values):.3f}, largest bin {high}</span><span>{edges[-1]:.3f}</span>"
     line = f'<line x1="0" y1="110" x2="{24 * bins}" y2="110"/>'
     return f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{line}{drawn}</svg><div class="ends">{ends}</div>'
+
+
+def write_report(quality: Quality, name: str, out: Path) -> None:
+    """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(out, lambda path: path.write_text(page(quality, name), encoding="utf-8"))
+    numbers = asdict(quality) | {"warnings": quality.warnings()}
+    replace_file(
+        out.with_suffix(".json"), lambda path: path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    )

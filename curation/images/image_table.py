@@ -1,6 +1,6 @@
 """Reads what is known about images beside their pixels: caption, group (patient, figure, article), licence, source.
 
-Not here: the images themselves (`image_index.py`).
+See also: the images themselves (`image_index.py`).
 """
 
 from __future__ import annotations

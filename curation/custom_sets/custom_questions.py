@@ -1,6 +1,6 @@
 """Reads a user's own multiple-choice questions, and writes a folder in a benchmark's format with its images beside it.
 
-Not here: what is made of them (`hallucination.py`, `probing.py`).
+See also: what is made of them (`hallucination.py`, `probing.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.image_table import read_any
+from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.problems import Problems
 from dataset_builders.schema import LETTERS
@@ -30,7 +30,7 @@ QUESTION_REMEDY = (
 
 
 @dataclass(frozen=True)
-class OwnQuestion:
+class CustomQuestion:
     """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images."""
 
     image: str
@@ -48,7 +48,7 @@ class Fake:
     options: tuple[str, ...]
 
 
-def read_questions(path: Path, kind_column: str | None = None) -> list[OwnQuestion]:
+def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQuestion]:
     """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
     raw = read_any(path)
     for column in ("image", "question", "answer", *([kind_column] if kind_column else [])):
@@ -68,7 +68,9 @@ def read_questions(path: Path, kind_column: str | None = None) -> list[OwnQuesti
         if wrong is not None:
             problems.add(str(path), f"row {number}", wrong)
         elif place is not None:
-            found.append(OwnQuestion(image, question, options, place, _text(row[kind_column]) if kind_column else ""))
+            found.append(
+                CustomQuestion(image, question, options, place, _text(row[kind_column]) if kind_column else "")
+            )
     problems.check(QUESTION_REMEDY)
     if not found:
         raise BadInput(f"{path}: holds no questions. {QUESTION_REMEDY}")

@@ -1,19 +1,17 @@
 """Goes through a folder of images: sha256, size and perceptual hash of each, in a table that a later run reuses;
 unreadable files listed.
 
-Not here: embedding (`encoders.py`), captions (`image_table.py`).
+See also: embedding (`encoders.py`), captions (`image_table.py`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +22,7 @@ from PIL import Image, ImageOps
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from dataset_builders.images import SUFFIXES, ImageError, check_image
 
 INDEX = "images.parquet"
@@ -35,7 +34,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-def ahead(
+def prefetch(
     work: Callable[[In], Out], items: Iterable[In], threads: int | None = None, window: int = 64
 ) -> Iterator[Out]:
     """`work` of each item in order, done by threads that run at most `window` items ahead."""
@@ -48,7 +47,7 @@ def ahead(
             yield done
 
 
-def sound(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text as files can hold it: what is half a character (a lone surrogate) becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
 
@@ -120,7 +119,7 @@ def _walk(folder: Path) -> list[str]:
 
 def _unwritable(name: str) -> bool:
     """Whether a file's name is no text: bytes of another encoding, which no table can hold."""
-    return name != sound(name)
+    return name != replace_surrogates(name)
 
 
 def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataFrame:
@@ -138,7 +137,7 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
     def look(name: str) -> dict[str, object]:
         path = folder / name
         if _unwritable(name):
-            return {"image": sound(name), "reason": "its name is not UTF-8 text: rename the file"}
+            return {"image": replace_surrogates(name), "reason": "its name is not UTF-8 text: rename the file"}
         try:
             state = path.stat()
             if not path.is_file():
@@ -163,7 +162,7 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
             "changed": state.st_mtime_ns,
         }
 
-    rows = list(tqdm(ahead(look, names), total=len(names), desc="reading images", unit="image", disable=quiet))
+    rows = list(tqdm(prefetch(look, names), total=len(names), desc="reading images", unit="image", disable=quiet))
     good = [row for row in rows if "reason" not in row]
     bad = [row for row in rows if "reason" in row]
     if not good:
@@ -172,35 +171,8 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
         )
     out.mkdir(parents=True, exist_ok=True)
     index = pd.DataFrame(good)
-    replace(out / INDEX, lambda path: index.to_parquet(path, index=False))
-    replace(out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False))
+    replace_file(out / INDEX, lambda path: index.to_parquet(path, index=False))
+    replace_file(
+        out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False)
+    )
     return index
-
-
-@contextmanager
-def alone(folder: Path, doing: str) -> Iterator[None]:
-    """Keep other processes out of what this one does in a folder (`doing`: embed, search, write, review). Raises BadInput where one
-    is at it already."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f".{doing}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInput(f"{folder}: another process is at it ({doing}). Wait for it, or stop it.") from None
-        yield
-
-
-def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file through a temporary sibling, so that it is either the old one or the new one, never half."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        write(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def sweep(folder: Path) -> None:
-    """Remove the unfinished files that killed runs left in a folder. Only who has the folder to himself (`alone`) may."""
-    for partial in folder.glob(".*.part"):
-        partial.unlink(missing_ok=True)

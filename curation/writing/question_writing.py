@@ -5,7 +5,7 @@ A questions folder holds `journal.jsonl` (every reply, appended as it comes: a k
 twice), `drafts.parquet` (the pairs with a good question), `letters.json` (which option is right for the first image of
 each pair, once and for all) and `funnel.json` (how many pairs fell at each step, tokens, cost).
 
-Not here: reading and judging a reply (`question_reading.py`), categories and patterns (`categories.py`).
+See also: reading and judging a reply (`question_reading.py`), categories and patterns (`categories.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import IO, Any, Protocol
 import pandas as pd
 from tqdm import tqdm
 
-from curation.image_index import alone, replace, sound
-from curation.image_table import MIN_CAPTION
-from curation.prompts import SYSTEM, WRITE, fill, one_line
-from curation.question_reading import problems, read_reply
+from curation.images.image_index import replace_surrogates
+from curation.images.image_table import MIN_CAPTION
+from curation.writing.prompts import SYSTEM, WRITE, fill, one_line
+from curation.writing.question_reading import problems, read_reply
 from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, replace_file
 from eval_harness.models.interface import Request, Response
 
 JOURNAL = "journal.jsonl"
@@ -93,14 +94,14 @@ def ask(
         )
         for key, text in prompts.items()
     ]
-    with alone(journal.parent, journal.name), append_to(journal) as file:
+    with lock(journal.parent, journal.name), append_to(journal) as file:
         for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
             entry = {
                 "id": response.question_id,
                 "try": response.sample,
                 "status": response.status,
-                "reply": sound(response.text),
-                "error": sound(response.error) if response.error else response.error,
+                "reply": replace_surrogates(response.text),
+                "error": replace_surrogates(response.error) if response.error else response.error,
                 "tokens": list(response.usage) if response.usage else None,
                 "model": model.name,
             }
@@ -172,7 +173,7 @@ def write_questions(
         for row in records(wanted)
     }
     journal = out / JOURNAL
-    with alone(out, "write"):
+    with lock(out, "write"):
         _same_pairs(out, wanted)
         outcome = _Outcome(wanted, read_journal(journal))
         failed: set[str] = set()  # the server was patiently asked already; the next run asks again
@@ -189,7 +190,7 @@ def write_questions(
                         failed.add(entry["id"])
         _write_drafts(out / DRAFTS, wanted, outcome, asking.seed)
         funnel = {"pairs": len(table), "short_caption": int((~long_enough).sum()), **outcome.counts(asking)}
-        replace(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))
+        replace_file(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))
     return funnel
 
 
@@ -210,7 +211,7 @@ def _same_pairs(out: Path, wanted: pd.DataFrame) -> None:
                 f"{out}: pair {changed[0]} and {len(changed) - 1} more had other images or captions when asked about. Give another --out."
             )
         digest = before | digest
-    replace(file, lambda path: path.write_text(json.dumps(digest) + "\n"))
+    replace_file(file, lambda path: path.write_text(json.dumps(digest) + "\n"))
 
 
 class _Outcome:
@@ -288,7 +289,7 @@ def _write_drafts(path: Path, wanted: pd.DataFrame, outcome: _Outcome, seed: int
             }
         )
     columns = [*wanted.columns, "question", "option_A", "option_B", "correct_1", "correct_2"]
-    replace(path, lambda partial: pd.DataFrame(rows, columns=columns).to_parquet(partial, index=False))
+    replace_file(path, lambda partial: pd.DataFrame(rows, columns=columns).to_parquet(partial, index=False))
 
 
 def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
@@ -306,7 +307,7 @@ def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
     for key in sorted(new, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
         given[key] = "A" if used["A"] <= used["B"] else "B"
         used[given[key]] += 1
-    replace(file, lambda partial: partial.write_text(json.dumps(given) + "\n"))
+    replace_file(file, lambda partial: partial.write_text(json.dumps(given) + "\n"))
     return given
 
 

@@ -1,11 +1,11 @@
-"""What the review page looks like and how it answers to the keyboard: markup, style, script. Not here: what a change
+"""What the review page looks like and how it answers to the keyboard: markup, style, script. See also: what a change
 does (`review_app.py`)."""
 
 from __future__ import annotations
 
 from html import escape
 
-from curation.review_log import Pair
+from curation.review.review_log import Pair
 
 STYLE = """
 .picture { overflow: hidden; height: 56vh; background: #000; cursor: grab; position: relative; touch-action: none }

@@ -5,7 +5,7 @@ right. FAKE: a question that no image can answer, with "I do not know" right; th
 kinds (generic, about a made-up patient, medically false), without printing its prompt: `FAKE_PROMPT` is ours.
 The right letter is balanced in all three: in the authors' NONE file always "C" scores 37%.
 
-Not here: reading the questions (`own_questions.py`), asking (`question_writing.py`).
+See also: reading the questions (`custom_questions.py`), asking (`question_writing.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from curation.own_questions import Fake, OwnQuestion, shuffled
-from curation.question_writing import Asking, Writer, ask, read_journal
+from curation.custom_sets.custom_questions import CustomQuestion, Fake, shuffled
+from curation.writing.question_writing import Asking, Writer, ask, read_journal
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 
@@ -43,7 +43,7 @@ _GIVES_UP = re.compile(
 )
 
 
-def none_of_the_above(questions: Sequence[OwnQuestion], seed: int) -> list[dict[str, str]]:
+def none_of_the_above(questions: Sequence[CustomQuestion], seed: int) -> list[dict[str, str]]:
     """pmc_vqa_nota1K.json's entries: the right option replaced. Questions that have such an option already are left out."""
     kept = [q for q in questions if not any("none of the above" in option.casefold() for option in q.options)]
     entries: list[tuple[int, dict[str, str]]] = []
@@ -56,7 +56,7 @@ def none_of_the_above(questions: Sequence[OwnQuestion], seed: int) -> list[dict[
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
-def swapped(questions: Sequence[OwnQuestion], groups: dict[str, str], seed: int) -> dict[str, dict[str, Any]]:
+def swapped(questions: Sequence[CustomQuestion], groups: dict[str, str], seed: int) -> dict[str, dict[str, Any]]:
     """swap_img_shuffle.json's entries: another image, drawn evenly from those that are unrelated.
 
     Unrelated: of another `kind` than the question's own image where kinds are given, and of another group (patient, figure). Questions

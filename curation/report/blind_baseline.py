@@ -5,7 +5,7 @@ Both questions of a confusing pair read the same, so a model that always answers
 questions and 100% confusion, and one that answers at random a quarter of the pairs: more of either means that something beside the
 image gives answers away.
 
-Not here: rules that look at options only, and the report (`quality.py`).
+See also: rules that look at options only, and the report (`quality.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.question_writing import Asking, Writer, ask, read_journal
+from curation.writing.question_writing import Asking, Writer, ask, read_journal
 from dataset_builders.schema import Case
 from eval_harness.answers import read_answers
 from eval_harness.prompts import API_SYSTEM, prompt_for

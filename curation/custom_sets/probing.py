@@ -6,7 +6,7 @@ finding or a position that other images of the same organ and modality have, dra
 how questions are named (`qa_type`), is the paper's. Only what the table says is asked about: a blank cell says nothing, `No Finding`
 (or normal, none) says that the image is normal.
 
-Not here: asking a language model for findings (the paper had GPT-4 read captions); positions are the table's, or come from boxes.
+See also: asking a language model for findings (the paper had GPT-4 read captions); positions are the table's, or come from boxes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from curation.image_table import read_any
-from curation.own_questions import shuffled
+from curation.custom_sets.custom_questions import shuffled
+from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.problems import Problems
 from dataset_builders.source_files import stays_inside

@@ -3,7 +3,7 @@
 Each runs on one thread without the interpreter's lock: the search hands tiles to threads of its own, which never wait
 for each other.
 
-Not here: where the bounds come from (`prefix_bound.py`), what is searched and in which order (`confusing_pairs.py`).
+See also: where the bounds come from (`prefix_bound.py`), what is searched and in which order (`confusing_pairs.py`).
 """
 
 # mypy: allow-untyped-defs

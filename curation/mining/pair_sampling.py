@@ -1,7 +1,7 @@
 """A seeded uniform sample of the pairs that meet thresholds, for thresholds that too many pairs meet to list them
 (easy, reversed).
 
-Not here: the exhaustive search (`confusing_pairs.py`), whose rule decides these pairs too.
+See also: the exhaustive search (`confusing_pairs.py`), whose rule decides these pairs too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from tqdm import tqdm
 
-from curation.confusing_pairs import Pairs, PairSearch
+from curation.mining.confusing_pairs import Pairs, PairSearch
 
 ALL = 2**23
 """Up to this many pairs in all, they are gone through in random order, so that nothing is missed."""

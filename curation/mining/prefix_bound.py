@@ -7,7 +7,7 @@ q_u.q_v + 2 e (1 + e) + e^2. A pair whose integers fall short of the threshold m
 others are decided exactly elsewhere. An axis with large entries (the cone that embeddings sit in) is split into m equal
 columns of 1/sqrt(m) of it, which changes no product and lets the step s be finer.
 
-Not here: deciding pairs (`pair_kernels.py`).
+See also: deciding pairs (`pair_kernels.py`).
 """
 
 from __future__ import annotations

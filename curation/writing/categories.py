@@ -3,7 +3,7 @@
 `categories.json` of a questions folder holds the list and each image's categories; a reply that names none of the list
 is refused, never guessed.
 
-Not here: the questions (`question_writing.py`), a reviewer's changes (`review_log.py`).
+See also: the questions (`question_writing.py`), a reviewer's changes (`review_log.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.image_index import alone, replace
-from curation.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
-from curation.question_writing import Asking, Writer, ask, read_journal, records
+from curation.writing.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
+from curation.writing.question_writing import Asking, Writer, ask, read_journal, records
 from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, replace_file
 
 CATEGORIES = "categories.json"
 _ITEM = re.compile(r"^\s*(?:[#*\-•]+|\d+[.)])\s*(.*)$")
@@ -114,7 +114,7 @@ def categorize(
         else:
             refused[image] = entry["reply"] or f"({entry['status']})"
 
-    with alone(out, "categorize"):
+    with lock(out, "categorize"):
         for entry in read_journal(journal):
             take(entry)
         failed: set[str] = set()
@@ -134,7 +134,7 @@ def categorize(
                         failed.add(json.loads(entry["id"])[0])
         unasked = sorted(image for image in captions if image not in given and image not in refused)
         result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
-        replace(
+        replace_file(
             out / CATEGORIES,
             lambda path: path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"),
         )
@@ -166,12 +166,12 @@ def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, qui
         for place, row in enumerate(records(rows))
     ]
     reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), out, asking, quiet)
-    replace(out / "patterns.md", lambda path: path.write_text(reply + "\n", encoding="utf-8"))
+    replace_file(out / "patterns.md", lambda path: path.write_text(reply + "\n", encoding="utf-8"))
     return reply
 
 
 def _one(model: Writer, key: str, prompt: str, out: Path, asking: Asking, quiet: bool | None) -> str:
-    with alone(out, key):
+    with lock(out, key):
         entries = list(ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key, quiet))
     for entry in entries:
         if entry["status"] == "answered" and entry["reply"].strip():

@@ -1,0 +1,1 @@
+"""ProbMed- and HALT-MedVQA-style sets made from a user's own tables and questions."""

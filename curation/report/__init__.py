@@ -1,0 +1,1 @@
+"""The quality report on a benchmark before it is published."""

@@ -1,0 +1,62 @@
+"""Files as several processes and killed ones may leave them: written whole or not at all, one writer at a time, remains removed.
+
+See also: the append-only journal of a run (`eval_harness/runs.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from dataset_builders.errors import BadInput
+
+TEMPORARY = ".part"
+"""How the name of an unfinished file ends; it starts with a dot, so that no listing takes it for a result."""
+
+
+def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
+    """Write `path` through a sibling that is flushed to the disk and then renamed: a reader sees the old file or the new one, never half.
+
+    `write` gets the sibling's path, or is the content. Raises OSError where the folder cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    try:
+        if isinstance(write, bytes):
+            temporary.write_bytes(write)
+        else:
+            write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock(folder: Path, task: str, wait: float = 0.0) -> Iterator[None]:
+    """Keep other processes out of one task in a folder (embed, search, write ...), which is made where absent.
+
+    Raises BadInput where another process still holds the lock after `wait` seconds. A killed process holds none.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    held = FileLock(folder / f".{task}.lock")
+    try:
+        held.acquire(timeout=wait)
+    except Timeout:
+        raise BadInput(
+            f"{folder}: another process is working on it ({task}). Wait until it is done, or stop it."
+        ) from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def remove_temp_files(folder: Path) -> None:
+    """Remove the unfinished files that killed processes left in a folder. Only a process that holds the folder's `lock` may."""
+    for temporary in folder.glob(f".*{TEMPORARY}"):
+        temporary.unlink(missing_ok=True)
