@@ -165,14 +165,14 @@ def with_shot_images(selection: Selection, rows: Sequence[Row], needed: bool) ->
 
 
 def written(
-    selection: Selection, writer: Writer, places: Sequence[Place], with_images: bool
+    selection: Selection, writer: Writer, places: Sequence[Place], with_images: bool, at_once: int = AT_ONCE
 ) -> Iterator[list[Request]]:
     """The requests of these places, in the order the cases are stored, in lists that bound the memory their images take."""
     records = _records(selection)
     batch: list[Request] = []
     for (row, sample), images in _with_images(selection, records, places, with_images):
         batch.append(writer.write(records[row], sample, images.get(records[row]["image_id"])))
-        if len(batch) >= AT_ONCE:
+        if len(batch) >= at_once:
             yield batch
             batch = []
     if batch:

@@ -10,8 +10,8 @@ import hashlib
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from dataset_builders.errors import BadInput
 from eval_harness.broken_images import without_broken_images
 from eval_harness.environment import surroundings
 from eval_harness.forms import DEFAULT_FORM, form_before_forms, form_hash, form_named
-from eval_harness.models.interface import OPTIONS, Backend, Request, Settings
+from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import Prompt, prompt_for
-from eval_harness.requests import Place, Writer, shot_rows, with_shot_images, written
+from eval_harness.requests import AT_ONCE, Place, Writer, shot_rows, with_shot_images, written
 from eval_harness.rescoring import score_run
 from eval_harness.results import Method, Result, model_slug
 from eval_harness.runs import Journal, Run, RunRequest, disk_trouble, make_run_folder, read_run, record_of, write_run
@@ -149,7 +149,8 @@ def _prepared(asked: Asked) -> tuple[Selection, Backend, Run, Any]:
     if asked.max_tokens is not None and asked.max_tokens < 1:
         raise BadInput(f"--max-tokens {asked.max_tokens}: must be at least 1.")
     form_named(asked.form)
-    backend = load_backend(asked.model, asked.settings)
+    settings = replace(asked.settings, fixed_limit=asked.max_tokens is not None)
+    backend = load_backend(asked.model, settings)
     if not getattr(backend, "sees_prompts", True) and (asked.form or asked.system is not None):
         raise BadInput(f"--form, --system: --model {asked.model} is sent no conversation. Leave them out.")
     if asked.method in ("gd", "ps", "ps_official") and not callable(getattr(backend, "score", None)):
@@ -398,7 +399,7 @@ def _ask(
     """Ask what the journal does not hold; returns how many that were."""
     ids = selection.questions["question_id"].tolist()
     unanswered = [(row, sample) for row, sample in places if not journal.is_answered((ids[row], sample))]
-    send: Callable[[list[Request]], Any] = backend.generate
+    send: Callable[[Any], Iterable[Response]] = backend.generate
     if run.request.method in ("gd", "ps", "ps_official"):
         send = backend.score  # type: ignore[attr-defined]
     with tqdm(
@@ -409,17 +410,31 @@ def _ask(
         disable=None,
         file=sys.stderr,
     ) as bar:
-        for requests in written(selection, writer, unanswered, with_images=backend.needs_images):
-            asked = {(request.question_id, request.sample) for request in requests}
-            for response in without_broken_images(send, requests):
-                key = (response.question_id, response.sample)
-                if key not in asked:
-                    raise BadInput(
-                        f"--model {run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
-                        "Each request must get exactly one response."
-                    )
-                asked.remove(key)
-                journal.append(response)
-                bar.update()
-            journal.sync()
+        asked: set[tuple[str, int]] = set()
+
+        def noted(batches: Iterable[list[Request]]) -> Iterator[list[Request]]:
+            for batch in batches:
+                asked.update((request.question_id, request.sample) for request in batch)
+                yield batch
+
+        responses: Iterable[Response]
+        if getattr(backend, "takes_stream", False):
+            batches = written(selection, writer, unanswered, backend.needs_images, at_once=1)
+            responses = send(request for batch in noted(batches) for request in batch)
+        else:
+            batches = written(selection, writer, unanswered, backend.needs_images)
+            responses = (response for batch in noted(batches) for response in without_broken_images(send, batch))
+        for number, response in enumerate(responses, 1):
+            key = (response.question_id, response.sample)
+            if key not in asked:
+                raise BadInput(
+                    f"--model {run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
+                    "Each request must get exactly one response."
+                )
+            asked.remove(key)
+            journal.append(response)
+            bar.update()
+            if number % AT_ONCE == 0:
+                journal.sync()
+        journal.sync()
     return len(unanswered)

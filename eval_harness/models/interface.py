@@ -85,7 +85,8 @@ class Backend(Protocol):
     may add to it while it runs.
 
     Optional: `options`, the settings of `OPTIONS` it honours (a plug-in without it is given them all and trusted); `sees_prompts`
-    (default True), False where answers do not come from the conversation; `template_hash`, of the chat template it applies.
+    (default True), False where answers do not come from the conversation; `takes_stream` (default False), True where `generate` takes
+    requests one by one as it has room for them, from another thread, instead of a list; `template_hash`, of the chat template it applies.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
     methods `gd` and `ps` are refused.
@@ -131,6 +132,8 @@ class Settings:
     """Most output tokens as told on the command line, which a limit in the model's own generation config does not lower."""
     thinking: Thinking | None = None
     """Whether a reasoning model reasons before it answers, or with how many tokens at most; None: as the model does by itself."""
+    fixed_limit: bool = False
+    """The output limit is what the user asked for: a model that reasons gets no more."""
     chat_template: str | None = None
     """Text of a Jinja chat template that replaces the model's own."""
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)

@@ -1,52 +1,53 @@
-"""Any server that speaks OpenAI's chat completions (OpenAI, vLLM, SGLang, TGI, `transformers serve`), patiently.
+"""Any server that speaks OpenAI's chat completions (OpenAI, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
 
-Not here: the image's data URL and messages (`chat_messages.py`), waiting and trying again (`patience.py`), what is asked (`prompts.py`).
+The first question is asked alone, until the server has answered it: what it takes is settled then (`chat_parameters.py`) and stays so for
+the others. Not here: messages (`chat_messages.py`), what a reply says (`chat_replies.py`), what an error means (`server_errors.py`), how
+many are in flight (`in_flight.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import os
 import queue
+import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageError, check_image
 from eval_harness.models.chat_messages import messages_of
+from eval_harness.models.chat_parameters import Parameters
+from eval_harness.models.chat_replies import Reply, of_candidate, read_reply, reasoning_tokens
+from eval_harness.models.in_flight import InFlight
 from eval_harness.models.interface import Request, Response, Settings, chosen
-from eval_harness.models.patience import Crowd, Refusal, Trouble, trouble_of, without_key
+from eval_harness.models.server_errors import Refusal, Trouble, trouble_of, without_key, words_of
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from openai.types.chat import ChatCompletion
 
 TRIES = 8
 """How often one question is sent before it counts as failed (it is asked again when the run is resumed)."""
 
+BUSY_TRIES = 30
+"""The same for replies that say no more than that the server is busy."""
+
+TRIES_OF_A_STRANGER = 3
+"""How often something that is no reply of a chat server is tried before the first answer came."""
+
 GIVE_UP_AFTER = 3
 """So many questions failing after all their tries, with no answer in between, mean that the server is gone."""
 
-THINKING_TOKENS = 4096
-"""Room given to a model that spends its tokens on reasoning before the first visible one."""
+START_PATIENCE = 2.0
+"""Seconds for which a server that nobody ever reached is tried."""
 
-TOP_LOGPROBS = 20
-"""The most alternatives that OpenAI's API gives for a token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a server said: the text, log-probabilities of the first token's alternatives (empty where not given), tokens in and out."""
-
-    text: str
-    alternatives: dict[str, float]
-    usage: tuple[int, int] | None
+CONNECT_TIMEOUT = 10.0
+REASONS = "the model spends its first output tokens on reasoning"
 
 
 class OpenAIChat:
@@ -54,15 +55,16 @@ class OpenAIChat:
 
     needs_images = True
     one_token = True
-    options = ("chat_template", "chat_template_kwargs", "generation")
     is_api = True
+    takes_stream = True
+    options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
 
     def __init__(self, name: str, settings: Settings) -> None:
-        """Raises BadInput when no name is given, or a server that is not on this machine is to be asked without a key."""
+        """Raises BadInput when no name is given, the address is none, or a server elsewhere is to be asked without a key."""
         if not name:
             raise BadInput("--model openai: names no model. Give openai:NAME, as the server calls it.")
         self.name = name
-        self.base_url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or None
+        self.base_url = _address(settings.base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not self._key and not _is_local(self.base_url):
             raise BadInput(
@@ -72,40 +74,37 @@ class OpenAIChat:
         self.settings = settings
         self.model = Model(name=name)
         self.deviations: list[str] = []
+        self.parameters = Parameters(name, self.base_url, settings, self.deviations)
         self.first_wait = 1.0
         """Seconds before the second try; doubles with each further one, up to a minute."""
-        self.unsupported: set[str] = set()
-        """Parameters this server refuses; they are left out from then on, and said under `deviations`."""
-        self.thinks = False
-        self.tokens = [0, 0]
         self.retries = 0
+        self._settled = False
+        self._any_answer = False
+        self._failures = 0
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Answers as they come, in any order. A filter's refusal is `refused`; what fails after all tries is `failed`.
+    def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
+        what fails after all tries is `failed`.
 
-        Raises BadInput when the server refuses the key or the model, or has gone.
+        Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
         """
         return self._ask_all(requests)
 
-    def score(self, requests: Sequence[Request]) -> Iterator[Response]:
+    def score(self, requests: Iterable[Request]) -> Iterator[Response]:
         """`gd` by the first token's log-probabilities, where the server gives them.
 
         Raises BadInput for `ps` (chat servers give no likelihood of a given text) and for servers without log-probabilities.
         """
-        if any(request.scoring != "next_token" for request in requests):
-            raise BadInput(
-                "--method ps: a chat server gives no likelihood of a given answer. Use --method mc, gd or ff."
-            )
-        return self._ask_all(requests)
+        return self._ask_all(_by_next_token(requests))
 
-    def _ask_all(self, requests: Sequence[Request]) -> Iterator[Response]:
+    def _ask_all(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Run the asynchronous client in a thread of its own and hand on what it puts into a queue."""
         done: queue.SimpleQueue[Response | BaseException | None] = queue.SimpleQueue()
         loop = asyncio.new_event_loop()
 
         def run() -> None:
             try:
-                loop.run_until_complete(self._ask_crowd(requests, done.put))
+                loop.run_until_complete(self._ask_stream(iter(requests), done.put))
                 done.put(None)
             except BaseException as error:  # handed to the caller's thread, which raises it
                 done.put(error)
@@ -125,208 +124,244 @@ class OpenAIChat:
                     loop.call_soon_threadsafe(task.cancel)
             thread.join(timeout=10)
 
-    async def _ask_crowd(self, requests: Sequence[Request], put: Any) -> None:
+    async def _ask_stream(self, requests: Iterator[Request], put: Callable[[Response], None]) -> None:
         import httpx2
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        crowd = Crowd(self.settings.in_flight, GIVE_UP_AFTER)
         # A connection carries one question: where a server delivers a reply twice, a reused connection would hand the second copy to the
         # next question, and it would pass for its answer.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+        timeout = httpx2.Timeout(self.settings.timeout, connect=min(CONNECT_TIMEOUT, self.settings.timeout))
+        flight = InFlight(self.settings.in_flight)
         async with AsyncOpenAI(
             api_key=self._key or "none",
             base_url=self.base_url,
             max_retries=0,
-            timeout=self.settings.timeout,
-            http_client=DefaultAsyncHttpxClient(limits=limits, timeout=self.settings.timeout),
+            timeout=timeout,
+            http_client=DefaultAsyncHttpxClient(limits=limits, timeout=timeout),
         ) as client:
 
-            async def one(request: Request) -> None:
-                start = time.perf_counter()
-                response = await self._patiently(client, request, crowd)
-                seconds = round(time.perf_counter() - start, 4)
-                put(_timed(response, seconds))
+            async def worker() -> None:
+                for request in requests:
+                    put(await self._timed(client, request, flight))
 
-            await crowd.run(one, requests)
-
-    async def _patiently(self, client: AsyncOpenAI, request: Request, crowd: Crowd) -> Response:
-        """One question, tried until it is answered, refused, or has failed too often."""
-        last = ""
-        tries = 0
-        while tries < TRIES:
+            if not self._settled:
+                await self._settle(client, requests, flight, put)
+            workers = [asyncio.ensure_future(worker()) for _ in range(flight.most)]
             try:
-                async with crowd.place():
-                    reply = await self._once(client, request)
-            except Refusal as refusal:
-                crowd.answered()
-                return Response(request.question_id, request.sample, "", "refused", error=str(refusal))
-            except Trouble as trouble:
-                last = without_key(str(trouble), self._key)
-                if trouble.fatal:
-                    raise BadInput(f"--model openai:{self.name}: {last}") from None
-                if trouble.parameter and self._do_without(trouble.parameter):
+                await asyncio.gather(*workers)
+            finally:
+                for task in workers:
+                    task.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _settle(
+        self, client: AsyncOpenAI, requests: Iterator[Request], flight: InFlight, put: Callable[[Response], None]
+    ) -> None:
+        """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
+
+        Raises BadInput when the first few all fail.
+        """
+        failed = 0
+        for number, request in enumerate(requests, 1):
+            response = await self._timed(client, request, flight)
+            put(response)
+            failed += response.status == "failed"
+            if response.status == "answered" or (number >= GIVE_UP_AFTER and failed < number):
+                break
+            if failed >= GIVE_UP_AFTER:
+                raise BadInput(f"--model openai:{self.name}: the server refuses every question: {response.error}")
+        self._settled = True
+
+    async def _timed(self, client: AsyncOpenAI, request: Request, flight: InFlight) -> Response:
+        start = time.perf_counter()
+        response = await self._ask(client, request, flight)
+        return replace(response, seconds=round(time.perf_counter() - start, 4))
+
+    async def _ask(self, client: AsyncOpenAI, request: Request, flight: InFlight) -> Response:
+        """One question, tried until it is answered, refused, or has failed too often."""
+        start = time.monotonic()
+        failed = Response(request.question_id, request.sample, "", "failed")
+        try:
+            messages = messages_of(request, self.settings.max_image_side)
+        except Exception:
+            if why := _why_no_image(request):
+                return replace(failed, error=why)
+            raise
+        tries = busy = 0
+        while True:
+            sent = self.parameters.of(request)
+            try:
+                async with flight.place():
+                    reply = await self._once(client, messages, sent)
+                if reply.was_cut and self.parameters.allow_thinking(request, REASONS):
                     continue
-                if not trouble.again:
-                    crowd.failed(f"--model openai:{self.name}: the server refuses every question: {last}", at_once=True)
-                    break
-                tries += 1
-                self.retries += 1
-                crowd.troubled(trouble.busy)
-                if tries < TRIES:
-                    await crowd.wait(tries, self.first_wait, trouble.retry_after)
-            else:
-                crowd.answered()
+                if reply.reasoning and not self._settled:
+                    self.parameters.allow_thinking(request, REASONS)
+                self._any_answer, self._failures = True, 0
+                flight.answered()
                 return self._response(request, reply)
-        else:
-            crowd.failed(
-                f"--model openai:{self.name}: the server gives no answers any more ({last}). Every answer so far is kept; run the same "
+            except Refusal as refusal:
+                self._any_answer, self._failures = True, 0
+                flight.answered()
+                return replace(failed, status="refused", error=without_key(str(refusal), self._key))
+            except Trouble as trouble:
+                words = without_key(str(trouble), self._key)
+                if trouble.kind == "fatal":
+                    raise BadInput(f"--model openai:{self.name}: {words}") from None
+                if trouble.kind == "cut" and self.parameters.allow_thinking(request, REASONS):
+                    continue
+                if (not self._settled or trouble.parameter == self.parameters.limit_name) and self.parameters.give_way(
+                    trouble, request
+                ):
+                    continue
+                if trouble.kind == "cut":
+                    return replace(failed, error=words, finish_reason="length")
+                if trouble.kind == "question":
+                    return replace(failed, error=words)
+                self._check_it_was_ever_there(trouble, words, time.monotonic() - start, tries)
+                self.retries += 1
+                if trouble.kind == "busy":
+                    busy += 1
+                    flight.busy()
+                else:
+                    tries += 1
+                if tries >= TRIES or busy >= BUSY_TRIES:
+                    self._count_failure(words)
+                    return replace(failed, error=words)
+                await flight.wait(
+                    max(tries, 1) if trouble.kind != "busy" else busy, self._first_wait(trouble), trouble.retry_after
+                )
+
+    def _first_wait(self, trouble: Trouble) -> float:
+        """A server that nobody reached yet is tried at short intervals, for a few seconds."""
+        return min(self.first_wait, 0.5) if trouble.kind == "unreachable" and not self._any_answer else self.first_wait
+
+    def _check_it_was_ever_there(self, trouble: Trouble, words: str, seconds: float, tries: int) -> None:
+        """Raise BadInput where nothing suggests that a chat server is at this address; one that answered before is waited for."""
+        if self._any_answer:
+            return
+        place = self.base_url or "https://api.openai.com/v1"
+        if trouble.kind == "unreachable" and seconds >= START_PATIENCE:
+            raise BadInput(f"--base-url {place}: no server can be reached: {words}. Start it, or check the address.")
+        if trouble.kind == "unreadable" and tries + 1 >= TRIES_OF_A_STRANGER:
+            raise BadInput(f"--base-url {place}: {words}. Give the address of a chat server; it mostly ends in /v1.")
+
+    def _count_failure(self, words: str) -> None:
+        """Raise BadInput when question after question fails with no answer in between."""
+        self._failures += 1
+        if self._failures >= GIVE_UP_AFTER:
+            raise BadInput(
+                f"--model openai:{self.name}: the server gives no answers any more ({words}). Every answer so far is kept; run the same "
                 "command again to go on."
             )
-        return Response(request.question_id, request.sample, "", "failed", error=last)
 
-    async def _once(self, client: AsyncOpenAI, request: Request) -> Reply:
+    async def _once(self, client: AsyncOpenAI, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
         """Send one question. Raises Refusal or Trouble."""
+        import httpx2
         import openai
 
+        body = {"model": self.name, "messages": messages, **sent}
         try:
             async with asyncio.timeout(self.settings.timeout):
-                completion = await client.chat.completions.create(**self._parameters(request))
-        except (openai.OpenAIError, json.JSONDecodeError, UnicodeDecodeError, TimeoutError) as error:
-            raise trouble_of(error) from None
-        return self._reply(completion, request)
+                response = await client.post("/chat/completions", body=body, cast_to=httpx2.Response)
+        except (openai.OpenAIError, TimeoutError) as error:
+            raise trouble_of(error, sent) from None
+        try:
+            document = response.json()
+        except ValueError as error:
+            said = words_of(response.text) if "html" in response.headers.get("content-type", "") else str(error)
+            raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
+        reply = read_reply(document)
+        if not self._settled:
+            self._look_for_reasoning(reply, reasoning_tokens(document))
+        return reply
 
-    def _parameters(self, request: Request) -> dict[str, Any]:
-        limit = "max_completion_tokens" if "max_tokens" in self.unsupported else "max_tokens"
-        parameters: dict[str, Any] = {
-            "model": self.name,
-            "messages": messages_of(request, self.settings.max_image_side),
-            limit: max(request.max_tokens, THINKING_TOKENS) if self.thinks else request.max_tokens,
-        }
-        if "temperature" not in self.unsupported:
-            parameters["temperature"] = request.temperature
-        if request.temperature > 0 and "seed" not in self.unsupported:
-            parameters["seed"] = request.seed + request.sample
-        parameters |= self._extra()
-        if request.candidates:
-            parameters |= {limit: 1, "logprobs": True, "top_logprobs": TOP_LOGPROBS}
-            if "top_logprobs" in self.unsupported:
-                parameters["top_logprobs"] = 5
-        return parameters
-
-    def _extra(self) -> dict[str, Any]:
-        """What the user gave beyond the client's own parameters: generation parameters, and vLLM's and SGLang's template fields."""
-        body = dict(self.settings.generation)
-        if self.settings.chat_template is not None:
-            body["chat_template"] = self.settings.chat_template
-        if self.settings.chat_template_kwargs:
-            body["chat_template_kwargs"] = self.settings.chat_template_kwargs
-        return {"extra_body": body} if body else {}
-
-    def _do_without(self, parameter: str) -> bool:
-        """Leave a refused parameter out from now on, or say that it cannot be done without. False when that was tried already."""
-        if parameter in self.unsupported:
-            return False
-        if parameter in ("logprobs", "max_completion_tokens"):
-            if parameter == "logprobs":
-                raise BadInput(
-                    f"--method gd: the server of openai:{self.name} gives no log-probabilities. Use --method mc."
-                )
-            return False
-        self.unsupported.add(parameter)
-        if parameter == "temperature":
-            self._deviate("the server does not let the temperature be set; its own was used")
-        return True
-
-    def _reply(self, completion: ChatCompletion, request: Request) -> Reply:
-        """The first choice. Raises Refusal where a filter held it back, Trouble where the body is no answer."""
-        choice = _first_choice(completion)
-        content = choice.message.content
-        usage = getattr(completion, "usage", None)
-        counted = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else None
-        if counted:
-            self.tokens = [self.tokens[0] + counted[0], self.tokens[1] + counted[1]]
-        if choice.finish_reason == "content_filter":
-            raise Refusal("the server's content filter held the answer back")
-        if not content and getattr(choice.message, "refusal", None):
-            raise Refusal(str(choice.message.refusal))
-        if not content and choice.finish_reason == "length" and not self.thinks and not request.candidates:
-            self.thinks = True
-            self._deviate(
-                f"the model spends its first tokens on reasoning: {request.max_tokens} output token(s) gave no text, so "
-                f"{max(request.max_tokens, THINKING_TOKENS)} were allowed"
-            )
-            raise Trouble("the answer was cut off before its first visible token")
-        if content is not None and not isinstance(content, str):
-            raise Trouble("the answer's content is not text")
-        return Reply(content or "", _alternatives(choice), counted)
+    def _look_for_reasoning(self, reply: Reply, tokens: int) -> None:
+        """Say where the first answer shows that the reasoning is not as it was asked for."""
+        reasons = bool(reply.reasoning or tokens)
+        thinking = self.settings.thinking
+        if thinking == "off" and reasons:
+            self.parameters.deviate("the model reasoned before its first answer although it was asked not to")
+        elif thinking not in (None, "off") and not reasons:
+            self.parameters.deviate("the first answer shows no reasoning although it was asked for")
 
     def _response(self, request: Request, reply: Reply) -> Response:
+        response = Response(
+            request.question_id,
+            request.sample,
+            reply.text,
+            usage=reply.usage,
+            reasoning=reply.reasoning,
+            finish_reason=reply.finish_reason or ("length" if reply.unfinished else None),
+        )
         if not request.candidates:
-            return Response(request.question_id, request.sample, reply.text, usage=reply.usage)
+            return response
         if not reply.alternatives:
             raise BadInput(
                 f"--method gd: the server of openai:{self.name} gives no log-probabilities. Use --method mc."
             )
-        found = [_of_candidate(candidate, reply.alternatives) for candidate in request.candidates]
+        found = [of_candidate(candidate, reply.alternatives) for candidate in request.candidates]
         if all(value is None for value in found):
-            return Response(request.question_id, request.sample, reply.text, usage=reply.usage)
+            return response
         if any(value is None for value in found):
-            self._deviate(
+            self.parameters.deviate(
                 f"the server gives only {len(reply.alternatives)} alternatives of a token; an option that is not among them "
                 "counts as less likely than all of them"
             )
         below = min(reply.alternatives.values())
-        scores = [below - 1 if value is None else value for value in found]
-        response = chosen(request, scores)
-        return Response(response.question_id, response.sample, response.text, scores=response.scores, usage=reply.usage)
-
-    def _deviate(self, words: str) -> None:
-        if words not in self.deviations:
-            self.deviations.append(words)
+        best = chosen(request, [below - 1 if value is None else value for value in found])
+        # The one token that was asked for is always cut by its limit; the option is no less chosen for that.
+        return replace(response, text=best.text, scores=best.scores, finish_reason=None)
 
     def describe(self) -> dict[str, Any]:
         import openai
 
         host = urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else "default"
-        return {"openai_client": openai.__version__, "server": host, "retries": self.retries}
+        settled = self.parameters.describe() if self._settled else {}
+        return {"openai_client": openai.__version__, "server": host, "retries": self.retries, **settled}
+
+
+def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
+    for request in requests:
+        if request.scoring != "next_token":
+            raise BadInput(
+                "--method ps: a chat server gives no likelihood of a given answer. Use --method mc, gd or ff."
+            )
+        yield request
+
+
+def _why_no_image(request: Request) -> str | None:
+    """Why an image of the request cannot be sent; None where each can be decoded."""
+    for image in (request.image, *(shot.image for shot in request.shots)):
+        if image is not None:
+            try:
+                check_image(image)
+            except ImageError as error:
+                return f"its image cannot be shown: {error}"
+    return None
+
+
+def _address(url: str | None) -> str | None:
+    """The address of a server, as the client wants it. Raises BadInput where it is none."""
+    if url is None:
+        return None
+    if not re.match(r"https?://", url, re.IGNORECASE):
+        other = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
+        why = f"{other[1]} is not spoken here" if other else "has no scheme"
+        raise BadInput(
+            f"--base-url {url}: {why}. Write http:// or https:// before the host, e.g. http://127.0.0.1:8000/v1."
+        )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadInput(f"--base-url {url}: not an address ({error}).") from None
+    if not host:
+        raise BadInput(f"--base-url {url}: names no host.")
+    return url.removesuffix("/").removesuffix("/chat/completions")
 
 
 def _is_local(url: str | None) -> bool:
     host = urlsplit(url or "").hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def _first_choice(completion: Any) -> Any:
-    """Raises Trouble when what came is not a chat completion with a message (a proxy's web page, half a body, an error in a 200)."""
-    choices = getattr(completion, "choices", None)
-    if not choices or getattr(choices[0], "message", None) is None:
-        said = getattr(completion, "error", None) or type(completion).__name__
-        raise Trouble(f"the server's reply is not a chat completion ({str(said)[:200]})")
-    return choices[0]
-
-
-def _alternatives(choice: Any) -> dict[str, float]:
-    content = getattr(getattr(choice, "logprobs", None), "content", None)
-    if not content:
-        return {}
-    found = {content[0].token: float(content[0].logprob)}
-    for alternative in content[0].top_logprobs or []:
-        found[alternative.token] = float(alternative.logprob)
-    return found
-
-
-def _of_candidate(candidate: str, alternatives: dict[str, float]) -> float | None:
-    """Log-probability that the token is this candidate, written with or without space, in any case for words; None if not given."""
-    wanted = candidate if len(candidate) == 1 else candidate.casefold()
-    values = [
-        value
-        for token, value in alternatives.items()
-        if (token.strip() if len(candidate) == 1 else token.strip().casefold()) == wanted
-    ]
-    return math.log(sum(math.exp(value) for value in values)) if values and max(values) > -700 else None
-
-
-def _timed(response: Response, seconds: float) -> Response:
-    from dataclasses import replace
-
-    return replace(response, seconds=seconds)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -26,8 +27,16 @@ def answer_to(body: dict) -> str:
     return "AB"[hashlib.sha256(content.encode()).digest()[0] % 2]
 
 
+@dataclass(frozen=True)
+class Raw:
+    """A body as it stands, instead of a JSON document."""
+
+    text: str
+    kind: str = "application/json"
+
+
 class _Quiet(ThreadingHTTPServer):
-    request_queue_size = 128
+    request_queue_size = 1024
 
     def handle_error(self, request, client_address):
         """Clients that go away are the point here."""
@@ -108,10 +117,11 @@ class ChaosServer:
     def reply(self, handler, body, question, times=1):
         said = self.answer(body)
         status, document = said if isinstance(said, tuple) else (200, completion(said))
-        data = json.dumps(document).encode()
+        raw = document if isinstance(document, Raw) else Raw(json.dumps(document))
+        data = raw.text.encode()
         with self._lock:
             self.served[question] += status == 200
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {raw.kind}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
         handler.wfile.write((head + data) * times)
         handler.wfile.flush()
 
