@@ -1,7 +1,8 @@
 """Response -> choice and status, with the rule that decided. Precision first: where a careful reader would hesitate, nothing is read.
 
-Not here: the papers' own readers (`official_readers.py`), the LLM fall-back (`judge.py`), making a response plain (`plain_text.py`),
-yes/no (`yes_no.py`), the letters and option texts of a response (`mentions.py`).
+The rules are one table (`RULES`); its order is what this reader promises. Elsewhere: the papers' own readers (`official_readers.py`), the
+LLM fall-back (`judge.py`), taking reasoning out (`reasoning.py`), making a response plain (`plain_text.py`), and what the rules look for:
+letters (`letters.py`), option texts (`mentions.py`), statements (`statements.py`), yes and no (`yes_no.py`), declining (`declining.py`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
+from eval_harness.answer_reading import yes_no
+from eval_harness.answer_reading.declining import declines, is_undecided
 from eval_harness.answer_reading.letters import (
     bare_letters,
-    dressed_letters,
+    bracketed_letters,
     last_line_letter,
     leading_letters,
     ticked,
     verdicts,
+    verdicts_end,
     whole_letters,
 )
+from eval_harness.answer_reading.measures import exact, spell_status
 from eval_harness.answer_reading.mentions import (
     asserted_texts,
     denies_own_text,
@@ -31,12 +37,23 @@ from eval_harness.answer_reading.mentions import (
     labelled_mentions,
     labelled_options,
     labelled_verdicts,
+    labelled_verdicts_end,
+    lists_itself,
+    says_all_words,
     telling_words,
     without_listing,
 )
-from eval_harness.answer_reading.plain_text import OptionTexts, is_error, option_texts, plain, words_of
+from eval_harness.answer_reading.plain_text import (
+    OptionTexts,
+    is_error,
+    marked_answers,
+    option_texts,
+    plain,
+    without_markers,
+    words_of,
+)
+from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.answer_reading.statements import agreeing, last_statement
-from eval_harness.answer_reading.yes_no import read_yes_no
 
 READER_VERSION = 2
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
@@ -55,61 +72,64 @@ LONGEST = 40_000
 """Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many are."""
 
 Reader = Callable[[str, Sequence[str], str], Reading]
-
-_REFUSAL = re.compile(
-    r"\b(?:i(?:'m| am)|we(?:'re| are))\s+(?:very |so |truly |really )?(?:sorry|unable|not able|afraid)\b|\bas an? (?:ai"
-    r"|large language|language|artificial)\b"
-    r"|\bi (?:can not(?! (?:be (?:\w+ )?(?:sure|certain)|rule|exclude|see (?:an?|any|[A-Z])\b))|could not"
-    r"|am not able to|will not|would not|must decline|decline|do not have the (?:ability|capability"
-    r"|expertise))\b"
-    r"|\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine|analy[sz]e|identify|give|offer"
-    r"|process|view|see|comply|fulfil+)\b"
-    r"|\b(?:sorry|apologi[sz]e)\b|\bconsult (?:a|an|your|with)\b|\bwithout (?:the|an|seeing the) image\b|\bno image (?:was|is"
-    r"|has been)? ?(?:provided|attached|available)\b"
-    r"|\bnot (?:qualified|licensed|a doctor|a medical|a substitute)\b",
-    re.IGNORECASE,
-)
+Found = tuple[int, ...] | None
 
 
-_REFUSAL_HINTS: tuple[str, ...] = (
-    "sorry",
-    "apolog",
-    "unable",
-    "not able",
-    "can not",
-    "could not",
-    "decline",
-    "as an a",
-    "as a ",
-    "as an l",
-    "consult",
-)
-_REFUSAL_HINTS += (
-    "without",
-    "no image",
-    "not qualified",
-    "not licensed",
-    "not a ",
-    "will not",
-    "would not",
-    "do not have",
-    "afraid",
-)
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A response made plain (`text`; `raw` with its markup), with the options it may name. `letters`: options may be named by letter
+    (not where a question wants yes or no as a word); `yes_no`: the two options are yes and no; `question` only where it may be used."""
+
+    text: str
+    raw: str
+    texts: OptionTexts
+    multiple: bool
+    letters: bool
+    yes_no: bool
+    question: str | None
+
+    @property
+    def count(self) -> int:
+        return len(self.texts.words)
+
+    @property
+    def named(self) -> OptionTexts:
+        """The options as texts to be looked for: yes and no are everyday words, which have rules of their own."""
+        return _NO_TEXTS if self.only_words else self.texts
+
+    @property
+    def only_words(self) -> bool:
+        return self.yes_no and self.texts.longest <= 3
 
 
-def is_refusal(text: str) -> bool:
-    """Whether a response declines to answer. (The plain words are looked for first: they rule most texts out at once.)"""
-    lowered = text.lower()
-    return any(hint in lowered for hint in _REFUSAL_HINTS) and _REFUSAL.search(text) is not None
+Stage = Literal["whole", "explicit", "declining", "implied", "rest"]
 
 
-def read_choice(response: str, options: list[str], question_type: str = "single") -> Reading:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A row of the table: `find` returns positions, () for more than one option without saying which, None where it does not apply."""
+
+    name: str
+    stage: Stage
+    find: Callable[[Said], Found]
+    decides: str
+
+
+def read_choice(
+    response: str,
+    options: list[str],
+    question_type: str = "single",
+    question: str | None = None,
+    finish_reason: str | None = None,
+) -> Reading:
     """Read which option(s) a response chooses.
 
     `options` in the order shown (letters follow the position); `question_type`: `single`, `multiple` or `yes_no` (options `yes`, `no` in
-    any case and order). Status: `answered` with a choice; else `irrelevant` (nothing to read, or more than one reading), `refused`, or
-    `failed` (an error text stands where the response should be). Never guesses. Linear in the length of the response; of one over
-    40,000 characters only the beginning and the end are read.
+    any case and order). `question`: its text, where a response that repeats it may be read by it. `finish_reason` "length": the output
+    limit cut the response, so that only an explicit answer is read; the same where it stops inside its reasoning. Status: `answered` with
+    a choice; else `irrelevant` (nothing to read, or more than one reading), `refused` (declines), `truncated`, or `failed` (an error text
+    stands where the response should be). Never guesses. Linear in the length of the response; of one over 40,000 characters only the
+    beginning and the end are read.
 
     >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
     Reading(choice=(1,), status='answered', rule='answer statement')
@@ -120,24 +140,103 @@ def read_choice(response: str, options: list[str], question_type: str = "single"
         raise BadInput(f"{len(options)} options: no benchmark has more than {len(LETTERS)}. Check the dataset.")
     if question_type not in ("single", "multiple", "yes_no"):
         raise BadInput(f"question_type {question_type!r}: unknown. There are: single, multiple, yes_no.")
-    made = plain(response)
-    text = _ends(made.text.strip())
+    texts = option_texts(tuple(options))
+    if question_type == "yes_no" and set(texts.index) != {"yes", "no"}:
+        raise BadInput(f"options {options}: a yes/no question needs the options yes and no. Rebuild the dataset.")
+    split = split_reasoning(response)
+    raw = _ends(without_markers(split.answer))
+    cut = split.unfinished or finish_reason == "length"
+    text = plain(raw)
     if not text:
-        return _none("unfinished reasoning" if made.unfinished else "empty")
+        if split.unfinished:
+            return Reading((), "truncated", "unfinished reasoning")
+        return Reading((), "truncated", "cut off") if cut else _none("empty")
     if is_error(text):
         return Reading((), "failed", "error text")
+    reading = _read_marked(raw, texts, question_type, question) or _read_turns(
+        raw, text, texts, question_type, question, cut
+    )
+    if cut and reading.status == "irrelevant":
+        return Reading((), "truncated", "unfinished reasoning" if split.unfinished else "cut off")
+    return reading
+
+
+def _said(raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None) -> Said:
+    if texts.status:
+        text = spell_status(text)
+    leads = len(texts.leads) == 2 and set(texts.leads) == {"yes", "no"}
+    return Said(text, raw, texts, question_type == "multiple", question_type != "yes_no", leads, question)
+
+
+def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str | None) -> Reading | None:
+    """What a JSON field, `<answer>` tags or a box hold; an explicit statement after them, or where they hold no option, comes first."""
+    marked = marked_answers(raw)[:5]
+    if not marked:
+        return None
+    content, after = marked[0]
+    reading = (
+        _read(_said(content, plain(content), texts, question_type, question)) if content.strip() else _none("empty")
+    )
+    if reading.status == "answered":
+        later = _read(_said(after, plain(after), texts, question_type, None), EXPLICIT) if after.strip() else reading
+        return later if later.status == "answered" else reading
+    for earlier, _ in marked[1:]:
+        letters = whole_letters(plain(earlier), len(texts.words), question_type == "multiple")
+        if letters is not None and question_type != "yes_no" and len(letters) == 1 and letters[0] >= 0:
+            return Reading(letters, "answered", "whole response")
+    if content.strip().lower() in ("", "null", "none"):
+        return reading
+    stated = _read(_said(raw, plain(raw), texts, question_type, None), STATEMENTS)
+    if stated.status == "answered":
+        return stated
+    return (
+        reading
+        if reading.status == "refused" or reading.rule != "no option named"
+        else _none("no option in the marked answer")
+    )
+
+
+def _read_turns(
+    raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None, cut: bool
+) -> Reading:
+    """The response before a question that the model went on to put to itself, where that says anything explicit; else all of it."""
+    rules = EXPLICIT if cut else RULES
     if "\n" in text and (before := _first_turn(text)) is not None:
-        reading = _read(before, options, question_type)
-        if reading.rule in _TOLD:
+        reading = _read(_said(before, before, texts, question_type, question), EXPLICIT)
+        if reading.status == "answered":
             return reading
-    return _read(text, options, question_type)
+    return _read(_said(raw, text, texts, question_type, question), rules)
 
 
-def _read(text: str, options: list[str], question_type: str) -> Reading:
-    lowered = [" ".join(words_of(option)) for option in options] if len(options) == 2 else []
-    if question_type == "yes_no" or set(lowered) == {"yes", "no"}:
-        return _yes_no(text, lowered, question_type)
-    return _options(text, tuple(options), question_type == "multiple")
+def _read(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
+    """The first rule of the table that finds anything decides."""
+    if "ptions" in said.text or "hoices" in said.text:
+        said = _replace_text(said, without_listing(said.text, said.texts))
+    if said.letters and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
+        return _none("more than one option")
+    if said.texts.lone and not said.yes_no:
+        return _lone(said, rules or RULES)
+    for rule in rules or RULES:
+        found = rule.find(said)
+        if found is None:
+            continue
+        if rule.stage == "declining":
+            return Reading((), "refused", rule.name)
+        if rule.stage == "rest" and said.multiple and len(labelled_options(said.text, 0, said.texts)) == said.count:
+            return _none("every option listed")
+        if rule.stage == "rest" and _denies_its_lead(said, found):
+            return _none("option denied")
+        return _decide(found, said.multiple, rule.name)
+    return _none("no option named")
+
+
+def _replace_text(said: Said, text: str) -> Said:
+    return Said(text, said.raw, said.texts, said.multiple, said.letters, said.yes_no, said.question)
+
+
+def _denies_its_lead(said: Said, found: tuple[int, ...]) -> bool:
+    led = leading_letters(said.text, said.count)
+    return led is not None and found == led[0] and denies_own_text(said.text, led[1], found[0], said.texts)
 
 
 def _ends(text: str) -> str:
@@ -149,23 +248,26 @@ def _none(rule: str) -> Reading:
     return Reading((), "irrelevant", rule)
 
 
+def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
+    if any(position < 0 for position in found):
+        return _none("letter outside the options")
+    choice = tuple(sorted(set(found)))
+    if not choice or (len(choice) > 1 and not multiple):
+        return _none("more than one option")
+    return Reading(choice, "answered", rule)
+
+
 _NEXT_QUESTION = re.compile(
     r"\n\s*(?:(?:next )?question|q|user|human|instruction|###\s*(?:question|human|user|instruction))\s*\d{0,3}\s*:",
     re.IGNORECASE,
 )
-_TOLD = (
-    "whole response",
-    "option text after its label",
-    "answer statement",
-    "leading letter",
-    "leading yes or no",
-    "letter",
-)
 _CROSSED_YES_NO = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b", re.IGNORECASE)
+_YES_NO_CROSSED = re.compile(r"\W*(yes|no)\W{1,3}(?:option )?([A-Z])\)", re.IGNORECASE)
 _ALL_OR_NONE = re.compile(
     r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those|them)\W*(?:$|\n))|none\W*(?:$|\n))",
     re.IGNORECASE,
 )
+_NO_TEXTS = option_texts(())
 
 
 def _first_turn(text: str) -> str | None:
@@ -174,114 +276,28 @@ def _first_turn(text: str) -> str | None:
     return text[: turn.start()] if turn and text[: turn.start()].strip() else None
 
 
-_YES_NO_CROSSED = re.compile(r"\W*(yes|no)\W{1,3}(?:option )?([A-Z])\)", re.IGNORECASE)
-
-
-def _crossed_yes_no(text: str, leads: Sequence[str]) -> bool:
+def _crossed_yes_no(said: Said) -> bool:
     """Whether a letter leads with the word of another option ("A. No" where A is Yes)."""
-    match, turned = _CROSSED_YES_NO.match(text), _YES_NO_CROSSED.match(text)
+    match, turned = _CROSSED_YES_NO.match(said.text), _YES_NO_CROSSED.match(said.text)
     letter, word = (match[1], match[2]) if match else (turned[2], turned[1]) if turned else ("", "")
-    place = LETTERS.find(letter.upper()) if letter else -1
+    leads, place = said.texts.leads, LETTERS.find(letter.upper()) if letter else -1
     if word.lower() not in leads or not 0 <= place < len(leads):
         return False
     return leads[place] in ("yes", "no") and leads[place] != word.lower()
 
 
-def _yes_no(text: str, lowered: list[str], question_type: str) -> Reading:
-    if question_type != "yes_no":
-        if _crossed_yes_no(text, lowered):
-            return _none("more than one option")
-        letters = (
-            whole_letters(text, 2, False)
-            or last_statement(text, 2, _NO_TEXTS, False)
-            or _leading(text, 2, option_texts(tuple(lowered)))
-        )
-        if letters is not None and len(letters) == 1 and letters[0] >= 0:
-            return Reading(letters, "answered", "letter")
-    word, rule = read_yes_no(text)
-    if word is None:
-        return Reading((), "refused", "refusal") if is_refusal(text) else _none(rule)
-    if word not in lowered:
-        raise BadInput(f"options {lowered}: a yes/no question needs the options yes and no. Rebuild the dataset.")
-    return Reading((lowered.index(word),), "answered", rule)
+_CALCULATED = re.compile(r"\d\s*[-–/:+*^x×]\s*[\d<>]")
 
 
-_NO_TEXTS = option_texts(())
-
-
-def _options(text: str, options: tuple[str, ...], multiple: bool) -> Reading:
-    """The ladder of rules for lettered options: the first that finds anything decides."""
-    texts = option_texts(options)
-    count = len(options)
-    named = texts.index.get(" ".join(words_of(text))) if len(text) <= 2 * texts.longest + 20 else None
-    if named is not None:
-        return Reading((named,), "answered", "whole response")
-    if len(text) <= 2 * texts.longest + 80 and (named := _after_prefix(text, texts)) is not None:
-        return Reading((named,), "answered", "option text after its label")
-    if "ptions" in text or "hoices" in text:
-        text = without_listing(text, texts)
-    leads = texts.leads
-    if ("yes" in leads or "no" in leads) and _crossed_yes_no(text, leads):
-        return _none("more than one option")
-    if texts.lone:
-        return _lone(text, texts, multiple)
-    whole = whole_letters(text, count, multiple)
-    if whole is not None:
-        return _decide(whole, multiple, "whole response")
-    for rule, find in _SURE:
-        found = find(text, count, texts, multiple)
-        if found is not None:
-            return _decide(found, multiple, rule)
-    if is_refusal(text):
-        return Reading((), "refused", "refusal")
-    if set(leads) == {"yes", "no"} and count == 2:
-        word, rule = read_yes_no(text)
-        if word is not None:
-            return Reading((leads.index(word),), "answered", rule)
-    if multiple and len(labelled_options(text, 0, texts)) == count:
-        return _none("every option listed")
-    for rule, find in _WEAK:
-        found = find(text, count, texts, multiple)
-        led = leading_letters(text, count) if found is not None else None
-        if led is not None and found == led[0] and denies_own_text(text, led[1], found[0], texts):
-            return _none("option denied")
-        if found is not None:
-            return _decide(found, multiple, rule)
-    return _none("no option named")
-
-
-_LONE_LABEL = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Za-z])\W{1,4}([A-Za-z])\W*", re.IGNORECASE)
-
-
-def _lone(text: str, texts: OptionTexts, multiple: bool) -> Reading:
-    """Options that are themselves letters (blood group O, class I): a letter may be the option's place or its text, and where these
-    are two options nobody can say which is meant."""
-    label = _LONE_LABEL.fullmatch(text)
-    if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
-        return _decide(
-            (place,) if LETTERS.find(label[1].upper()) == place else (), multiple, "option text after its label"
-        )
-    rules: tuple[tuple[str, Rule], ...] = (
-        ("whole response", lambda t, c, _, m: whole_letters(t, c, m)),
-        *_SURE,
-        *_WEAK[:2],
-    )
-    found, rule = None, ""
-    for name, find in rules:
-        if found is None:
-            found, rule = find(text, len(LETTERS), texts, multiple), name
-    if found is None:
-        if is_refusal(text):
-            return Reading((), "refused", "refusal")
-        rule, found = "option text", asserted_texts(text, texts, multiple)
-        return _none("no option named") if found is None else _decide(found, multiple, rule)
-    meant: list[int] = []
-    for place in found:
-        named = texts.lone.get(LETTERS[place].lower(), place)
-        if place < len(texts.words) and named != place:
-            return _none("more than one option")
-        meant.append(named if named < len(texts.words) else -1)
-    return _decide(tuple(meant), multiple, rule)
+def _whole(said: Said) -> Found:
+    texts, text = said.texts, said.text
+    if len(said.raw) <= 4 * texts.longest + 40 and (place := texts.exact.get(exact(said.raw))) is not None:
+        return (place,)
+    if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(" ".join(words_of(text)))) is not None:
+        return None if place in texts.numeric and _CALCULATED.search(text) else (place,)
+    if said.yes_no and (word := yes_no.whole(text)) is not None and word in texts.leads:
+        return (texts.leads.index(word),)
+    return whole_letters(text, said.count, said.multiple) if said.letters else None
 
 
 _CUE = re.compile(
@@ -294,88 +310,228 @@ _LABEL = re.compile(
 )
 
 
-def _after_prefix(text: str, texts: OptionTexts) -> int | None:
+def _after_prefix(said: Said) -> Found:
     """The option of which the exact text is the rest of the response after "the answer is", or after its own letter."""
+    text, texts = said.text, said.texts
+    if len(text) > 2 * texts.longest + 80 or said.only_words:
+        return None
     cue, label = _CUE.match(text), _LABEL.match(text)
     named = texts.index.get(" ".join(words_of(text[cue.end() :]))) if cue else None
     if named is None and label:
         named = texts.index.get(" ".join(words_of(text[label.end() :])))
         named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
-    return named
+    return None if named is None or (named in texts.numeric and _CALCULATED.search(text)) else (named,)
 
 
-def _leading(text: str, count: int, texts: OptionTexts, multiple: bool = False) -> tuple[int, ...] | None:
+def _last_line(said: Said) -> Found:
+    return None if said.multiple or not said.letters else last_line_letter(said.text, said.count)
+
+
+def _statement(said: Said, start: int = 0) -> Found:
+    text = said.text[start:]
+    found = last_statement(text, said.count, said.named, said.multiple) if said.letters else None
+    if found == (-1,) and said.yes_no:
+        found = None
+    return found if found is not None or not said.yes_no else _word(said, yes_no.stated(text))
+
+
+def _final_statement(said: Said) -> Found:
+    """An answer statement after the last verdict on an option."""
+    end = verdicts_end(said.text)
+    if said.multiple and labelled_verdicts(said.text, said.texts):
+        end = max(end, labelled_verdicts_end(said.text, said.texts))
+    return _statement(said, end)
+
+
+def _verdicts(said: Said) -> Found:
+    if not said.letters:
+        return None
+    found = verdicts(said.text, said.count, said.multiple)
+    return labelled_verdicts(said.text, said.texts) if found is None and said.multiple else found
+
+
+def _leading(said: Said) -> Found:
     """The leading letter, unless it is followed by the text of another option."""
-    led = leading_letters(text, count, texts.words)
-    if led is None or (multiple and len(labelled_options(text, 0, texts)) > 1):
+    text, count, texts = said.text, said.count, said.named
+    led = leading_letters(text, count, said.texts.words) if said.letters else None
+    if led is None or (said.multiple and len(labelled_options(text, 0, texts)) > 1):
         return None
     found = led[0]
+    if said.yes_no and found == (-1,):
+        return None
     if _ALL_OR_NONE.match(text, led[1]) and not _says_all_or_none(texts, found):
         return ()
     if len(found) == 1 and denies_own_text(text, led[1], found[0], texts):
         return None
     rest = text[led[1] :]
     if len(rest) < 120 and len(found) == 1 and found[0] >= 0:
-        told = telling_words(rest, texts, multiple)
+        told = telling_words(rest, texts, said.multiple)
         if told is not None and len(told) == 1 and told != found:
             return ()
-    if found == (-1,) and asserted_texts(text, texts, multiple):
+    if found == (-1,) and asserted_texts(text, texts, said.multiple):
         return None
     return agreeing(text, 0, texts, found)
 
 
 def _says_all_or_none(texts: OptionTexts, found: tuple[int, ...]) -> bool:
     return any(
-        place >= 0 and texts.words[place][:1] in (("none",), ("all",), ("neither",), ("both",)) for place in found
+        0 <= place < len(texts.words) and texts.words[place][:1] in (("none",), ("all",), ("neither",), ("both",))
+        for place in found
     )
 
 
-def _labelled_list(text: str, count: int, texts: OptionTexts) -> tuple[int, ...] | None:
-    return () if is_crossed(text, texts) else labelled_mentions(text, count, texts, True)
+def _labelled_list(said: Said) -> Found:
+    if not said.multiple or is_crossed(said.text, said.texts):
+        return None
+    return labelled_mentions(said.text, said.count, said.texts, True)
 
 
-Rule = Callable[[str, int, OptionTexts, bool], tuple[int, ...] | None]
+def _declining_option(said: Said) -> Found:
+    """An option that itself declines to judge, where the response does so in its words."""
+    declining = [
+        place for place, option in enumerate(said.texts.words) if len(option) > 1 and declines(" ".join(option))
+    ]
+    if len(declining) != 1 or not declines(said.text) or not says_all_words(said.text, declining[0], said.texts):
+        return None
+    return (declining[0],)
 
-_SURE: tuple[tuple[str, Rule], ...] = (
-    ("ticked box", lambda text, count, texts, multiple: ticked(text, count, multiple)),
-    ("verdict on each option", lambda text, count, texts, multiple: verdicts(text, count, multiple)),
-    (
-        "verdict on each option",
-        lambda text, count, texts, multiple: labelled_verdicts(text, texts) if multiple else None,
+
+def _word(said: Said, word: str | None) -> Found:
+    """A yes or no that was found as the option; () for both."""
+    if word is None or not said.yes_no:
+        return None
+    return (said.texts.leads.index(word),) if word else ()
+
+
+def _spoken(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
+    return lambda said: _word(said, find(said.text)) if said.yes_no else None
+
+
+def _repeats(said: Said) -> Found:
+    if not said.yes_no or not said.question:
+        return None
+    return _word(said, yes_no.repeats(said.text, said.question))
+
+
+def _bracketed(said: Said) -> Found:
+    if not said.letters or said.only_words:
+        return None
+    return () if is_crossed(said.text, said.texts) else bracketed_letters(said.text, said.count, said.multiple)
+
+
+def _bare(said: Said) -> Found:
+    return bare_letters(said.text, said.count, said.multiple) if said.letters and not said.only_words else None
+
+
+def _texts(said: Said) -> Found:
+    return None if said.only_words else asserted_texts(said.text, said.texts, said.multiple)
+
+
+def _telling(said: Said) -> Found:
+    return None if said.only_words else telling_words(said.text, said.texts, said.multiple)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("whole response", "whole", _whole, "the response is one option: its text, its letter, its formula, yes or no"),
+    Rule(
+        "option text after its label",
+        "whole",
+        _after_prefix,
+        "nothing but a label or 'the answer is' stands before the text",
     ),
-    ("answer statement", last_statement),
-    (
+    Rule("letter on the last line", "explicit", _last_line, "a letter by itself ends the response"),
+    Rule(
+        "answer statement",
+        "explicit",
+        _final_statement,
+        "'the answer is B', 'B is correct', after every verdict; the last counts",
+    ),
+    Rule("ticked box", "explicit", lambda said: ticked(said.text, said.count, said.multiple), "[ ] A [x] B"),
+    Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
+    Rule("answer statement", "explicit", _statement, "a statement among the verdicts"),
+    Rule("letter with its option", "explicit", _labelled_list, "of multiple choice: 'A. nodule and C. mass'"),
+    Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
+    Rule("leading yes or no", "explicit", _spoken(yes_no.leading), "the response begins with yes or no"),
+    Rule(
         "letter with its option",
-        lambda text, count, texts, multiple: _labelled_list(text, count, texts) if multiple else None,
+        "explicit",
+        lambda said: labelled_mentions(said.text, said.count, said.texts, said.multiple),
+        "'C. rib fracture' within a sentence",
     ),
-    (
-        "letter on the last line",
-        lambda text, count, texts, multiple: None if multiple else last_line_letter(text, count),
+    Rule("option text", "explicit", _declining_option, "the option that says 'cannot be determined', in its words"),
+    Rule("refusal", "declining", lambda said: () if declines(said.text) else None, "the response declines to judge"),
+    Rule(
+        "undecided",
+        "declining",
+        lambda said: () if said.yes_no and is_undecided(said.text) else None,
+        "it says that it does not know whether yes or no",
     ),
-    ("leading letter", _leading),
-    ("letter with its option", labelled_mentions),
+    Rule("yes or no by itself", "implied", _spoken(yes_no.alone), "one of the words between commas or stops"),
+    Rule(
+        "question repeated",
+        "implied",
+        _repeats,
+        "a statement says word for word what the question asks, or its negation",
+    ),
+    Rule("denial", "implied", _spoken(yes_no.denies), "'there is no nodule', 'I cannot see any'"),
+    Rule("affirmation", "implied", _spoken(yes_no.affirms), "'there is a nodule'"),
+    Rule("letter", "rest", _bracketed, "a letter in brackets or after 'option' that is not denied"),
+    Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
+    Rule("option text", "rest", _texts, "an option's text where the sentence says that it is there"),
+    Rule("telling words", "rest", _telling, "the words that only one option has, in any order and form"),
 )
-"""Rules that decide even where the response also declines or hedges, surest first."""
-
-_WEAK: tuple[tuple[str, Rule], ...] = (
-    (
-        "letter",
-        lambda text, count, texts, multiple: () if is_crossed(text, texts) else dressed_letters(text, count, multiple),
-    ),
-    ("bare letter", lambda text, count, texts, multiple: bare_letters(text, count, multiple)),
-    ("option text", lambda text, count, texts, multiple: asserted_texts(text, texts, multiple)),
-    ("telling words", lambda text, count, texts, multiple: telling_words(text, texts, multiple)),
+"""Every rule, in the order of the promise: the whole response is an option; an explicit answer, of which the last counts; declining;
+what is implied by a denial or an assertion; the rest. The first that finds anything decides. Names are stored in `answers.parquet`
+(column `rule`): they are not changed, and what a rule decides is versioned by `READER_VERSION`."""
+EXPLICIT = tuple(rule for rule in RULES if rule.stage in ("whole", "explicit") or rule.name == "refusal")
+"""What may be read of a response that was cut off: an explicit answer, or that it declines."""
+STATEMENTS = tuple(
+    rule for rule in RULES if rule.name in ("letter on the last line", "answer statement", "verdict on each option")
 )
-"""Rules for responses without an answer statement; a refusal comes before them."""
+"""What comes before a marked answer that holds no option."""
 
 
-def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
-    if any(position < 0 for position in found):
-        return _none("letter outside the options")
-    choice = tuple(sorted(set(found)))
-    if not choice or (len(choice) > 1 and not multiple):
-        return _none("more than one option")
-    return Reading(choice, "answered", rule)
+_LONE_LABEL = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Za-z])\W{1,4}([A-Za-z])\W*", re.IGNORECASE)
+
+
+def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
+    """Options that are themselves letters (blood group O, class I): a letter may be the option's place or its text, and where these
+    are two options nobody can say which is meant, unless the response itself lists the options with their letters."""
+    texts = said.texts
+    label = _LONE_LABEL.fullmatch(said.text)
+    if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
+        return _decide(
+            (place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "option text after its label"
+        )
+    listed = lists_itself(said.text, texts)
+    alphabet = Said(said.text, said.raw, _ALPHABET, said.multiple, True, False, None)
+    for rule in rules:
+        if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
+            continue
+        if rule.name in ("option text after its label", "letter with its option"):
+            continue
+        found = rule.find(said if rule.name == "option text" else alphabet)
+        if found is None:
+            continue
+        if rule.stage == "declining":
+            return Reading((), "refused", rule.name)
+        meant: list[int] = []
+        for place in found:
+            named = texts.lone.get(LETTERS[place].lower(), place)
+            if rule.name == "option text" or (listed and place < said.count):
+                named = place
+            elif place < said.count and named != place:
+                return _none("more than one option")
+            meant.append(named if named < said.count else -1)
+        return _decide(tuple(meant), said.multiple, rule.name)
+    return _none("no option named")
+
+
+_ALPHABET = option_texts(("",) * len(LETTERS))
+
+
+TWINS = frozenset({"probmed"})
+"""Formats whose questions come in twins that differ in one term: there a response is never read by what the question says."""
 
 
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:
@@ -393,18 +549,19 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
         raise BadInput(f"--extraction {extraction}: unknown. There are: ours, official.")
     if format not in OFFICIAL_READERS:
         raise BadInput(f"format {format!r}: unknown. There are: {', '.join(OFFICIAL_READERS)}.")
-    reader: Reader = (
-        OFFICIAL_READERS[format] if extraction == "official" else lambda r, o, t: read_choice(r, list(o), t)
-    )
     ids = questions["question_id"].astype(str)
+    may_use = format not in TWINS and "question" in questions.columns
+    wordings = questions["question"] if may_use else [None] * len(questions)
     asked = {
-        question: (tuple(options), str(kind))
-        for question, options, kind in zip(ids, questions["options"], questions["question_type"], strict=True)
+        question: (tuple(options), str(kind), wording)
+        for question, options, kind, wording in zip(
+            ids, questions["options"], questions["question_type"], wordings, strict=True
+        )
     }
     scores = answers["scores"].tolist() if "scores" in answers.columns else [None] * len(answers)
     statuses = answers["status"].tolist() if "status" in answers.columns else ["answered"] * len(answers)
     ends = answers["finish_reason"].tolist() if "finish_reason" in answers.columns else [None] * len(answers)
-    seen: dict[tuple[str, tuple[str, ...], str], Reading] = {}
+    seen: dict[tuple[object, ...], Reading] = {}
     readings: list[Reading] = []
     for question, response, status, values, end in zip(
         answers["question_id"].astype(str).tolist(), answers["response"].tolist(), statuses, scores, ends, strict=True
@@ -413,7 +570,7 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
             raise BadInput(
                 f"answers: {question!r} is no question of this benchmark. Check the benchmark, split and ids."
             )
-        options, kind = asked[question]
+        options, kind, wording = asked[question]
         if status in ("failed", "refused"):
             readings.append(Reading((), status, "no response" if status == "failed" else "held back"))
         elif _is_scores(values, len(options)):
@@ -421,21 +578,19 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
         elif not isinstance(response, str):
             readings.append(Reading((), "failed", "no response"))
         else:
-            key = (response, options, kind)
+            key = (response, options, kind, wording, end == "length")
             if key not in seen:
-                seen[key] = reader(response, options, kind)
-            readings.append(_cut(seen[key]) if end == "length" and extraction == "ours" else seen[key])
+                seen[key] = (
+                    OFFICIAL_READERS[format](response, options, kind)
+                    if extraction == "official"
+                    else read_choice(response, list(options), kind, wording, end)
+                )
+            readings.append(seen[key])
     read = answers.copy()
     read["choice"] = pd.Series([list(reading.choice) for reading in readings], index=answers.index, dtype=object)
     read["status"] = [reading.status for reading in readings]
     read["rule"] = [reading.rule for reading in readings]
     return read
-
-
-def _cut(reading: Reading) -> Reading:
-    """What a response that the output limit cut is read as: only a stated answer counts."""
-    weak = reading.status == "irrelevant" or reading.rule in {name for name, _ in _WEAK}
-    return Reading((), "truncated", "cut off") if weak else reading
 
 
 def _is_scores(values: object, count: int) -> bool:

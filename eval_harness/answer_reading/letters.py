@@ -1,4 +1,4 @@
-"""Option letters in a response, in every dress; never the article A, the pronoun I, or a letter that is part of a name.
+"""Option letters in a response, however they are written; never the article A, the pronoun I, or a letter that is part of a name.
 
 Functions return positions, None where there is no letter, and -1 for a letter outside the options.
 Not here: option texts (`mentions.py`), statements like "the answer is B" (`statements.py`).
@@ -29,7 +29,8 @@ _NEXT = re.compile(
     re.IGNORECASE,
 )
 _AFTER_A = re.compile(
-    r"[^\S\n]+(?!\w(?![\w-])|\d+\s?%|(?:and|or|nor|is|are|was|because|since|as|due|for|based|given|not|rather|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|y"
+    r"[^\S\n]+(?!\w(?![\w-])|\d+\s?(?:%|percent)|(?:and|or|nor|is|are|was|because|since|as|due|for|based|given|not|rather"
+    r"|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|y"
     r"|from|would|could|seems?|looks?|appears?"
     r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
     re.IGNORECASE,
@@ -38,6 +39,11 @@ _ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'>|/&]|[-–—]\s|and\b|or\b|nor\
 _GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
 _PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
 _REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
+
+
+def most(text: str) -> int:
+    """How many places of a text are looked at closely: a text that names letters or options more often is a model in a loop, or hostile."""
+    return 16 + len(text) // 40
 
 
 def position(letter: str, count: int) -> int:
@@ -214,6 +220,16 @@ _VERDICT = re.compile(
 _ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}$", re.IGNORECASE)
 
 
+def verdicts_end(text: str) -> int:
+    """Where the last of several verdicts on options ends; 0 where there is at most one."""
+    found = [
+        match.end()
+        for match in _VERDICT.finditer(text)
+        if _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()])
+    ]
+    return found[-1] if len(found) > 1 else 0
+
+
 def verdicts(text: str, count: int, multiple: bool) -> Found:
     """Letters with a verdict on each ("A: wrong. B: correct."): those that are right, where at least one other is called wrong."""
     right: dict[int, None] = {}
@@ -245,17 +261,20 @@ def ticked(text: str, count: int, multiple: bool) -> Found:
     return yes if len(yes) == 1 or multiple else ()
 
 
-_DRESSED = re.compile(
+_BRACKETED = re.compile(
     r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
 )
 _BARE = re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])")
 _MORE = re.compile(
-    rf"\s*(?:,\s*and|,\s*or|,|/|&|\bvs\b\.?|\bversus\b|\band\b|\bor\b|\bnor\b|\b(?:et|und|y)\b)\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}"
+    rf"\s*(?:,\s*and|,\s*or|,|/|&|\bvs\b\.?|\bversus\b|\band\b|\bor\b|\bnor\b|\b(?:et|und"
+    rf"|y)\b)\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}"
 )
 _NAME_BEFORE = re.compile(
     r"\b(?:vitamins?|hepatitis|influenza|types?|grade|class|stage|group|category|factor|protein|complex|segment|zone|level|weber|hep"
     r"|stanford|phase|part"
-    r"|point|figure|fig|picture|photo|slide|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia|hemophilia"
+    r"|points?|angles?|sides?|segments?|vert(?:ex|ices)|triangles?|rays?|arcs?|chords?|nodes?|edges?|circles?|figure|fig"
+    r"|picture|photo|slide|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia"
+    r"|hemophilia"
     r"|plan|lines?|row"
     r"|column|mr|mrs|ms|dr|patient|probability of|likelihood of|chance of)\s*\W?\s*(?:[A-Z]\s*(?:,|/|&|\band\b|\bor\b)\s*)*$",
     re.IGNORECASE,
@@ -278,9 +297,9 @@ _GROUP_WRONG = re.compile(
 _HEDGE = re.compile(r"\bor (?:possibly|maybe|perhaps|even)\b", re.IGNORECASE)
 
 
-def dressed_letters(text: str, count: int, multiple: bool) -> Found:
+def bracketed_letters(text: str, count: int, multiple: bool) -> Found:
     """Letters in brackets or quotes, or after "option": those that are not denied."""
-    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _DRESSED.finditer(text))
+    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _BRACKETED.finditer(text))
     return _alive(text, count, multiple, found)
 
 
@@ -306,9 +325,13 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
     denied: set[int] = set()
     passed = 0
     alternatives = _HEDGE.search(text) is not None
+    left_to_look = most(text)
     for match, group in found:
         if match.start() < passed:
             continue
+        left_to_look -= 1
+        if left_to_look < 0:
+            return None
         places, end = [position(match[group], count)], match.end()
         joined = ""
         while (more := _MORE.match(text, end)) is not None and position(more[1], count) not in places:

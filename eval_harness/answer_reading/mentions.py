@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found
+from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, most
 from eval_harness.answer_reading.plain_text import OptionTexts, named_option, stem
 from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied, sentence_end
 
@@ -103,6 +103,17 @@ def labelled_verdicts(text: str, texts: OptionTexts) -> Found:
     return right if right and denied else None
 
 
+def labelled_verdicts_end(text: str, texts: OptionTexts) -> int:
+    """Where the last option named by letter and text together ends, 0 where there is none."""
+    return max((mention.end for mention in text_mentions(text, texts) if mention.labelled), default=0)
+
+
+def says_all_words(text: str, option: int, texts: OptionTexts) -> bool:
+    """Whether every word of an option's own that counts is said somewhere in the response."""
+    wanted = {stem(word) for word in texts.words[option] if len(word) > 2}
+    return len(wanted) > 1 and wanted <= {stem(word.lower()) for word in _WORD.findall(text[:PROSE])}
+
+
 def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]:
     """The labelled options that are meant (with: called right?), and those denied."""
     meant: dict[int, bool] = {}
@@ -116,6 +127,19 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
         else:
             meant[option] = meant.get(option, False) or _RIGHT.match(verdict) is not None
     return meant, denied
+
+
+def lists_itself(text: str, texts: OptionTexts) -> bool:
+    """Whether the response lists options that are letters with their letters, in the order asked ("(A) D", "(B) C")."""
+    found = {
+        label[1]: label[2].lower()
+        for label in _LETTER_LIST.finditer(text)
+        if LETTERS.index(label[1]) < len(texts.words)
+    }
+    return len(found) > 1 and all(texts.lone.get(said) == LETTERS.index(letter) for letter, said in found.items())
+
+
+_LETTER_LIST = re.compile(r"(?<![^\W_])\(?([A-Z])[).:]\s*([A-Z])(?![^\W_])")
 
 
 def labelled_options(text: str, start: int, texts: OptionTexts) -> tuple[int, ...]:
@@ -171,7 +195,7 @@ _ASSERTS = re.compile(
     r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
     r"|corresponds? to"
     r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
-    r"|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|points? to)\b",
+    r"|means?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|points? to)\b",
     re.IGNORECASE,
 )
 _ONLY_NEAR = re.compile(
@@ -207,7 +231,8 @@ _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/)\s*$", re.IGNORE
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
 _BOUND = re.compile(
-    r"(?:\b(?:less|more|greater|fewer|lower|higher|larger|smaller) than|\b(?:under|over|at least|at most|up to)|[<>≤≥])\s*$",
+    r"(?:\b(?:less|more|greater|fewer|lower|higher|larger|smaller) than|\b(?:under|over|at least|at most|up to|atleast|atmost|lessthan"
+    r"|morethan)|[<>≤≥])\s*$",
     re.I,
 )
 _NUMBER = re.compile(r"\d")
@@ -222,23 +247,61 @@ SHORT = 8
 
 
 def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
-    """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing."""
+    """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing.
+
+    Of several the one that the last sentence concludes counts. Numbers and formulas are read only of a response without workings, or
+    of a last sentence without any other number."""
+    mentions = text_mentions(text, texts)
+    if len(mentions) > most(text):
+        return None
     meant: dict[int, None] = {}
     concluded: dict[int, None] = {}
+    last: dict[int, None] = {}
     short = len(text) < 120 and len(text.split()) <= SHORT
-    for mention in text_mentions(text, texts):
+    final = _last_sentence(text)
+    for mention in mentions:
         if mention.crossed or _is_range(text, mention, texts):
             return ()
+        if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
+            continue
         if _is_meant(text, mention, texts, short):
             meant.update(dict.fromkeys(mention.options))
-            if _CONCLUDES.search(clause_before(text, mention.start)):
+            before = clause_before(text, mention.start)
+            if _CONCLUDES.search(before):
                 concluded.update(dict.fromkeys(mention.options))
+            if mention.start >= final > 0 and _CONCLUDES_LAST.search(before):
+                last.update(dict.fromkeys(mention.options))
     alive = tuple(meant)
-    if len(alive) > 1 and concluded and not multiple:
-        alive = tuple(concluded)
+    if len(alive) > 1 and not multiple:
+        alive = tuple(last) if len(last) == 1 else tuple(concluded) or alive
     if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
         return alive
     return () if alive else None
+
+
+_CONCLUDES_LAST = re.compile(
+    r"\b(?:likely|suggests?|indicates?|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be|points? to)\b",
+    re.IGNORECASE,
+)
+_ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def _last_sentence(text: str) -> int:
+    """Where the last sentence begins."""
+    start = 0
+    for match in _SENTENCE_END.finditer(text.rstrip(), max(0, len(text) - 600)):
+        start = match.end()
+    return start
+
+
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)|\n+(?=\S)")
+
+
+def _only_number(text: str, mention: Mention, final: int) -> bool:
+    """Whether a number is the only one that a response without workings names, or the only one of its last sentence."""
+    own = set(_ANY_NUMBER.findall(text[mention.start : mention.end]))
+    start = 0 if len(text) <= PROSE and "=" not in text and own.issuperset(_ANY_NUMBER.findall(text)) else final
+    return mention.start >= start and own.issuperset(_ANY_NUMBER.findall(text[start:])) and "=" not in text[start:]
 
 
 def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
@@ -272,7 +335,7 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
     return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
 
 
-_WORD = re.compile(r"[^\W_]+(?:[.,]\d+)?")
+_WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
 _UNHARMED = re.compile(
     r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy)\b",
     re.IGNORECASE,

@@ -1,6 +1,6 @@
-"""A response made plain before it is read: one script width, no chat markers, no reasoning trace, no markup; and where options are named.
+"""A response made plain before it is read: one script width, no chat markers, no markup; its marked answer; and its options' texts.
 
-Not here: deciding (`answers.py`). Everything is linear in the length of the response.
+Reasoning has been taken out before (`reasoning.py`). Deciding is in `answers.py`. Everything is linear in the length of the response.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from eval_harness.answer_reading.measures import exact, has_status, spell_measures, spell_status
+
 _SPECIAL = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
     r"|<\|?eot_id\|?>|\ufeff|[\u200b-\u200f\u2060]",
-    re.IGNORECASE,
-)
-_TRACE_TAG = re.compile(
-    r"<(/?)(?:\w{1,12}:)?(?:think|thinking|thought|thoughts|reasoning|analysis|reflection|scratchpad|rationale|cot)\b[^<>]{0,40}>|◁(/?)think▷|\[(/?)think\]",
     re.IGNORECASE,
 )
 _TURN_ENDS = re.compile(
@@ -26,9 +24,21 @@ _TURN_ENDS = re.compile(
 _OTHERS_TURN = re.compile(
     r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
 )
-_FINAL_CHANNEL = re.compile(r"<\|channel\|>final[^<\n]{0,40}<\|message\|>|(?<=[^\w\s]|\w)assistantfinal(?=\W|[A-Z\d])")
-_CHANNEL = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)|analysis(?=[A-Z])")
-_ANSWER_TAG = re.compile(r"<(/?)(?:answer|final_answer|final|response|output|choice)\b[^<>]{0,40}>", re.IGNORECASE)
+_ANSWER_TAG = re.compile(
+    r"<(/?)(?:answer|final_answer|final|response|output|choice|conclusion)\b[^<>]{0,40}>", re.IGNORECASE
+)
+_HTML = re.compile(
+    r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|br|li|ul|ol)(?:\s[^<>]{0,80})?/?>", re.IGNORECASE
+)
+_SHORT_HTML = re.compile(r"<([biup])>([^<>]{0,400})</\1>", re.IGNORECASE)
+_FIELD = re.compile(
+    r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second))[\w ]{0,30}?(?:answer|choice|option|prediction|letter"
+    r"|conclusion|decision)s?"
+    r"(?:[_ ](?:letter|choice|option|text|label)s?)?[\"']\s*:\s*"
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
+    re.IGNORECASE,
+)
+_TRUTH = re.compile(r"[\"']\s*:\s*(true|false)\b", re.IGNORECASE)
 _LATEX = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
 )
@@ -36,9 +46,9 @@ _ESCAPED_LINE = re.compile(r"(?<!\\)\\n(?![a-z])")
 _MARKUP = re.compile(
     r"\*+|(?<![^\W_])_+|_+(?![^\W_])|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+)", re.MULTILINE
 )
+_THERE_IS = re.compile(r"\b(there)'s\b", re.IGNORECASE)
 _NOT = {"ca": "n not", "wo": "uld not"}
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
-_MEASURE = re.compile(r"(\d)(mm|cm|ml|mg|kg|cc|weeks?|days?|months?|years?)\b", re.IGNORECASE)
 _CONTRACTED = re.compile(r"\b(ca|do|does|did|is|are|was|were|would|could|should|has|have|had|wo)n't\b", re.IGNORECASE)
 
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -74,40 +84,38 @@ _ERROR_HINTS: tuple[str, ...] = (
 _ERROR_HINTS += ("gateway", "refused", "memory", "api", "exceeded", "http", "context length", "status code")
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A response made plain. `unfinished`: it stops inside its reasoning. `final`: it was marked as the final answer (tag, box)."""
+def marked_answers(text: str) -> list[tuple[str, str]]:
+    r"""The contents that a response marks as its answer, and what follows each: a JSON field, `<answer>` tags, \boxed{...}; last first."""
+    if "{" in text and text.find("{") < text.rfind(":"):
+        fields = list(_FIELD.finditer(text, text.find("{")))
+        if fields:
+            return [(field["value"].strip("\"'[] ").replace('"', ""), "") for field in reversed(fields)]
+        truths = _TRUTH.findall(text) if text.lstrip("`json \n").startswith("{") else []
+        if len(truths) == 1:
+            return [(truths[0], "")]
+    found = [(start, end, text[start:end]) for start, end in (*_tagged(text), *_boxed(text))]
+    return [(content, text[end:]) for _, end, content in sorted(found, reverse=True) if content.strip(" \n}$.")]
 
-    text: str
-    unfinished: bool = False
-    final: bool = False
 
-
-def plain(response: str) -> Plain:
-    """Strip what is not answer from a response: chat markers, reasoning traces (closed or not), tags, LaTeX, Markdown."""
+def without_markers(response: str) -> str:
+    """The model's own turn, without the special tokens of its chat template."""
     text = response if response.isascii() else unicodedata.normalize("NFKC", response)
-    unfinished = final = False
-    if "<|channel|>" in text or text.startswith("analysis"):
-        text, unfinished = _after_channels(text)
-        if unfinished:
-            return Plain("", True)
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL.sub(" ", _own_turn(text))
-        text, unfinished = _after_trace(text)
-        inner = _last_tagged(text)
-        if inner is not None:
-            text, final = inner, True
+    return _ESCAPED_LINE.sub("\n", text) if "\\" in text else text
+
+
+def plain(text: str) -> str:
+    """Strip what is not words from a text without markers: tags, LaTeX, Markdown; negations, signs and units are spelt in one way."""
+    if "<" in text:
+        text = _HTML.sub("", _SHORT_HTML.sub(r"\2", _ANSWER_TAG.sub("\n", text)))
     if "\\" in text:
-        text = _ESCAPED_LINE.sub("\n", text)
-        boxed = _last_boxed(text)
-        if boxed is not None:
-            text, final = boxed, True
+        text = _BOX.sub(r"\\text{", text)
         text = _LATEX.sub(r"\1", _LATEX.sub(r"\1", text))
     text = _MARKUP.sub("", text)
     if not text.isascii():
-        text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", "))
-    text = _RUN.sub(r"\1\1\1", _LINES.sub("\n", _BLANKS.sub(" ", text)))
-    return Plain(spell_out(text), unfinished, final)
+        text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", ").replace(",", ", ").replace(":", ": "))
+    return spell_out(_RUN.sub(r"\1\1\1", _LINES.sub("\n", _BLANKS.sub(" ", text)))).strip()
 
 
 def spell_out(text: str) -> str:
@@ -117,8 +125,8 @@ def spell_out(text: str) -> str:
         text = text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"').replace("′", "'")
     if "'" in text:
         text = _CONTRACTED.sub(lambda match: match[1] + _NOT.get(match[1].lower(), " not"), text)
-    if _MEASURE.search(text):
-        text = _MEASURE.sub(r"\1 \2", text)
+        text = _THERE_IS.sub(r"\1 is", text)
+    text = spell_measures(text)
     if "cannot" in text or "Cannot" in text:
         text = text.replace("cannot", "can not").replace("Cannot", "Can not")
     return text
@@ -130,24 +138,6 @@ def is_error(text: str) -> bool:
     return any(hint in beginning for hint in _ERROR_HINTS) and _ERROR.search(beginning) is not None
 
 
-def _after_trace(text: str) -> tuple[str, bool]:
-    """What stands outside the reasoning trace: after it, else before it."""
-    tags = list(_TRACE_TAG.finditer(text))
-    if not tags:
-        return text, False
-    closing = [tag for tag in tags if _closes(tag)]
-    start = closing[-1].end() if closing else 0
-    opening = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
-    rest = text[start : opening.start()] if opening else text[start:]
-    if not rest.strip():
-        rest = text[: tags[0].start()] if not _closes(tags[0]) else ""
-    return rest, opening is not None
-
-
-def _closes(tag: re.Match[str]) -> bool:
-    return bool(tag[1] or tag[2] or tag[3])
-
-
 def _own_turn(text: str) -> str:
     """What the model says itself, before it goes on with other turns: the first turn that is not the user's or the system's."""
     turns = _TURN_ENDS.split(text)
@@ -155,44 +145,31 @@ def _own_turn(text: str) -> str:
     return next(own, text) if len(turns) > 1 else text
 
 
-def _after_channels(text: str) -> tuple[str, bool]:
-    """The last final channel of a response in channels ("<|channel|>final<|message|>B", or "analysis...assistantfinalB" where the
-    markers were dropped), and whether it stops before one."""
-    finals = list(_FINAL_CHANNEL.finditer(text))
-    if finals:
-        return text[finals[-1].end() :], False
-    return ("", True) if _CHANNEL.match(text) else (text, False)
+_BOX = re.compile(r"\\f?boxed\s?\{")
 
 
-def _last_tagged(text: str) -> str | None:
-    """The content of the last `<answer>` that holds anything."""
-    tags = list(_ANSWER_TAG.finditer(text))
-    for position in range(len(tags) - 1, -1, -1):
-        if not tags[position][1]:
-            end = tags[position + 1].start() if position + 1 < len(tags) else len(text)
-            inner = text[tags[position].end() : end]
-            if inner.strip():
-                return inner
-    return None
+def _tagged(text: str) -> list[tuple[int, int]]:
+    """Where the content of each `<answer>` begins and ends."""
+    tags = list(_ANSWER_TAG.finditer(text)) if "<" in text else []
+    ends = [tag.start() for tag in tags[1:]] + [len(text)]
+    return [(tag.end(), end) for tag, end in zip(tags, ends, strict=False) if not tag[1]]
 
 
-def _last_boxed(text: str) -> str | None:
-    r"""The content of the last \boxed{...} that holds anything (braces may nest; an unclosed one runs to the end)."""
-    place = max(text.rfind("\\boxed{"), text.rfind("\\boxed {"))
-    if place < 0:
-        return None
-    start = text.index("{", place) + 1
-    depth = 1
-    for end in range(start, min(len(text), start + 2000)):
-        depth += (text[end] == "{") - (text[end] == "}")
-        if depth == 0:
-            break
-    else:
-        end = min(len(text), start + 2000)
-    return text[start:end] if text[start:end].strip() else None
+def _boxed(text: str) -> list[tuple[int, int]]:
+    r"""Where the content of each of the last twenty \boxed{...} begins and ends (braces may nest; an unclosed one runs to the end)."""
+    found = []
+    for box in list(_BOX.finditer(text))[-20:] if "\\" in text else []:
+        depth, end = 1, box.end()
+        while end < min(len(text), box.end() + 400):
+            depth += (text[end] == "{") - (text[end] == "}")
+            if depth == 0:
+                break
+            end += 1
+        found.append((box.end(), end))
+    return found
 
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
 _TOO_COMMON = frozenset(
     {"yes", "no", "none", "all", "both", "true", "false", "other", "others", "unknown", "present", "absent"}
 )
@@ -244,7 +221,8 @@ class OptionTexts:
     """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option
     (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
     negation; `longest` is the most characters an option has; `lone` are options that are one letter; `leads` the first words;
-    `stems` are the stems of each option's words, `telling` those that no other option has."""
+    `stems` are the stems of each option's words, `telling` those that no other option has; `exact` maps an option as a formula to it;
+    `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None
@@ -256,6 +234,9 @@ class OptionTexts:
     longest: int
     lone: dict[str, int]
     leads: tuple[str, ...]
+    exact: dict[str, int | None]
+    numeric: frozenset[int]
+    status: bool
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -286,21 +267,83 @@ def _aliases(options: tuple[str, ...]) -> dict[str, int | None]:
     return names
 
 
+_WORDS_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBER_WORDS = dict(zip(_WORDS_TO_TWELVE, map(str, range(1, 13)), strict=True))
+_BOUNDS = frozenset({"minus", "plus", "lessthan", "morethan", "atleast", "atmost", "plusminus"})
+_UNITS = frozenset(
+    {"percent", "degrees", "celsius", "fahrenheit", "mm", "cm", "m", "km", "nm", "um", "µm", "ml", "l", "mg", "g", "kg"}
+    | {
+        "cc",
+        "hz",
+        "khz",
+        "mmhg",
+        "bpm",
+        "ms",
+        "s",
+        "min",
+        "hu",
+        "frac",
+        "sqrt",
+        "cdot",
+        "times",
+        "pi",
+        "text",
+        "mathrm",
+    }
+)
+
+
+def _number_names(options: Sequence[tuple[str, ...]], numeric: frozenset[int]) -> dict[str, int | None]:
+    """Other names of options that are numbers: "3" for "three" and back (not "one", which is an everyday word), "45" for "45 degrees"
+    where every option has that unit, "1" for "+1"."""
+    names: dict[str, int | None] = {}
+    digits = {digit: word for word, digit in _NUMBER_WORDS.items() if digit != "1"}
+    units = {option[-1] for option in options if option}
+    same_unit = len(units) == 1 and units <= _UNITS
+    for position, option in enumerate(options):
+        others = []
+        if len(option) == 1:
+            others += [other for names_of in (_NUMBER_WORDS, digits) if (other := names_of.get(option[0]))]
+        if position in numeric and same_unit and len(option) > 1:
+            others.append(" ".join(option[:-1]))
+        if position in numeric and option[0] == "plus":
+            others.append(" ".join(option[1:]))
+        for other in others:
+            names[other] = position if other not in names else None
+    return names
+
+
+def _is_numeric(option: str, words: tuple[str, ...]) -> bool:
+    """Whether an option is a number with its unit, or a formula."""
+    if not words or not (any(char.isdigit() for char in option) or "\\" in option or words[0] in _NUMBER_WORDS):
+        return False
+    return all(word[0].isdigit() or len(word) < 3 or word in _UNITS | _BOUNDS | _NUMBER_WORDS.keys() for word in words)
+
+
 @lru_cache(maxsize=65536)
 def option_texts(options: tuple[str, ...]) -> OptionTexts:
     """Compile the options of a question (cached: questions of one run repeat theirs)."""
-    words = tuple(words_of(option) for option in options)
+    status = any(has_status(option) for option in options)
+    words = tuple(words_of(spell_status(option) if status else option) for option in options)
+    numeric = frozenset(i for i, option in enumerate(options) if _is_numeric(option, words[i]))
     index: dict[str, int | None] = {}
     for position, option in enumerate(words):
         key = " ".join(option)
         if not key or (len(key) == 1 and key.isalpha()):
             continue
         index[key] = None if key in index else position
-    for alias, place in _aliases(options).items():
+    for alias, place in (_aliases(options) | _number_names(words, numeric)).items():
         index.setdefault(alias, place)
+    formulas: dict[str, int | None] = {}
+    for position, text in enumerate(options):
+        key = exact(text)
+        if key and not (len(key) == 1 and key.isalpha()):
+            formulas[key] = None if key in formulas else position
     common = frozenset(i for i, option in enumerate(words) if len(option) == 1 and option[0] in _TOO_COMMON)
     negative = frozenset(i for i, option in enumerate(words) if option and option[0] in _NEGATIVE)
-    own = tuple(_stems(option) if i not in common | negative else frozenset() for i, option in enumerate(words))
+    own = tuple(
+        _stems(option) if i not in common | negative | numeric else frozenset() for i, option in enumerate(words)
+    )
     telling = tuple(stems - frozenset().union(*own[:i], *own[i + 1 :]) for i, stems in enumerate(own))
     longest = max(map(len, options), default=0)
     leads = tuple(option[0] if option else "" for option in words)
@@ -309,18 +352,23 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         for i, option in enumerate(words)
         if len(option) == 1 and len(option[0]) == 1 and option[0].isalpha()
     }
-    if not index:
-        return OptionTexts(words, None, index, common, negative, own, telling, longest, lone, leads)
-    pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
-    found = re.compile(rf"(?<![^\W_])(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
-    return OptionTexts(words, found, index, common, negative, own, telling, longest, lone, leads)
+    found = None
+    if index:
+        pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
+        found = re.compile(rf"(?<![^\W_])(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+    return OptionTexts(
+        words, found, index, common, negative, own, telling, longest, lone, leads, formulas, numeric, status
+    )
+
+
+_UNBOUND = "".join(rf"(?<!{word} )" for word in sorted(_BOUNDS - {"plus"})) + r"(?<!\d/)"
 
 
 def _pattern(words: Sequence[str]) -> str:
     body = r"[\W_]{1,4}".join(re.escape(word) for word in words)
     plural = "" if words[-1][-1].isdigit() else "(?:e?s)?"
-    decimal = r"(?![.,]\d)" if words[-1][-1].isdigit() else ""
-    return rf"{body}{plural}(?![^\W_]){decimal}"
+    decimal = r"(?![.,]\d)(?!\s?/\d)" if words[-1][-1].isdigit() else ""
+    return rf"{_UNBOUND if words[0][0].isdigit() else ''}{body}{plural}(?![^\W_]){decimal}"
 
 
 @lru_cache(maxsize=4096)

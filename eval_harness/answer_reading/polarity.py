@@ -10,7 +10,8 @@ from functools import lru_cache
 
 _BOUNDARY = re.compile(
     r"[.!?](?=\s)|[;\n]|\b(?:but(?<!anything but)(?<!everything but)(?<!\ball but)|however|although|though|whereas|while)\b"
-    r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b|,\s*(?=not\b|(?:answer|option|choice)\s+\W?$)|\.{2,}|…",
+    r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b|,\s*(?=not\b|(?:answer|option"
+    r"|choice)\s+\W?$)|\.{2,}|…",
     re.IGNORECASE,
 )
 _NEGATOR = re.compile(
@@ -34,7 +35,8 @@ _VERDICT = (
     r"|eliminated|irrelevant|false|improbable|implausible|out|be considered|(?:the )?(?:lowest|weakest|worst|exception)"
 )
 _DENIED_AFTER = re.compile(
-    rf"[\"')\]}}]*(?:(?!\b(?:is|are|was|were|and|but|or|because|since|while|whereas)\b)[^.;:\n,]){{0,40}}?\s*\b(?:is|are|was|were|can|could|may|would|does|do|did"
+    rf"[\"')\]}}]*(?:(?!\b(?:is|are|was|were|and|but|or|because|since|while|whereas)\b)[^.;:\n,]){{0,40}}?\s*\b(?:is|are|was"
+    rf"|were|can|could|may|would|does|do|did"
     rf"|has|have|seems?|appears?)\s+"
     rf"(?:\w+\s+){{0,2}}?(?:{_VERDICT})\b"
     r"|\W{0,4}\bbut (?:this|that|it) (?:is|does|seems|appears)\s+(?:much |far |also )?(?:less|unlikely|not|improbable)\b"

@@ -17,8 +17,10 @@ from eval_harness.answer_reading.letters import (
     letter_list,
     letters_at,
     letters_run,
+    most,
     only_letters,
 )
+from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.plain_text import OptionTexts, named_option
 from eval_harness.answer_reading.polarity import clause_before, is_denied, is_supposed, negated_before, sentence_end
@@ -26,16 +28,19 @@ from eval_harness.answer_reading.polarity import clause_before, is_denied, is_su
 _ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
 _LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
-    r"\b(?P<word>answers?|ans|options?|choices?|letters?|response|selection|conclusion|diagnosis|impression(?=\s*[:\n])|respuesta|réponse|antwort|risposta"
-    r"|resposta|ответ|答案|正解|정답|correct(?=\s*:))"
-    rf"(?![^\W_])[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\best\b|\bes\b|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
+    r"(?:(?<![^\W_])|(?<=[\u3040-\uffff]))(?P<word>answers?|ans|options?|choices?|letters?|response|selection|conclusion"
+    r"|diagnosis|impression(?=\s*[:\n])|respuesta|réponse|antwort|lösung|risposta"
+    r"|resposta|ответ|答案|选项|正解|정답|correct(?=\s*:))"
+    rf"(?![^\W_])[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\blautet\b|\best\b|\bes\b|\bè|\bé"
+    rf"|[是为為はは은는]|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
     rf"|are|be)\b|:)\s*)*",
     re.IGNORECASE,
 )
 _PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}[^\w.\n!?;]+(?:\w+[^\w.\n!?;]+){{0,2}}$", re.IGNORECASE)
 _OTHERS = re.compile(
-    r"\b(?:other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available|provided|two|three|four|five"
-    r"|none of the)\b[^\w.\n!?;:\"]+(?:\w+[^\w.\n!?;:\"]+){0,2}$",
+    r"\b(?:other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
+    r"|provided|two|three|four|five"
+    r"|none of the)\b[^\w.\n!?;:,\"]+(?:\w+[^\w.\n!?;:,\"]+){0,2}$",
     re.IGNORECASE,
 )
 _RUNNER_UP = re.compile(r"\b(?:last|second|third|lowest|worst|weakest)(?:[ -]best)?\s+$", re.IGNORECASE)
@@ -93,21 +98,33 @@ _REASON = re.compile(
 def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
-    for place, found in _statements(text, count, texts, multiple):
-        if place >= best[0]:
-            best = (place, found)
+    for statements in (_after_cue, _chosen, _called, _in_other_words):
+        for place, found in statements(text, count, texts, multiple):
+            if place >= best[0]:
+                best = (place, found)
+            break
     return best[1]
 
 
-def _statements(text: str, count: int, texts: OptionTexts, multiple: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
-    start = 0
+Statements = Iterator[tuple[int, tuple[int, ...]]]
+"""Statements of one kind, the last first: where each begins and what it names."""
+
+
+def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
+    """ "the answer is B", "Answer: femur"."""
+    cues, start = [], 0
     while (cue := _CUE.search(text, start)) is not None:
         start = cue.start() + len(cue["word"])
-        if _is_cue(text, cue, multiple):
-            found = _target(text, cue.end(), count, texts, multiple)
-            if found is not None:
-                yield cue.start(), found
-    for lone in _LONE.finditer(text):
+        cues.append(cue)
+    for cue in reversed(cues[-most(text) :]):
+        found = _target(text, cue.end(), count, texts, multiple) if _is_cue(text, cue, multiple) else None
+        if found is not None:
+            yield cue.start(), found
+
+
+def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
+    """ "I choose C", "so, it is D"."""
+    for lone in reversed(list(_LONE.finditer(text))[-most(text) :]):
         place = max(0, lone.start() - 60)
         cue = _CHOOSE.search(text[place : lone.start()])
         if cue is None or "not" in cue[0].split():
@@ -123,12 +140,41 @@ def _statements(text: str, count: int, texts: OptionTexts, multiple: bool) -> It
         found = letters_at(text, end, count, strict=True)
         if found is not None and found != (-1,):
             yield start, agreeing(text, end, texts, found)
+
+
+def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
+    """ "B is correct", "A and C are the right answers"."""
     passed = 0
-    for head in _CAPITAL.finditer(text):
+    found = []
+    for head in list(_CAPITAL.finditer(text))[-most(text) :]:
         verdict = _called_correct(text, head, count, texts) if head.start() >= passed else None
         if verdict is not None:
             passed = verdict[1]
-            yield head.start(), verdict[0]
+            found.append((head.start(), verdict[0]))
+    yield from reversed(found)
+
+
+_OTHER_WORDS = re.compile(
+    r"(?:(?:\b(?:richtig|korrekt) (?:ist|wäre)|\b(?:ich|je|yo) (?:wähle|nehme|choisis|elijo)|\b(?:elijo|escojo|scelgo|escolho|opto por)"
+    r"|\bc'est|\b(?:opción|option|opção|opzione|réponse|respuesta) (?:correcta|correcte|correta|corretta) (?:es|est|é|è))"
+    r"(?:\s+(?:la|le|die|der|das|a|o))?(?:\s+(?:option|antwort|réponse|opción|respuesta|opção|opzione))?\s*:?\s*|(?:选择|选|選|選擇"
+    r"|应为|应该是|所以是)\s*(?:选项)?\s*)"
+    rf"{OPEN}([A-Z])(?![^\W_])",
+    re.IGNORECASE,
+)
+_OTHER_CORRECT = re.compile(
+    rf"(?:\b(?:option|antwort|réponse|opción|respuesta|opção|opzione)\s+|选项\s*){OPEN}([A-Z])(?![^\W_]){CLOSE}\s*"
+    r"(?:(?:ist|est|es|è|é)\s+(?:la\s+|die\s+)?(?:richtig|korrekt|correcte?|bonne|correcta|corretta|correta)|是?正确)",
+    re.IGNORECASE,
+)
+
+
+def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
+    """The same in German, Spanish, French, Italian, Portuguese and Chinese."""
+    found = [*_OTHER_WORDS.finditer(text), *_OTHER_CORRECT.finditer(text)]
+    for match in sorted(found, key=lambda match: -match.start())[:20]:
+        if LETTERS.index(match[1].upper()) < count and match[1].isupper():
+            yield match.start(), (LETTERS.index(match[1]),)
 
 
 def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
@@ -190,6 +236,12 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
         return agreeing(text, start, texts, found)
     if texts.pattern is None:
         return found
+    if texts.numeric:
+        line = text[start : min(len(text), start + 200)].split("\n", maxsplit=1)[0]
+        for rest in (line, re.split(r"[.;,](?=\s|$)", line)[0]):
+            formula = texts.exact.get(exact(rest))
+            if formula is not None:
+                return (formula,)
     while start < len(text) and text[start] in " \n\t\"'(":
         start += 1
     mentions = text_mentions(text, texts, start, min(sentence_end(text, start), start + 300))

@@ -1,14 +1,19 @@
-"""Yes or no out of a response. Not here: letters and option texts (`answers.py`)."""
+"""Yes or no out of a response: what it says, what it denies or asserts without the word, and whether it repeats the question.
+
+Every function takes a text that has been made plain and returns `yes`, `no`, `` (both, or neither for sure) or None (nothing found).
+"""
 
 from __future__ import annotations
 
 import re
 
+from eval_harness.answer_reading.plain_text import stem, words_of
+
 _YES = r"yes|yeah|yep|yup|affirmative"
 """Not "sure", "certainly": they open a reply ("Certainly! Let us look at it."), whichever way it goes on."""
 _NO = r"no|nope|nah"
 _FOREIGN = {
-    "yes": "oui sí si ja да evet sim tak igen áno ano hai はい 是 是的 有 对 對 예 네 نعم हाँ हां ναι כן",
+    "yes": "oui sí sì ja si да evet sim tak igen áno ano hai はい 是 是的 有 对 對 예 네 نعم हाँ हां ναι כן",
     "no": "non nein nej нет hayır não nie nem iie いいえ 否 不 不是 没有 沒有 아니요 아니오 لا नहीं όχι לא",
 }
 _FOREIGN_WORDS = {word: kind for kind, words in _FOREIGN.items() for word in words.split()}
@@ -24,25 +29,16 @@ _UNDECIDED = re.compile(
     r"\b(?:yes|no)\s*(?:/|or|and|nor)\s*(?:a\s+)?(?:yes|no)\b|\b(?:neither|either|both)\s+yes\b|yes-no\b|yes-or-no\b",
     re.IGNORECASE,
 )
-_UNABLE = re.compile(
-    r"\b(?:not (?:possible|sure|certain|clear|able|enough|applicable|sufficient)|can ?not (?:be )?(?:say|tell|determine\w*|confirm\w*"
-    r"|answer\w*|"
-    r"help|assist|provide|interpret|assess\w*|conclude\w*|judge\w*|see)"
-    r"|unable to|impossible to|uncertain|inconclusive|indeterminate|insufficient|hard to (?:say"
-    r"|tell)|difficult to (?:say|tell)"
-    r"|(?:answer|response) is not (?:yes|no)|do not know|do not have"
-    r"|no (?:idea|clue|information|image|answer|comment|way)|unclear|maybe|perhaps|it depends|could not)\b",
-    re.IGNORECASE,
-)
 _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
 _NOT_NO = (
     r"(?!\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret))\b"
-    r"|\s*\.\s*\d|-)"
+    r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give) (?:enough|sufficient)\b"
+    r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
 )
 _LEAD = re.compile(
     rf"^\W*(?:(?:answer|response|a|final answer|the answer is|it(?: is|'s) an?(?: (?:definite|clear|firm))?"
-    rf"|definitely|certainly|probably|(?:most )?likely|clearly"
+    rf"|definitely|certainly|probably|(?:most )?likely|clearly|indeed|(?:the|this) (?:image|scan|x-?ray) shows"
     rf"|absolutely)\W+)?"
     rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
     rf"|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))",
@@ -54,21 +50,42 @@ _STATEMENT = re.compile(
     rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
     rf"|(?P<no2>no))\b(?!\s+\w)"
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
-    rf"|(?P<no3>no))\b(?=\W*(?:$|[,.;!\n]))",
+    rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))",
     re.IGNORECASE,
 )
+_FOREIGN_STATEMENT = re.compile(
+    r"(?:\b(?:antwort|lösung|respuesta|réponse|risposta|resposta|ответ)\b(?:\s+\w+){0,2}?|答案|答え|正解|정답)\s*(?:\b(?:ist|lautet"
+    r"|es|est|è|é|is)\b|[是はは은:：-])?"
+    r"\s*:?\s*[\"'«]?(?P<word>\w+)",
+    re.IGNORECASE,
+)
+_LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$", re.IGNORECASE)
 _ALONE = re.compile(
     r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*(?:(?P<yes>yes)|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])",
     re.IGNORECASE,
 )
+_BEGINS = (
+    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
+    r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
+)
+_FOUND = r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed|apparent"
+r"|appreciated)"
 _DENIES = re.compile(
-    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:i (?:can |do )?(?:not )?see no\b|there (?:is"
-    r"|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|question|way|image|need|reason|answer|information|only)\b)"
-    r"|(?:the|this|that|it)\b[^.\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?"
-    r"|reveals?|demonstrates?|has|have) no\b"
-    r"|no\s+(?:\w+\s+){0,6}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?(?:seen|visible|present|identified|noted|detected|found|evident"
-    r"|observed|shown)|no (?:evidence|sign|signs|indication) of\b"
-    r"|there (?:does|do|did) not\b|i do not see\b|(?:\w+\s+){1,5}(?:is|are|was|were)\s+(?:absent|negative for)\b|negative for\b)",
+    _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
+    r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|question|way|image|need|reason|answer"
+    r"|information|only)\b)"
+    r"|(?:the|this|that|it)\b[^.\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b"
+    r"|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?|reveals?|demonstrates?|has|have) no\b"
+    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND}|no (?:evidence|sign|signs|indication) of\b"
+    r"|there (?:does|do|did) not\b|(?:i|we) (?:do|did|can|could) not (?:see|find|identify|detect|observe|notice|visuali[sz]e"
+    r"|appreciate|discern)"
+    r" (?:an?|any|signs?|evidence|obvious|clear|definite|the (?:presence|signs?))\b"
+    r"|(?:i am|we are) not able to (?:see|find|identify|detect) (?:an?|any)\b"
+    r"|(?:i|we) (?:do|did) not (?:see(?! (?:the|your|an?) (?:image|picture|photo|attachment))|(?:believe"
+    r"|think) (?:that )?(?:there|it|this|the))\b"
+    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FOUND})\b"
+    rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FOUND}"
+    r"|negative for\b)",
     re.IGNORECASE,
 )
 _NOTHING = (
@@ -86,49 +103,121 @@ _WEIGHTS = re.compile(
 )
 _IF = re.compile(r"\b(?:if|unless|had)\b[^.!?\n]*$", re.IGNORECASE)
 _AFFIRMS = re.compile(
-    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon)\b[^.,\n]{1,80},\s*)?(?:there (?:is|are)"
+    _BEGINS + r"(?:there (?:is|are)"
     rf"\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)",
     re.IGNORECASE,
 )
 
 
-def read_yes_no(text: str) -> tuple[str | None, str]:
-    """`yes`, `no` or None, and the rule that decided. `text` has been made plain."""
-    whole = text.strip().strip(".!?,;:\"'()[]{} \n\t。！，").strip().lower()
-    if whole in ("yes", "no"):
-        return whole, "whole response"
-    if whole in _WHOLE:
-        return _WHOLE[whole], "whole response"
-    if (foreign := _foreign_lead(text)) is not None:
-        return foreign, "leading yes or no"
-    words = whole.split()
-    if len(words) > 1 and words[0] in ("yes", "no") and len(set(words)) == 1:
-        return words[0], "whole response"
-    text = text.replace("here's", "here is")
-    undecided = _UNDECIDED.search(text) is not None
-    text = _UNDECIDED.sub(" ", text)
-    statements = [_kind(match) for match in _STATEMENT.finditer(text) if not _would_be(text, match)]
-    if statements:
-        return statements[-1], "answer statement"
+def whole(text: str) -> str | None:
+    """A response that is nothing but yes or no, in many languages."""
+    said = text.strip(".!?,;:\"'()[]{} \n\t。！，").strip().lower()
+    if said in ("yes", "no"):
+        return said
+    if said in _WHOLE:
+        return _WHOLE[said]
+    words = said.split()
+    return words[0] if len(words) > 1 and words[0] in ("yes", "no") and len(set(words)) == 1 else None
+
+
+def stated(text: str) -> str | None:
+    """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
     if _WEIGHTS.search(text[:300]):
-        return None, "undecided"
-    lead = _LEAD.match(text)
-    if lead is not None:
-        return _kind(lead), "leading yes or no"
-    if _UNABLE.search(text):
-        return None, "undecided"
-    alone = {_kind(match) for match in _ALONE.finditer(text)}
-    if len(alone) == 1:
-        return alone.pop(), "yes or no by itself"
-    if alone:
-        return None, "both yes and no"
-    if undecided:
-        return None, "undecided"
-    if _DENIES.search(text):
-        return "no", "denial"
-    if _AFFIRMS.search(text) and not _NEGATED.search(text[:300]):
-        return "yes", "affirmation"
-    return None, "neither yes nor no"
+        return ""
+    text = _without_pairs(text)
+    said = [(match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _would_be(text, match)]
+    if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
+        if {_kind(match) for match in _ALONE.finditer(text)} != {last[1].lower()}:
+            return said[-1][1] if said else ""
+        said.append((last.start(1), last[1].lower()))
+    for match in _FOREIGN_STATEMENT.finditer(text):
+        if (kind := _FOREIGN_WORDS.get(match["word"].lower())) is not None:
+            said.append((match.start(), kind))
+    return max(said)[1] if said else None
+
+
+def leading(text: str) -> str | None:
+    """A response that begins with yes or no."""
+    if (foreign := _foreign_lead(text)) is not None:
+        return foreign
+    lead = _LEAD.match(_without_pairs(text))
+    return _kind(lead) if lead else None
+
+
+def alone(text: str) -> str | None:
+    """Yes or no by itself somewhere in the response."""
+    found = {_kind(match) for match in _ALONE.finditer(_without_pairs(text))}
+    return found.pop() if len(found) == 1 else "" if found or _UNDECIDED.search(text) else None
+
+
+def denies(text: str) -> str | None:
+    """A response that begins with a denial, without the word no: "there is no nodule", "I cannot see any"."""
+    return "no" if _DENIES.search(text) else None
+
+
+def affirms(text: str) -> str | None:
+    """A response that begins with "there is", and denies nothing."""
+    return "yes" if _AFFIRMS.search(text) and not _NEGATED.search(text[:300]) else None
+
+
+_EMPTY_WORDS = frozenset(
+    {
+        "a",
+        "an",
+        "the",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "does",
+        "do",
+        "did",
+        "has",
+        "have",
+        "had",
+        "can",
+        "could",
+        "will",
+    }
+    | {"would", "there"}
+)
+_ABOUT = re.compile(
+    r"\s*,?\s*(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within) (?:the|this|these) (?:\w+ )?"
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram)s?(?: shown| above| below| provided)?\W*$",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"\b(?:if|whether|may|might|could|possibly|perhaps|probably not|unlikely|hardly|never|neither|without|false|incorrect)\b",
+    re.IGNORECASE,
+)
+
+
+def repeats(text: str, question: str) -> str | None:
+    """Whether a declarative response says what the question asks, word for word and in its order: "Is X larger than Y?" - "X is larger
+    than Y." is yes, "X is not larger than Y." no. A word that is missing, swapped or added in between says nothing."""
+    wanted = _content(_ABOUT.sub("", question.strip()))
+    if not 2 <= len(wanted) <= 40 or len(text) > 600:
+        return None
+    for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
+        said = _content(sentence)
+        affirmed = [word for word in said if word != "not"]
+        if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
+            continue
+        if any(affirmed[i : i + len(wanted)] == wanted for i in range(len(affirmed) - len(wanted) + 1)):
+            negations = len(said) - len(affirmed)
+            return "yes" if not negations else "no" if negations == 1 and "not" not in wanted else None
+    return None
+
+
+def _content(text: str) -> list[str]:
+    return [stem(word) for word in words_of(text) if word not in _EMPTY_WORDS]
+
+
+def _without_pairs(text: str) -> str:
+    """Without "yes or no", which offers both."""
+    return _UNDECIDED.sub(" ", text.replace("here's", "here is"))
 
 
 def _would_be(text: str, statement: re.Match[str]) -> bool:
@@ -141,7 +230,7 @@ def _would_be(text: str, statement: re.Match[str]) -> bool:
 
 def _foreign_lead(text: str) -> str | None:
     """A word for yes or no of another language before the first comma or stop, or one in a script without blanks at the start."""
-    first = re.split(r"[,.;!\n，]", text, maxsplit=1)[0].strip().lower()
+    first = re.split(r"[,.;!\n，]", text[:40], maxsplit=1)[0].strip().lower()
     if first in _FOREIGN_WORDS:
         return _FOREIGN_WORDS[first]
     return next(
