@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataset_builders.schema import fingerprint
+from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, model_slug
 from eval_harness.scores import score
 from eval_harness.scoring import ANSWERS_SCHEMA
@@ -136,8 +136,7 @@ def main() -> None:
     asked_for = parser.parse_args()
     rng = np.random.default_rng(0)
     asked = make_questions(asked_for.questions, rng)
-    columns = (asked[name] for name in ("question_id", "question", "options", "question_type", "answer"))
-    mark = fingerprint(zip(*columns, strict=True))
+    mark = fingerprint_of(asked)
     (asked_for.store / "questions").mkdir(parents=True)
     asked.to_parquet(asked_for.store / "questions" / f"{mark}.parquet", index=False)
     for number in range(asked_for.models):

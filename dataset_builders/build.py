@@ -19,10 +19,11 @@ from types import ModuleType
 
 from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images import ImageFolders
 from dataset_builders.problems import Problems, clip
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
-from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, Case, Content, fingerprint_of
+from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, Case, Content
 from dataset_builders.source_files import is_phantom, source_folder, stays_inside
 
 MANIFEST = "manifest.json"
@@ -231,7 +232,9 @@ def _origin(format: str, name: str, content: Content, phantom: bool) -> str:
         return "custom"
     known = {split: RELEASED_FINGERPRINTS.get((format, split)) for split in content.cases}
     if any(known.values()):
-        return "official" if all(known[s] == fingerprint_of(content.cases[s]) for s in content.cases) else "custom"
+        return (
+            "official" if all(known[s] == fingerprint_of_cases(content.cases[s]) for s in content.cases) else "custom"
+        )
     size = {split: sum(len(case.questions) for case in cases) for split, cases in content.cases.items()}
     if format == "probmed":
         images = {image.image_id for cases in content.cases.values() for case in cases for image in case.images}

@@ -21,7 +21,8 @@ import yaml
 
 from dataset_builders.columns import question_columns
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import FORMATS, QUESTION_TYPES, fingerprint
+from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.schema import FORMATS, QUESTION_TYPES
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
 LISTS = ("options", "answer", "categories", "ai_options")
@@ -287,11 +288,10 @@ def _inferred(
     for split in files[config]:
         frame = unfinished.questions(split)
         base["format"] = base["format"] or _format_of(frame, data)
-        columns = ["question_id", "question", "options", "question_type", "answer"]
         base["splits"][split] = {
             "questions": len(frame),
             "cases": int(frame["case_id"].nunique()),
-            "fingerprint": fingerprint(zip(*(frame[name] for name in columns), strict=True)),
+            "fingerprint": fingerprint_of(frame),
         }
     return base
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from dataset_builders.card import card_text
 from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
+from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet_files import ImageFacts, ParquetFile, Written, columns_of, write_cases
-from dataset_builders.schema import Case, CaseImage, Content, Count, fingerprint_of
+from dataset_builders.schema import Case, CaseImage, Content, Count
 
 SCHEMA_VERSION = 1
 EXAMPLES = 3
@@ -135,7 +136,7 @@ def _manifest(description: Description, content: Content, known: ImageFacts) -> 
             split: {
                 "questions": sum(len(case.questions) for case in cases),
                 "cases": len(cases),
-                "fingerprint": fingerprint_of(cases),
+                "fingerprint": fingerprint_of_cases(cases),
             }
             for split, cases in of.items()
         }

@@ -1,13 +1,11 @@
-"""The vocabulary of the data: benchmarks, Question, Case, the columns of a dataset repository, the fingerprint.
+"""The vocabulary of the data: benchmarks, Question, Case, the columns of a dataset repository.
 
-Not here: reading sources (one builder module per benchmark), writing files (`repository.py`).
+Not here: fingerprints of questions (`fingerprints.py`), reading sources (one builder per benchmark), writing files.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,30 +109,14 @@ class Content:
     tree: list[tuple[str, str, str, str]] | None = None
 
 
-def fingerprint(questions: Iterable[tuple[str, str, Sequence[str], str, Sequence[int]]]) -> str:
-    """sha256 (hex) over the sorted canonical (question_id, question, options, question_type, answer) tuples.
-
-    The same with and without images, in any row order; any change of a text, an option or a key changes it.
-
-    >>> fingerprint([("1", "Which side?", ["left", "right"], "single", [0])])[:12]
-    '6d8c6ac7d46b'
-    """
-    lines = sorted(
-        json.dumps([str(i), q, list(o), t, [int(a) for a in key]], ensure_ascii=False, separators=(",", ":"))
-        for i, q, o, t, key in questions
-    )
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def fingerprint_of(cases: Iterable[Case]) -> str:
-    """The fingerprint of the questions of `cases`."""
-    return fingerprint(
-        (q.question_id, q.question, q.options, q.question_type, q.answer) for case in cases for q in case.questions
-    )
-
-
 RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
+    ("mediconfusion", "test"): "v2-c14bc74ae99d8d1dd422b85ad9711b75aeef77b8d6f51f1132e42b01537a01b0",
+    ("halt-medvqa", "test"): "v2-90b1377cf1b19bcd30e3e8c2ad0354e54cb6d250463e95f14345946f6fe371dd",
+}
+"""(format, split) -> fingerprint of the complete set that the authors released, where their files are known to us."""
+
+RELEASED_FINGERPRINTS_V1: dict[tuple[str, str], str] = {
     ("mediconfusion", "test"): "6160df4898d9087b6c5db2334b5c4f37c644268d2a1cfffba3a2aa73434a0d0d",
     ("halt-medvqa", "test"): "d05eaa9d41ca795c37e396bb3a1d660ff5c28a7c7c7f5805ca1a724ef5e6bc37",
 }
-"""(format, split) -> fingerprint of the complete set that the authors released, where their files are known to us."""
+"""The same in version 1, which results stored before version 2 carry."""

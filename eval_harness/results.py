@@ -60,6 +60,8 @@ class Benchmark(_Strict):
     split: str
     questions: int
     fingerprint: str | None = None
+    facets: str | None = None
+    """The digest of the labels that scores are broken down by (`fingerprints.facets_digest`); None in results before schema version 2."""
     origin: Literal["official", "phantom", "custom"] | None = None
     selection: str | None = None
     """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""

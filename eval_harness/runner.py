@@ -19,6 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_v1
 from eval_harness.broken_images import without_broken_images
 from eval_harness.environment import surroundings
 from eval_harness.forms import DEFAULT_FORM, form_before_forms, form_hash, form_named
@@ -324,7 +325,9 @@ def _in_default_form(request: RunRequest) -> RunRequest:
     return request.model_copy(update={"generation": generation})
 
 
-def _continued(folder: Path, run: Run, asked: Asked, backend: Backend, prompts: Sequence[Prompt]) -> Run:
+def _continued(
+    folder: Path, run: Run, asked: Asked, backend: Backend, prompts: Sequence[Prompt], selection: Selection
+) -> Run:
     """The run to go on with where a folder holds one. Raises BadInput where that is another run.
 
     A run that was begun before forms had names goes on in the form its back end had then, unless another one is asked for.
@@ -332,6 +335,8 @@ def _continued(folder: Path, run: Run, asked: Asked, backend: Backend, prompts: 
     stored = read_run(folder)
     before, now = stored.request.model_dump(), run.request
     kept = before["generation"]
+    if before["fingerprint"] == fingerprint_v1(selection.questions):  # begun before fingerprints had version 2
+        before["fingerprint"] = now.fingerprint
     if "form" in now.generation and "form" not in kept:
         kept["form"] = form_before_forms(bool(getattr(backend, "is_api", False)))
         # These were options then too, but no part of the request.
@@ -369,7 +374,7 @@ def _begin(folder: Path, run: Run, selection: Selection, asked: Asked, shard: Sh
         if not (folder / "run.json").exists():
             write_run(folder, run, questions)
             return run
-        kept = _continued(folder, run, asked, backend, _prompts(asked, selection))
+        kept = _continued(folder, run, asked, backend, _prompts(asked, selection), selection)
         write_run(folder, kept, questions)
         return kept.model_copy(update={"environment": run.environment})
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from dataset_builders.lexical_tree import select
 from dataset_builders.repository import Repository, open_repository
-from dataset_builders.schema import DEFAULT_SPLIT, fingerprint
+from dataset_builders.schema import DEFAULT_SPLIT
 from eval_harness.results import Benchmark
 
 
@@ -41,15 +42,10 @@ class Selection:
             split=self.split,
             questions=len(self.questions),
             fingerprint=self.fingerprint,
+            facets=facets_digest(self.questions),
             origin=self.repository.origin,  # type: ignore[arg-type]  # pydantic checks it
             selection=self.left_out,
         )
-
-
-def fingerprint_of(questions: pd.DataFrame) -> str:
-    """The fingerprint (see `schema.fingerprint`) of a frame of questions."""
-    columns = ["question_id", "question", "options", "question_type", "answer"]
-    return fingerprint(zip(*(questions[column] for column in columns), strict=True))
 
 
 def select_questions(

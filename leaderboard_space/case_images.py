@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import has_fingerprint
 from dataset_builders.hub import endpoint
 from dataset_builders.image_terms import allows_copies
 from dataset_builders.repository import Repository, open_repository
@@ -129,12 +130,9 @@ def _open(place: Place, section: Section) -> _Dataset | None:
     """The dataset at `place` if it holds images and exactly the questions of the section; None otherwise."""
     try:
         repository = open_repository(place[0], None if Path(place[0]).is_dir() else place[1])
-        if (
-            repository.manifest["splits"][section.split]["fingerprint"] != section.fingerprint
-            or not repository.has_images
-        ):
-            return None
         questions = repository.questions(section.split)
+        if not repository.has_images or not has_fingerprint(questions, section.fingerprint):
+            return None
     except Exception:  # a dataset that cannot be read shows no images
         return None
     return _Dataset(repository, section.split, _may_show(questions, section, repository))

@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
 from dataset_builders import schema
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import PREFIX, fingerprint_of, is_released_set
 from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
 from eval_harness.results import Result, read_result, scan_store
 from eval_harness.store_source import Folder, open_store
@@ -119,6 +120,8 @@ class Board:
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._read: dict[Path, tuple[tuple[int, int], Entry | str]] = {}
         self._units: dict[tuple[str, str, int], RunUnits] = {}
+        self._renewed: dict[str, str] = {}
+        """Fingerprints of version 1 whose questions are here -> those of version 2."""
         self._lock, self._scanning = threading.Lock(), threading.Lock()
         # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
@@ -218,13 +221,42 @@ class Board:
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
-        assert self.store is not None
-        path = self.store / "questions" / f"{fingerprint}.parquet"
+        path = self.questions_path(fingerprint)
+        assert path is not None
         if not path.is_file():
             for split in self.trusted.splits:
                 if split.benchmark.fingerprint == fingerprint:
                     return split.repository.questions(split.benchmark.split)
         return read_questions(path, fingerprint)
+
+    def questions_path(self, fingerprint: str) -> Path | None:
+        """Where the store keeps the questions of a fingerprint, if it does: under its name, or under the one of version 1."""
+        if self.store is None:
+            return None
+        place = self.store / "questions"
+        named = place / f"{fingerprint}.parquet"
+        before = [old for old, now in self._renewed.items() if now == fingerprint and not named.is_file()]
+        return next((path for old in before if (path := place / f"{old}.parquet").is_file()), named)
+
+    def _renew(self, entry: Entry) -> Entry:
+        """The entry under the fingerprint of version 2, where the questions that tell it are in the store or in a trusted dataset."""
+        old = entry.result.benchmark.fingerprint
+        if old is None or old.startswith(PREFIX) or self.store is None:
+            return entry
+        if old not in self._renewed:
+            path = self.store / "questions" / f"{old}.parquet"
+            known = [split.benchmark.fingerprint for split in self.trusted.splits if split.fingerprint_v1 == old]
+            if path.is_file():
+                try:
+                    self._renewed[old] = fingerprint_of(read_questions(path, old))
+                except BadInput:  # said where the section's answers are read
+                    return entry
+            elif known and known[0] is not None:
+                self._renewed[old] = known[0]
+            else:
+                return entry
+        benchmark = entry.result.benchmark.model_copy(update={"fingerprint": self._renewed[old]})
+        return replace(entry, result=entry.result.model_copy(update={"benchmark": benchmark}))
 
     def _run(
         self, section: Section, questions: pd.DataFrame, digest: str, entry: Entry, layout: Layout | None
@@ -278,7 +310,7 @@ class Board:
         if self.store is None or section.fingerprint is None or not measured:
             return (*files,)
         trusted = any(split.benchmark.fingerprint == section.fingerprint for split in self.trusted.splits)
-        return (*files, _stamp(self.store / "questions" / f"{section.fingerprint}.parquet"), trusted)
+        return (*files, _stamp(self.questions_path(section.fingerprint)), trusted)
 
     def _entries(self) -> tuple[list[Entry], list[str]]:
         """All results, each file read once per change; one line per file that cannot be used."""
@@ -299,6 +331,9 @@ class Board:
             except (BadInput, OSError, RecursionError) as error:
                 seen[path] = ((0, 0), str(error))
             value = seen[path][1]
+            if not isinstance(value, str):
+                value = self._renew(value)
+                seen[path] = (seen[path][0], value)
             if isinstance(value, str):  # readers see the place in the store, not where the store lies
                 problems.append(value.replace(f"{self.store}{os.sep}", ""))
             else:
@@ -380,7 +415,7 @@ def kind_of(result: Result) -> str:
     if benchmark.name != benchmark.format:
         return "phantom" if benchmark.origin == "phantom" else "custom"
     released = schema.RELEASED_FINGERPRINTS.get((benchmark.format, benchmark.split))
-    if benchmark.fingerprint is not None and benchmark.fingerprint == released:
+    if is_released_set(benchmark.format, benchmark.split, benchmark.fingerprint):
         return "complete"
     if result.kind == "published" and benchmark.origin in (None, "official") and benchmark.selection is None:
         return "complete"

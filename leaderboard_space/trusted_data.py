@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.repository import Repository, open_repository
 from eval_harness.results import Benchmark, Result
 from eval_harness.selection import Selection
@@ -26,6 +27,8 @@ class TrustedSplit:
     repository: Repository
     benchmark: Benchmark
     has_answers: bool
+    fingerprint_v1: str
+    """What results stored before version 2 call these questions."""
 
 
 class TrustedData:
@@ -71,8 +74,9 @@ class TrustedData:
         if result.kind != "measured" or theirs.selection is not None or theirs.fingerprint is None:
             return False
         current = [
-            split.benchmark.fingerprint
+            known
             for split in self.splits
+            for known in (split.benchmark.fingerprint, split.fingerprint_v1)
             if split.benchmark.split == theirs.split and _same_place(split.benchmark.repo, theirs.repo)
         ]
         return bool(current) and theirs.fingerprint not in current
@@ -97,7 +101,7 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
         if selection.questions.empty:
             continue
         has_answers = bool(selection.questions["answer"].map(len).gt(0).all())
-        found.append(TrustedSplit(repository, selection.benchmark(), has_answers))
+        found.append(TrustedSplit(repository, selection.benchmark(), has_answers, fingerprint_v1(selection.questions)))
     return tuple(found)
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of, has_fingerprint, is_released_set
 from dataset_builders.problems import clip
 from dataset_builders.repository import Repository, open_repository
 from dataset_builders.revisions import is_released
 from eval_harness.results import Benchmark, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest
 from eval_harness.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame
-from eval_harness.selection import fingerprint_of
 from eval_harness.store_source import REPOSITORY
 from eval_harness.submissions.foreign_files import check_file, parse_object, quarantined
 from eval_harness.submissions.submit import MAX_RESULT, Submission, recompute
@@ -29,7 +29,6 @@ from eval_harness.submissions.validation import (
     JUDGED,
     checked_answers,
     different_results,
-    is_known_official,
     wrong_names,
     wrong_standing,
 )
@@ -170,7 +169,7 @@ def examine(
         if claimed.environment.get("permuted") != submission.result.environment.get("permuted"):
             submission.problems.append("its shares of same options and letters are not those of its answers")
     if not dataset.ours and dataset.origin == "official":
-        known = is_known_official(dataset.format, claimed.benchmark.split, claimed.benchmark.fingerprint)
+        known = is_released_set(dataset.format, claimed.benchmark.split, claimed.benchmark.fingerprint)
         if not known:
             submission.flags.append(
                 f"the dataset {claimed.benchmark.repo} calls itself official, and is not of the store's owner"
@@ -201,7 +200,7 @@ def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFra
         yield "answers no question of the dataset"
         return
     found = fingerprint_of(questions)
-    if claimed.fingerprint != found:
+    if not has_fingerprint(questions, claimed.fingerprint):
         yield f"its questions are not those of the dataset (fingerprint {clip(claimed.fingerprint)}, the dataset's {found[:16]}...)"
     for what, theirs, ours in (
         ("format", claimed.format, dataset.format),

@@ -22,13 +22,13 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.hub import connect, connect_with_token, hub_errors, patiently, quiet
 from dataset_builders.problems import clip
 from dataset_builders.repository import open_repository
 from eval_harness.answers import read_answers
 from eval_harness.scores import units
 from eval_harness.scoring import answer_frame
-from eval_harness.selection import fingerprint_of
 from eval_harness.store_source import is_hub_store
 from eval_harness.submissions.foreign_files import MAX_PROBLEMS, printable
 from eval_harness.submissions.predictions import Predictions, read_predictions
@@ -205,7 +205,7 @@ class HiddenTest:
                 questions["answer"] = pd.Series(
                     [[] for _ in range(len(questions))], index=questions.index, dtype=object
                 )
-                self._opened = _Asked(repository.name, questions, fingerprint_of(questions))
+                self._opened = _Asked(repository.name, questions, fingerprint_v1(questions))
             return self._opened
 
     def _key(self, asked: _Asked) -> _Key:

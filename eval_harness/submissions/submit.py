@@ -20,12 +20,13 @@ import pandas as pd
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of, has_fingerprint
 from dataset_builders.problems import SHOWN
 from dataset_builders.repository import open_repository
 from eval_harness.results import Benchmark, Method, Model, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest, read_run
 from eval_harness.scoring import answer_frame, make_result, without_judge, write_result
-from eval_harness.selection import Selection, fingerprint_of, select_questions
+from eval_harness.selection import Selection, select_questions
 from eval_harness.store_source import REPOSITORY, is_hub_store
 from eval_harness.submissions.foreign_files import Found, check_file, json_lines, printable, quarantined
 from eval_harness.submissions.predictions import read_predictions
@@ -299,7 +300,7 @@ def from_run(
     claimed = None
     if (folder / "result.json").exists():
         claimed = _own_file(folder / "result.json", read_result)
-    if benchmark.fingerprint != run.request.fingerprint:
+    if not has_fingerprint(questions, run.request.fingerprint):
         problems.append(
             f"the questions of {benchmark.repo or folder} are not those that were asked (fingerprint {str(benchmark.fingerprint)[:12]}, "
             f"the run says {run.request.fingerprint[:12]}); name the dataset with --data"

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.problems import clip
-from dataset_builders.schema import RELEASED_FINGERPRINTS
 from eval_harness.results import DELIVERIES, STATUSES, Result, Scores
 from eval_harness.submissions.predictions import MAX_SAMPLES, is_duration, whole, wrong_response
 
@@ -76,11 +75,6 @@ def wrong_standing(result: Result, reproduced: bool = False) -> list[str]:
     if result.method.extraction not in ("ours", "official"):
         wrong.append(f"method.extraction {clip(result.method.extraction)}: must be ours or official")
     return wrong
-
-
-def is_known_official(format: str, split: str, questions_fingerprint: str | None) -> bool:
-    """Whether these are the questions that the authors released (known for two of the four benchmarks)."""
-    return RELEASED_FINGERPRINTS.get((format, split)) == questions_fingerprint
 
 
 def checked_answers(

@@ -18,9 +18,9 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.results import Benchmark, model_slug, read_result
 from eval_harness.runs import Run, read_run
-from eval_harness.selection import fingerprint_of
 from eval_harness.submissions.examination import FILES, Dataset
 from eval_harness.submissions.foreign_files import MAX_FILE, check_file, quarantined
 from eval_harness.submissions.ready_folder import examined

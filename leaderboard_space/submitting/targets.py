@@ -48,8 +48,8 @@ def targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
             first = next((entry.result.benchmark for entry in section.entries if entry.result.kind == "measured"), None)
             if first is None or first.selection is not None or board.store is None:
                 continue
-            path = board.store / "questions" / f"{section.fingerprint}.parquet"
-            if path.is_file():
+            path = board.questions_path(section.fingerprint)
+            if path is not None and path.is_file():
                 seen.add(section.fingerprint)
                 key = f"store:{section.fingerprint}"
                 expected = section.fingerprint

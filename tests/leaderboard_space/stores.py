@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataset_builders.schema import ASPECTS, FACETS, fingerprint
+from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.schema import ASPECTS, FACETS
 from eval_harness.results import Benchmark, Method, Model, Result, model_slug
 from eval_harness.scores import score
 from eval_harness.scoring import ANSWERS_SCHEMA
@@ -118,16 +119,7 @@ def add_run(
     **changes: Any,
 ) -> Path:
     """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark."""
-    mark = fingerprint(
-        zip(
-            asked["question_id"],
-            asked["question"],
-            asked["options"],
-            asked["question_type"],
-            asked["answer"],
-            strict=True,
-        )
-    )
+    mark = fingerprint_of(asked)
     scored = score(format, asked, given)
     benchmark: dict[str, Any] = {
         "name": format, "format": format, "split": "validation" if format == "gmai-mmbench" else "test",

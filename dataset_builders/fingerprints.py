@@ -1,0 +1,106 @@
+"""Fingerprints of sets of questions: equal exactly where everything that scoring reads is equal.
+
+Version 2 (`v2-` and a sha256 in hexadecimal) covers id, case, image id, text, options, type and key of every question, and the columns of
+the formats that metrics are computed from. Version 1 (the bare sha256 that results stored before version 2 carry) left out the cases,
+the images and those columns; it is only compared, never written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.schema import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1, Case
+
+PREFIX = "v2-"
+ASKED = ("question_id", "question", "options", "question_type", "answer")
+"""What version 1 covers, in its order."""
+SCORED = ("case_id", "image_id", "aspect", "adversarial", "image_type", "scenario", "task")
+"""What the metrics are computed from besides: cases are scored together, shared images make clusters, the rest weighs or selects."""
+FACETS_READ = (
+    "categories", "image_type", "organ", "modality", "task", "department", "granularity", "scenario", "source_dataset",
+)  # fmt: skip
+"""The columns that scores are broken down by; no metric of the whole depends on them."""
+
+
+def fingerprint_of(questions: pd.DataFrame) -> str:
+    """The fingerprint (version 2) of a frame of questions: in any row order, with and without images, absent columns as empty ones.
+
+    Raises KeyError where a column that every benchmark has is absent.
+    """
+    return PREFIX + _digest(_rows(questions, ASKED, SCORED))
+
+
+def fingerprint_v1(questions: pd.DataFrame) -> str:
+    """The fingerprint that medprobe wrote before version 2: over ids, texts, options, types and keys alone."""
+    return _digest(_rows(questions, ASKED, ()))
+
+
+def has_fingerprint(questions: pd.DataFrame, expected: str | None) -> bool:
+    """Whether the questions have this fingerprint, of whichever version it is."""
+    if expected is None:
+        return False
+    found = fingerprint_of(questions) if expected.startswith(PREFIX) else fingerprint_v1(questions)
+    return found == expected
+
+
+def facets_digest(questions: pd.DataFrame) -> str:
+    """A digest of the labels that scores are broken down by (`FACETS_READ`), question by question; `v1-` and a sha256."""
+    return "v1-" + _digest(_rows(questions, ("question_id",), FACETS_READ))
+
+
+def fingerprint_of_cases(cases: Iterable[Case]) -> str:
+    """The fingerprint of the questions of `cases`, the same as that of the frame they are stored as."""
+    return PREFIX + _digest(_canonical(_record(case), ASKED, SCORED) for case in _questions(cases))
+
+
+def is_released_set(format: str, split: str, fingerprint: str | None) -> bool:
+    """Whether this is the complete set that the authors released (known for two of the four benchmarks)."""
+    known = (RELEASED_FINGERPRINTS.get((format, split)), RELEASED_FINGERPRINTS_V1.get((format, split)))
+    return fingerprint is not None and fingerprint in known
+
+
+def _questions(cases: Iterable[Case]) -> Iterator[Any]:
+    for case in cases:
+        yield from case.questions
+
+
+def _record(question: Any) -> Mapping[str, Any]:
+    return {field.name: getattr(question, field.name) for field in fields(question)} | dict(question.extra)
+
+
+def _rows(questions: pd.DataFrame, needed: Sequence[str], more: Sequence[str]) -> Iterator[str]:
+    there = [*needed, *(name for name in more if name in questions.columns)]
+    columns = (questions[name].tolist() for name in there)
+    for values in zip(*columns, strict=True):
+        yield _canonical(dict(zip(there, values, strict=True)), needed, more)
+
+
+def _canonical(record: Mapping[str, Any], needed: Sequence[str], more: Sequence[str]) -> str:
+    values = [_plain(record[name], name) for name in needed] + [_plain(record.get(name), name) for name in more]
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A value as JSON has it: positions as int, other lists as texts, nothing (None, NaN, an empty list of labels) as null."""
+    if name == "answer":
+        return [int(position) for position in value]
+    if name == "options":
+        return list(value)
+    if name == "categories":
+        return (
+            [str(label) for label in value] if value is not None and hasattr(value, "__len__") and len(value) else None
+        )
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return bool(value) if name == "adversarial" else str(value)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,102 @@
+"""Fingerprints: everything that scoring reads changes them, nothing else does, and version 1 is still recognised."""
+
+import random
+
+import pandas as pd
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.fingerprints import (
+    ASKED,
+    FACETS_READ,
+    SCORED,
+    facets_digest,
+    fingerprint_of,
+    fingerprint_v1,
+    has_fingerprint,
+    is_released_set,
+)
+from dataset_builders.repository import open_repository
+from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
+from eval_harness.scores import score
+from eval_harness.scores.guessing import constant_answers
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def repository(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / request.param
+    build(request.param, out=folder, text_only=True)
+    return open_repository(folder)
+
+
+def whole(repository) -> pd.DataFrame:
+    return repository.questions(repository.splits[0])
+
+
+def changed(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, list):
+        return [*value, 0] if all(isinstance(part, int) for part in value) and value else [*value, "more"]
+    return f"{value} changed"
+
+
+def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_changes(repository):
+    questions = whole(repository)
+    before = fingerprint_of(questions)
+    for name in (*ASKED, *SCORED):
+        if name not in questions.columns:
+            continue
+        for row in random.Random(name).sample(range(len(questions)), 3):
+            other = questions.copy()
+            other[name] = other[name].astype(object)
+            other.at[row, name] = changed(other.at[row, name])
+            assert fingerprint_of(other) != before, (name, row)
+            assert has_fingerprint(other, fingerprint_v1(questions)) == (name in SCORED)
+
+
+def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_nothing(repository):
+    questions = whole(repository)
+    mark = fingerprint_of(questions)
+    assert mark.startswith("v2-") and len(mark) == 67
+    assert repository.manifest["splits"][repository.splits[0]]["fingerprint"] == mark
+    assert fingerprint_of(questions.sample(frac=1, random_state=1)) == mark
+    empty = [name for name in SCORED if name in questions.columns and questions[name].isna().all()]
+    assert fingerprint_of(questions.drop(columns=empty)) == mark
+    labels = [name for name in FACETS_READ if name in questions.columns and name not in SCORED]
+    assert fingerprint_of(questions.drop(columns=labels)) == mark
+    assert facets_digest(questions.drop(columns=labels)) != facets_digest(questions)
+
+
+def test_what_neither_digest_covers_changes_no_score(repository):
+    """Whoever changes a column that is in neither can change no number: otherwise the fingerprint lacks it."""
+    questions = whole(repository)
+    answers = constant_answers(questions, 0)
+    before = score(repository.format, questions, answers)
+    for name in set(questions.columns) - {*ASKED, *SCORED, *FACETS_READ}:
+        other = questions.copy()
+        other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
+        assert score(repository.format, other, answers) == before, name
+    for name in {*FACETS_READ} & {*questions.columns} - {*SCORED, "categories"}:
+        other = questions.assign(**{name: "one label"})
+        assert score(repository.format, other, answers).scores == before.scores, name
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_with_and_without_images(format, tmp_path):
+    marks = set()
+    for text_only in (False, True):
+        folder = tmp_path / str(text_only)
+        build(format, out=folder, text_only=text_only)
+        marks.add(fingerprint_of(whole(open_repository(folder))))
+    assert len(marks) == 1
+
+
+@pytest.mark.sources
+@pytest.mark.parametrize(("format", "folder"), [("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")])
+def test_the_released_sets_have_the_fingerprints_that_we_keep(format, folder, sources, tmp_path):
+    build(format, source=sources / folder, out=tmp_path / "data", text_only=True)
+    questions = whole(open_repository(tmp_path / "data"))
+    assert fingerprint_of(questions) == RELEASED_FINGERPRINTS[format, "test"]
+    assert fingerprint_v1(questions) == RELEASED_FINGERPRINTS_V1[format, "test"]
+    assert is_released_set(format, "test", fingerprint_of(questions)) and not is_released_set(format, "test", None)
