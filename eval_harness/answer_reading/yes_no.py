@@ -68,8 +68,10 @@ _BEGINS = (
     r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
 )
-_FOUND = r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed|apparent"
-r"|appreciated)"
+_FOUND = (
+    r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated"
+    r"|visuali[sz]ed|apparent|appreciated)"
+)
 _DENIES = re.compile(
     _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
     r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|question|way|image|need|reason|answer"
