@@ -1,4 +1,4 @@
-"""The command line as a stranger uses it: separate processes, real files, exit codes."""
+"""The command line as a stranger uses it: real files, exit codes, one real process."""
 
 import io
 import json
@@ -10,21 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.commands import medprobe
+
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def medprobe(*arguments, cwd, code=0):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "medprobe.py"), *map(str, arguments)],
-        cwd=cwd,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def refused(*arguments, cwd):
@@ -47,7 +35,14 @@ def scores(path):
     return {name: score["value"] for name, score in json.loads(Path(path).read_text())["scores"].items()}
 
 
-def test_help_names_every_command(tmp_path):
+def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_path):
+    command = [sys.executable, str(ROOT / "medprobe.py")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "build", "mediconfuson"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and "mediconfuson" in done.stderr
     text = medprobe("--help", cwd=tmp_path).stdout
     for command in ("build", "eval", "score", "results", "submit", "board", "demo"):
         assert command in text

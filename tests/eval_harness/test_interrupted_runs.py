@@ -4,7 +4,6 @@ import json
 import os
 import random
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from tests.chaos import warm
 from tests.chaos.server import FAULTS, ChaosServer, answer_to
+from tests.commands import medprobe
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 5
@@ -26,21 +26,6 @@ def command(*arguments):
 
 def environment(**more):
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
-
-
-def medprobe(*arguments, cwd, code=0, **more):
-    done = subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=environment(),
-        check=False,
-        **more,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +155,17 @@ def test_a_full_disk_is_one_line_and_nothing_is_torn(place):
     """A limit on the file size stands for the full disk: writing past it fails in the same place."""
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "full")
 
-    def no_room():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-
-    done = medprobe(*arguments, cwd=place, code=2, preexec_fn=no_room)
-    assert "cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
+    limited = (
+        "import resource, signal, medprobe; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); medprobe.main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", limited, *arguments], cwd=place, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 2
+    assert "cannot be written" in errors
+    assert "Traceback" not in errors
     medprobe(*arguments, cwd=place)
     medprobe("eval", "probmed", "--model", "baseline:chance", "--out", "roomy", cwd=place)
     assert scores(place / "full") == scores(place / "roomy")

@@ -1,11 +1,8 @@
 """Submitting a folder that is a submission already, and runs that a judge model has read."""
 
 import json
-import os
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from eval_harness.results import read_result
 from eval_harness.runner import Asked, evaluate
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
+from tests.commands import medprobe
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
 from tests.eval_harness.test_judge import Server
 
@@ -150,9 +148,7 @@ def test_the_remedy_for_a_judged_run_works(data, tmp_path):
     line = refused(tmp_path / "run", tmp_path / "store")
     command = line.split("`")[1]
     assert command == f"medprobe score {tmp_path / 'run'} --no-judge"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    arguments = [sys.executable, str(ROOT / "medprobe.py"), *command.split()[1:]]
-    subprocess.run(arguments, check=True, env=environment, capture_output=True, timeout=200)
+    medprobe(*command.split()[1:], cwd=tmp_path)
     result = read_result(Path(submit(tmp_path / "run", tmp_path / "store").place) / "result.json")
     assert result.method.judge is None and any("no judge" in said for said in result.deviations)
     assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]

@@ -1,8 +1,5 @@
 """Submitting to, and verifying, a results store on a loopback Hub with the real client."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from dataset_builders.publish import publish
 from eval_harness.results import Result
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
+from tests import commands
 from tests.eval_harness.submissions.submitting import questions_of, responses, said, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
@@ -352,20 +350,8 @@ def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
 
 @pytest.mark.parametrize("where", ["ORG", "medlab"])
 def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path, where):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "hf")}
-
-    def medprobe(*arguments, token, code=0):
-        command = [sys.executable, str(ROOT / "medprobe.py"), *map(str, arguments)]
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env={**environment, "HF_TOKEN": token},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
+    def medprobe(*arguments, token):
+        done = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=token)
         return done.stdout + done.stderr
 
     medprobe("publish", data, f"{where}/phantoms", token=CURATOR)

@@ -1,0 +1,48 @@
+"""The command line in this process: what a test that is not about processes needs, without a second of imports for every command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed, said on standard error, and returned."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
+
+def medprobe(*arguments: object, cwd: Path | str, code: int = 0, **environment: str) -> Done:
+    """Run `medprobe ARGUMENTS` in the folder `cwd` with these environment variables; fails unless it ends with `code`."""
+    import medprobe as command_line
+
+    out, err, ended = io.StringIO(), io.StringIO(), 0
+    before = Path.cwd()
+    with (
+        patch.dict(os.environ, environment),
+        patch.object(sys, "argv", ["medprobe", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        os.chdir(cwd)
+        try:
+            command_line.main()
+        except SystemExit as end:
+            ended = _exit_code(end.code)
+        finally:
+            os.chdir(before)
+    assert ended == code, out.getvalue() + err.getvalue()
+    return Done(out.getvalue(), err.getvalue(), ended)
+
+
+def _exit_code(code: Any) -> int:
+    return code if isinstance(code, int) else int(code is not None)
