@@ -29,7 +29,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 hooks: .venv-lint/.installed
-	.venv-lint/bin/python -m pip install --quiet --disable-pip-version-check pre-commit
+	.venv-lint/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pre-commit
 	.venv-lint/bin/pre-commit install
 
 .venv-lint/.installed: constraints.txt

@@ -101,7 +101,7 @@ BYTES: dict[str, Callable[[], bytes]] = {
             + b", ".join(b'"k%d": 1' % n for n in range(60_000))
             + b', "k9": 2}\n'
         )
-        * 200
+        * 20
     ),
     "json: number for text": lambda: b'{"question_id": "90001-1", "response": 1}\n',
     "json: object for text": lambda: b'{"question_id": "90001-1", "response": {"a": "A"}}\n',
