@@ -1,4 +1,4 @@
-"""Reasoning of local models: told from the answer by its tokens, also where it was cut, switched by the chat template, ended by a budget."""
+"""Reasoning of local models: told from the answer by its tokens, also where it was cut, switched by the template, ended by a budget."""
 
 import io
 import random
