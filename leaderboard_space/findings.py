@@ -1,11 +1,13 @@
-"""The finding as a sentence, computed from the standings: what a reader should take away before looking at any number."""
+"""The numbers that the sentences of a table of standings speak of. Not here: the sentences (`sentences.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard_space.html import in_words, number
-from leaderboard_space.standings import Row, Standings, info_of
+from leaderboard_space import sentences
+from leaderboard_space.sentences import Caption, Finding, Ranked
+from leaderboard_space.standings import Row, Standings, info_of, shown_method, with_interval
+from leaderboard_space.tree import Path, branch_name
 
 GUESS = {"mediconfusion": "a coin flip"}
 """What a guesser does, in a word, where "guessing" is not the plainest one."""
@@ -25,65 +27,49 @@ def short_guess(format: str) -> str:
 
 
 def headline(format: str, found: Standings) -> str:
-    """One sentence. Baselines never count as models; where nobody knows chance, the sentence says who is in front."""
+    """The finding as one sentence, computed from the standings. Baselines never count as models."""
     models = found.models
-    if not models:
-        if found.rows:
-            return "Only baselines were measured on these questions."
-        if found.hidden:
-            return f"{info_of(found.metric).label}: known of parts of this selection, not of the whole."
-        return "No results for this selection."
-    judged = [row for row in models if row.score.verdict is not None]
-    if judged and len(judged) * 2 >= len(models):
-        return _against_chance(format, found.metric, judged)
-    return _in_front(found.metric, models)
+    info = info_of(found.metric)
+    names = names_of(models)
+    return sentences.headline(
+        Finding(
+            label=info.label,
+            guess=guessing(format, found.metric),
+            ranked=tuple(
+                Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1)
+                for row in models
+            ),
+            are_models=len({row.entry.result.model.name for row in models}) == len(models),
+            higher=info.higher_is_better is not False,
+            baselines=sum(row.is_baseline and row.score.value is not None for row in found.rows),
+            uncounted=sum(row.score.value is None for row in found.rows),
+            partial=len(found.hidden),
+            unit=info.unit,
+        )
+    )
 
 
-def _against_chance(format: str, metric: str, models: Sequence[Row]) -> str:
-    guess = guessing(format, metric)
-    better = [row for row in models if row.score.verdict == "better"]
-    worse = [row for row in models if row.score.verdict == "worse"]
-    total = len(models)
-    if total == 1:
-        name = models[0].entry.result.model.name
-        verdict = {"better": "surely better than", "worse": "worse than", "no different": "no better than"}
-        return f"{name} is {verdict[models[0].score.verdict or 'no different']} {guess}."
-    tail = ""
-    if worse:
-        tail = f"; {in_words(len(worse)) if len(worse) < total else 'all'} {'is' if len(worse) == 1 else 'are'} worse"
-    one, many = _nouns(models)
-    if not better:
-        return f"No {one} is surely better than {guess}{tail}."
-    if len(better) == total:
-        return f"{'Both' if total == 2 else 'All ' + in_words(total)} {many} are surely better than {guess}{_lead(models)}."
-    verb = "is" if len(better) == 1 else "are"
-    return f"{in_words(len(better)).capitalize()} of {in_words(total)} {many} {verb} surely better than {guess}{tail}."
+def names_of(rows: Sequence[Row]) -> dict[str, str]:
+    """Entry key -> the name a sentence calls the row by."""
+    return {row.entry.key: row.entry.result.model.name for row in rows}
 
 
-def _nouns(models: Sequence[Row]) -> tuple[str, str]:
-    """What is counted, one and many: models, or results where a model has several."""
-    names = {row.entry.result.model.name for row in models}
-    return ("model", "models") if len(names) == len(models) else ("result", "results")
-
-
-def _lead(models: Sequence[Row]) -> str:
-    first = [row for row in models if row.first == 1]
-    if len(first) == 1:
-        return f"; {first[0].entry.result.model.name} leads"
-    return f"; {in_words(len(first))} share the first place" if len(first) < len(models) else "; none stands out"
-
-
-def _in_front(metric: str, models: Sequence[Row]) -> str:
-    info = info_of(metric)
-    label = info.label if info.label.startswith(("FAKE", "NONE", "SWAP")) else info.label.lower()
-    label += " score" if label in ("overall", "average") else ""
-    best = models[0]
-    extreme = "lowest" if info.higher_is_better is False else "highest"
-    name, value = best.entry.result.model.name, number(best.score.value)
-    if len(models) == 1:
-        return f"{name}: {label} {value}."
-    tied = sum(1 for row in models if row.first == 1) - 1
-    if tied <= 0:
-        return f"{name} is surely ahead: {label} {value}."
-    others = f"{in_words(tied)} {'other' if tied == 1 else 'others'}"
-    return f"{name} has the {extreme} {label} ({value}); {others} cannot be told apart from it."
+def caption(format: str, found: Standings, branches: Sequence[Path], tagged: bool) -> str:
+    """What stands under the headline. `tagged`: the rows say their methods themselves."""
+    info = info_of(found.metric, format)
+    known = [with_interval(row.score) for row in found.rows if row.score.value is not None]
+    methods = {shown_method(row.entry.result.method.name) for row in found.rows if not row.is_baseline}
+    return sentences.caption(
+        Caption(
+            label=info.label,
+            description=info.description,
+            case=CASES.get(format, "case"),
+            sizes=frozenset((score.n, score.n_cases) for score in known),
+            where=tuple(branch_name(branch) for branch in branches),
+            methods=() if tagged else tuple(sorted(methods)),
+            chances=frozenset(None if score.chance is None else round(score.chance, 6) for score in known),
+            rows=len(known),
+            bars=sum(score.low is not None and score.high is not None for score in known),
+            lower_is_better=info.higher_is_better is False,
+        )
+    )

@@ -31,22 +31,37 @@ def _hidden(character: str) -> bool:
     """Control characters (not tab and line feed), lone surrogates, and marks that reorder the text around them."""
     if character in "\t\n":
         return False
-    return (
-        unicodedata.category(character) in ("Cc", "Cs")
-        or character in "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-    )
+    return unicodedata.category(character) in ("Cc", "Cs") or character in REORDERING
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A score with one digit, a dash where there is none.
+    """A number with one digit, a dash where there is none; what rounds to nothing has no sign.
 
-    >>> number(29.545), number(None), number(1e308)
-    ('29.5', '–', '1e+308')
+    >>> number(29.545), number(None), number(1e308), number(-0.04), number(-12.0)
+    ('29.5', '–', '1e+308', '0.0', '−12.0')
     """
     if value is None or not math.isfinite(value):
         return "–"
+    if round(value, digits) == 0:
+        value = 0.0
     shown = f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
     return shown.replace("-", "\N{MINUS SIGN}", 1) if shown.startswith("-") else shown
+
+
+def percent(value: float | None) -> str:
+    """A share in percent with one digit; "100.0" and "0.0" stand for all and none, not for nearly.
+
+    >>> percent(100.0), percent(99.97), percent(0.01), percent(0.0), percent(29.545)
+    ('100.0', '>99.9', '<0.1', '0.0', '29.5')
+    """
+    if value is not None and 0 < value < 0.05:
+        return "<0.1"
+    return ">99.9" if value is not None and 99.95 <= value < 100 else number(value)
+
+
+def score_text(value: float | None, unit: str) -> str:
+    """A score as its unit is shown."""
+    return percent(value) if unit == "percent" else number(value)
 
 
 def interval(low: float | None, high: float | None) -> str:

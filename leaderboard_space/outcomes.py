@@ -22,7 +22,7 @@ from eval_harness.scores import METRICS, units
 from leaderboard_space import answer_cache
 from leaderboard_space.ranking import Bools, Floats, Ints, MetricUnits
 
-BALANCED = {"average": "scenario", "accuracy_macro_task": "task"}
+BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
 """Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
 
 

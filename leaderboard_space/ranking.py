@@ -54,7 +54,9 @@ class MetricUnits:
         if rows is None:
             return self
         top, base, expected = self.top[:, rows], self.base[:, rows], self.expected[:, rows]
-        if self.balanced is not None:
+        if self.balanced is not None and self.is_count:  # a mean of counts: over the groups that are still there
+            top = top * (np.unique(self.balanced).size / max(np.unique(self.balanced[rows]).size, 1))
+        elif self.balanced is not None:
             even = _even_weights(self.balanced[rows], base)
             top, base, expected = top * even, base * even, expected * even
         return MetricUnits(
@@ -112,7 +114,12 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
     top = units.top.sum(axis=1, dtype=np.float64)
     if units.is_count:
-        return [Score(value=_round(top[run]), n=int(n[run]), n_cases=int(n_cases[run])) for run in range(runs)]
+        return [
+            Score(value=_round(top[run]), n=int(n[run]), n_cases=int(n_cases[run]))
+            if n[run]
+            else Score(value=None, n=0, n_cases=0)  # none of nothing is no count
+            for run in range(runs)
+        ]
     total = np.broadcast_to(units.base.sum(axis=1), runs)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = top / total

@@ -57,8 +57,31 @@ class Standings:
         return [row for row in self.rows if not row.is_baseline and row.score.value is not None]
 
 
-def info_of(metric: str) -> MetricInfo:
-    """What a metric means; a metric this board does not know is shown by its name."""
+METHODS = {
+    "best": "best over methods",
+    "mc": "multiple choice",
+    "gd": "greedy decoding",
+    "ps": "prefix scoring",
+    "ff": "free form",
+}
+"""Methods as they are shown."""
+ELSEWHERE = {
+    ("probmed", "accuracy"): MetricInfo(
+        "Accuracy with adversarial", "Pairs with both questions right (ProbMed Table 3)."
+    )
+}
+"""Metrics whose name means something else in one format: the VQA-RAD pairs' `accuracy` is no accuracy of single-choice questions."""
+
+
+def shown_method(name: str) -> str:
+    """How a method is called."""
+    return METHODS.get(name, name)
+
+
+def info_of(metric: str, format: str = "") -> MetricInfo:
+    """What a metric means (in a format); a metric this board does not know is shown by its name."""
+    if (format, metric) in ELSEWHERE:
+        return ELSEWHERE[format, metric]
     return METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 

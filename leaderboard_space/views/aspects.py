@@ -12,8 +12,8 @@ from leaderboard_space.html import count, text
 from leaderboard_space.sections import Entry
 from leaderboard_space.standings import info_of
 from leaderboard_space.tree import UNLABELLED, shown_label
-from leaderboard_space.views.breakdown import Cells, heat_cell
-from leaderboard_space.views.leaderboard import FEW, files
+from leaderboard_space.views.breakdown import Cells, heat_cell, legend
+from leaderboard_space.views.leaderboard import files
 
 COLUMNS = tuple(
     name
@@ -57,5 +57,5 @@ def view(entry: Entry, cells_of: Callable[[str], Cells], name: str) -> str:
         '<div class="scroll"><table class="heat" data-table="aspects" aria-label="Image types and aspects"><thead><tr>'
         '<th scope="col" data-sort="type"><button type="button" class="sorts">Image type</button></th>'
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'<p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases. ▲ surely better than guessing, ▼ surely worse.</p>'
+        f"{legend([(held[metric].get(label), metric) for metric in columns for label in size], None, 'image_type')}"
     )

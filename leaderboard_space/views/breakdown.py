@@ -8,13 +8,15 @@ import numpy as np
 
 from dataset_builders.schema import FACETS
 from eval_harness.results import Score
-from leaderboard_space.html import count, interval, number, options, text
+from leaderboard_space import sentences
+from leaderboard_space.html import count, number, options, percent, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.ranking import Bools, scores_of
 from leaderboard_space.sections import Entry, Section
+from leaderboard_space.sentences import FEW
 from leaderboard_space.standings import Standings, info_of, own_score, with_interval
 from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
-from leaderboard_space.views.leaderboard import FEW, files, sorted_by, source_mark, tags
+from leaderboard_space.views.leaderboard import files, sorted_by, source_mark, tags
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
@@ -110,14 +112,36 @@ def view(
         line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
         more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
         body += f'<tr><th scope="row"><bdi>{text(entry.result.model.name, 80)}</bdi>{more}</th>{line}</tr>'
-    left = f" The {dropped} smallest columns are left out; the files hold them all." if dropped else ""
+    drawn = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
     return (
         f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
         f"{top}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'<p class="fine">Darker is higher. Italic grey: fewer than {FEW} cases, too few to lean on. '
-        f"▲ surely better than guessing, ▼ surely worse; unmarked cells are no different.{left}</p>"
+        f"{legend(drawn, found.metric, facet, sentences.left_out(dropped))}"
     )
+
+
+def legend(drawn: Sequence[tuple[Score | None, str]], metric: str | None, facet: str, more: str = "") -> str:
+    """What the shades and signs of a heat map mean: of those that are in it. `drawn`: its cells with their columns."""
+    known = [(score, name) for score, name in drawn if score is not None and score.value is not None]
+    shaded = any(_shade(score, _metric_of(metric, name, facet)) is not None for score, name in known)
+    signs = sentences.legend_of_marks(
+        {score.verdict for score, _ in known}, any(score.n_cases < FEW for score, _ in known)
+    )
+    said = [*([sentences.SHADES] if shaded else []), *(text(line) for line in signs), *([text(more)] if more else [])]
+    return f'<p class="fine signs">{"".join(f"<span>{line}</span>" for line in said)}</p>' if said else ""
+
+
+def _metric_of(metric: str | None, column: str, facet: str) -> str:
+    """The metric of a cell: that of the whole table, or the column's own."""
+    return column if facet == METRICS_FACET or metric is None else metric
+
+
+def _shade(score: Score, metric: str) -> float | None:
+    """How strong the colour of a cell is, 0 to 1; None where it has none: for counts, and where few cases stand behind it."""
+    if score.value is None or score.n_cases < FEW or info_of(metric).unit != "percent":
+        return None
+    return min(max(score.value, 0.0) / 100, 1.0)
 
 
 def scores_by_entry(
@@ -183,24 +207,24 @@ def _column_head(name: str, scores: dict[str, Score], facet: str) -> str:
 
 
 def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str) -> str:
-    """A cell of a heat map: the number, shaded by its height, marked where it surely differs from chance.
+    """A cell of a heat map: the number, shaded by its height, with the sign of its test against chance.
 
     `column`: a value of the facet, or a metric."""
     if score is None or score.value is None:
         return '<td class="none" data-v="">–</td>'
     cell = None if facet == METRICS_FACET else (facet, column)
-    metric = metric if cell else column
+    metric = _metric_of(metric, column, facet)
     info = info_of(metric)
     score = with_interval(score) if info.unit == "percent" else score
-    share = min(max(score.value or 0.0, 0.0) / 100, 1.0) if info.unit == "percent" else 0.0
-    few = score.n_cases < FEW
-    mark = {"better": "▲", "worse": "▼"}.get(score.verdict or "", "")
-    said = f"95% interval {interval(score.low, score.high)}, n {score.n}, {score.n_cases} cases"
+    shade = _shade(score, metric)
+    mark = sentences.MARK[score.verdict]
+    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     if score.chance is not None:
         said += f", chance {number(score.chance)}"
     said += f", {source_mark(entry.result, metric, cell)}"
-    style = "" if few else f' style="--s:{share:.3f}"'
+    style = "" if shade is None else f' style="--s:{shade:.3f}"'
+    kind = "few" if score.n_cases < FEW else "shade" if shade is not None else "plain"
     return (
-        f'<td class="{"few" if few else "shade"}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
-        f"{number(score.value, 0 if info.unit == 'count' else 1)}<i>{mark}</i></td>"
+        f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
+        f"{number(score.value, 0) if info.unit == 'count' else percent(score.value)}<i>{mark}</i></td>"
     )

@@ -10,10 +10,11 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.scores import HEADLINE
+from leaderboard_space import sentences
 from leaderboard_space.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.case_images import CaseImages
 from leaderboard_space.export import Table, as_file
-from leaderboard_space.html import count, options, plural, text
+from leaderboard_space.html import count, options, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.sections import Board, Entry, Section
 from leaderboard_space.tree import shown_label
@@ -59,7 +60,7 @@ def page(board: Board, request: Request) -> str:
         f'<div class="form">{section_select(board, key)}<label>Order <select data-name="order">{orders}</select></label>'
         f'<label>Search <input data-name="find" type="search" value="{text(wanted, 200)}" placeholder="words, id, category"></label>'
         f'<span class="acts"><button type="button" class="link" data-act="link">Copy link</button>{files("cases")}</span></div>'
-        f'<h2 class="finding">{plural(len(cases), "case")}{" match" if wanted else ""}.</h2>'
+        f'<h2 class="finding">{sentences.cases_found(len(cases), bool(wanted.strip()))}</h2>'
         '<p class="sub">The key is marked; after each option stand the results that chose it. Images appear where the dataset can be '
         "read and "
         f"its licences let anybody pass them on.{which}</p>{body}{_turn(number, pages)}"
@@ -123,7 +124,10 @@ def _chosen(outcomes: Outcomes, request: Request) -> tuple[str, str, np.ndarray]
 
 def _shown(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results of which answers are shown: all, or the best where there are more than a reader can take in."""
-    units = outcomes.metrics[_headline(outcomes)]
+    name = _headline(outcomes)
+    if name is None:
+        return [entry for entry in section.entries if entry.key in outcomes.runs][:MOST_RUNS]
+    units = outcomes.metrics[name]
     share = dict(zip(outcomes.runs, units.top.sum(axis=1, dtype=float).tolist(), strict=True))
     entries = [entry for entry in section.entries if entry.key in share]
     best = {entry.key for entry in sorted(entries, key=lambda entry: -share[entry.key])[:MOST_RUNS]}
@@ -169,17 +173,18 @@ def _matching(outcomes: Outcomes, wanted: str) -> np.ndarray:
     return np.unique(case[mask])
 
 
-def _headline(outcomes: Outcomes) -> str:
-    """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first."""
+def _headline(outcomes: Outcomes) -> str | None:
+    """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first. None where
+    every key is hidden."""
     name = HEADLINE.get(outcomes.format)
-    return name if name in outcomes.metrics else next(iter(outcomes.metrics))
+    return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
 
 def _ordered(outcomes: Outcomes, cases: np.ndarray, order: str) -> np.ndarray:
     """`wrong`: the cases that fewest results got right first; `split`: those about which results differ most."""
-    if order == "stored" or not cases.size:
-        return cases
     name = _headline(outcomes)
+    if order == "stored" or not cases.size or name is None:
+        return cases
     units, place = outcomes.metrics[name], outcomes.places[name]
     share = (units.top > 0).mean(axis=0)
     total = np.bincount(place.case, minlength=int(outcomes.case_of_question.max()) + 1)

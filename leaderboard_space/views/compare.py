@@ -11,6 +11,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.scores.statistics import PairedTest, paired_test
+from leaderboard_space import sentences
 from leaderboard_space.answers_shown import responses
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, number, options, text
@@ -50,7 +51,7 @@ def page(board: Board, request: Request) -> str:
     pair = _pair(board, request)
     if pair is None:
         return f'<div class="form">{section_select(board, found[0])}</div>' + _nothing(
-            "Fewer than two results with answers on these questions."
+            "Fewer than two results on these questions have answers that can be scored."
         )
     return _form(board, pair) + _comparison(pair)
 
@@ -87,6 +88,8 @@ def _pair(board: Board, request: Request) -> _Pair | None:
     metrics = [
         name for name in metrics_of(section, outcomes) if name in outcomes.metrics and info_of(name).unit != "count"
     ]
+    if not metrics:  # every key is hidden: nothing can be scored
+        return None
     metric = str(request.get("metric")) if str(request.get("metric")) in metrics else metrics[0]
     return _Pair(key, section, outcomes, entries, a, b, metrics, metric, labels(list(entries.values())))
 
@@ -158,32 +161,22 @@ def _share(frame: pd.DataFrame, metric: str) -> float | None:
 
 
 def _finding(first: str, second: str, metric: str, test: PairedTest | None) -> str:
-    label = info_of(metric).label
+    info = info_of(metric)
     if test is None:
-        return f"{label} cannot be compared between these two."
-    if test.p >= 0.05:
-        return f"{first} and {second} cannot be told apart by {label.lower()}."
-    higher, lower = (first, second) if test.difference > 0 else (second, first)
-    word = {True: "surely better than", False: "surely worse than", None: "surely above"}[
-        info_of(metric).higher_is_better
-    ]
-    return f"{higher} is {word} {lower}: {number(abs(test.difference))} points of {label.lower()}."
+        return f"{info.label} cannot be compared between these two."
+    return sentences.compared(first, second, info.label, info.higher_is_better, test.difference, test.p)
 
 
 def _caption(test: PairedTest) -> str:
-    p = "p < 0.001" if test.p < 0.001 else f"p = {test.p:.3f}"
-    return (
-        f"Difference {number(test.difference)} points, 95% interval {number(test.low)} to {number(test.high)}, {p} ({test.method}). "
-        f"Of {count(test.n)} scored units, {count(test.only_a)} were won by the first alone and {count(test.only_b)} by the second alone; "
-        f"{number(100 * (test.n - test.only_a - test.only_b) / max(test.n, 1))}% ended alike. The p-value is of this one comparison, "
-        "chosen by you: not corrected for others you may have looked at."
+    return sentences.compared_in_full(
+        test.difference, test.low, test.high, test.p, test.method, test.n, test.only_a, test.only_b
     )
 
 
 def _table(tests: dict[str, tuple[float, float, PairedTest]], first: str, second: str) -> str:
     rows = ""
     for name, (one, other, test) in tests.items():
-        mark = "" if test.p >= 0.05 else "surely"
+        mark = "not told apart" if test.p >= 0.05 else "surely"
         rows += (
             f'<tr><th scope="row">{text(info_of(name).label)}</th><td{sorted_by(one)}>{number(one)}</td>'
             f"<td{sorted_by(other)}>{number(other)}</td><td{sorted_by(test.difference)}>{number(test.difference)}</td>"
@@ -327,7 +320,7 @@ def _flips(pair: _Pair) -> str:
         else ""
     )
     heads = (("higher", "Higher here"), ("question", "Question, key, and what each answered"))
-    sub = f'<p class="sub">Only one of the two was right.{more}</p>'
+    sub = f'<p class="sub">Of each, one of the two got more right than the other.{more}</p>'
     return _framed("Questions that flip", "flips", heads, body, sub, left=True)
 
 

@@ -8,26 +8,28 @@ from collections import Counter
 from collections.abc import Sequence
 
 from eval_harness.results import Result, Score
-from leaderboard_space import findings
-from leaderboard_space.html import count, interval, number, options, plural, text
+from leaderboard_space import findings, sentences
+from leaderboard_space.html import count, interval, number, options, plural, score_text, text
 from leaderboard_space.published_results import table_of
 from leaderboard_space.sections import Entry, Section, Snapshot
-from leaderboard_space.standings import ALL, ONE, Row, Standings, info_of, methods_of, own_cell, with_interval
-from leaderboard_space.tree import Path, branch_name, cells_under, shown_label
+from leaderboard_space.sentences import FEW
+from leaderboard_space.standings import (
+    ALL,
+    ONE,
+    Row,
+    Standings,
+    info_of,
+    methods_of,
+    own_cell,
+    shown_method,
+    with_interval,
+)
+from leaderboard_space.tree import Path, cells_under, shown_label
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
-METHODS = {
-    "best": "best over methods",
-    "mc": "multiple choice",
-    "gd": "greedy decoding",
-    "ps": "prefix scoring",
-    "ff": "free form",
-}
-FEW = 30
-"""Cases under which a number is shown in grey."""
 NARROW = "\N{NO-BREAK SPACE}"
-GROUPS = (("better", "better than"), ("no different", "no different from"), ("worse", "worse than"))
+GROUPS = (("better", "surely better than"), ("no different", "not told apart from"), ("worse", "surely worse than"))
 
 
 def panel(
@@ -46,7 +48,7 @@ def panel(
         [
             _toolbar(snapshot, section, found.metric, metrics, shown),
             f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
-            f'<p class="sub">{_caption(section, found, branches)}</p>',
+            f'<p class="sub">{text(findings.caption(section.format, found, branches, any(_tags(found).values())), 2000)}</p>',
             _notes(snapshot, section, found, branches, ready),
             _table(section, found, scale, branches) if found.rows else "",
             _legend(found) if found.rows else "",
@@ -78,7 +80,7 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
     choices = options([(name, info_of(name).label) for name in metrics], metric)
-    runs = [(ONE, "one per model"), *((name, METHODS.get(name, name)) for name in methods_of(section)), (ALL, "all")]
+    runs = [(ONE, "one per model"), *((name, shown_method(name)) for name in methods_of(section)), (ALL, "all")]
     chooser = ""
     if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
         chooser = f"<label>Results <select data-shown>{options(runs, shown)}</select></label>"
@@ -96,64 +98,23 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def _caption(section: Section, found: Standings, branches: Sequence[Path]) -> str:
-    info = info_of(found.metric)
-    case = findings.CASES.get(section.format, "case")
-    sizes = {(row.score.n, row.score.n_cases) for row in found.rows if row.score.value is not None}
-    said = [
-        f"{info.label}: {info.description[:1].lower()}{info.description[1:]}" if info.description else info.label + "."
-    ]
-    if len(sizes) == 1:
-        n, n_cases = sizes.pop()
-        said.append(f"n = {count(n)}" + (f" from {plural(n_cases, case)}." if n != n_cases else f" {case}s."))
-    where = " or ".join(branch_name(branch) for branch in branches)
-    said.append(f"Only {where}." if where else "Everything selected.")
-    methods = {row.entry.result.method.name for row in found.rows if not row.is_baseline}
-    if len(methods) == 1 and not any(_tags(found).values()):
-        said.append(f"Asked by {METHODS.get(method := methods.pop(), method)}.".replace("Asked by best", "The best"))
-    chances = {round(row.score.chance, 6) for row in found.rows if row.score.chance is not None}
-    line = ""
-    if len(chances) == 1:
-        line = f", the dashed line is chance ({number(chances.pop(), 0)}%)"
-    elif chances:
-        line = ", the dashed line is each row's chance"
-    if found.rows:
-        said.append(f"Dots are scores, bars 95% intervals{line}.")
-    if info.higher_is_better is False:
-        said.append("Lower is better.")
-    return text(" ".join(said), 2000)
-
-
 def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Sequence[Path], ready: bool) -> str:
     lines = []
     if section.kind == "phantom":
         lines.append("Drawn test images: these numbers show that everything runs, and nothing about medicine.")
     elif section.kind in ("sample", "partial"):
         part = f" ({section.selection})" if section.selection else ""
-        lines.append(f"Not the complete official set{part}: ranked only with itself.")
+        lines.append(f"Not the complete official set{part}: results on it are ranked among themselves.")
     elif section.kind == "unconfirmed":
         lines.append(
             "As many questions as the paper counts, but no released file is known to us that would prove them to be the same: "
-            "ranked only with itself, not with the paper's numbers."
+            "ranked among results on it, not with the paper's numbers."
         )
     elif section.kind == "retired":
-        lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked only with itself.")
+        lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.")
     elif section.kind == "custom":
-        lines.append("Not the benchmark's own set, but one in its format: ranked only with itself.")
-    ranked = {row.entry.result.model.name for row in found.rows}  # by another method, or measured
-    unranked = {entry.result.model.name for entry in found.hidden if entry.result.model.kind != "baseline"} - ranked
-    if unranked and branches:
-        them = "it" if len(unranked) == 1 else "them"
-        below = (
-            " Cells that are exactly one of the selected branches stand below."
-            if published_cells(found, branches)[1]
-            else ""
-        )
-        lines.append(
-            f"{plural(len(unranked), 'model')} not ranked here: only published numbers are known of {them}, and no finer answers.{below}"
-        )
-    elif any(not row.recomputed for row in found.rows) and branches:
-        lines.append("Published cells are shown as printed; no finer answers are known of them.")
+        lines.append("Not the benchmark's own set, but one in its format: results on it are ranked among themselves.")
+    lines += _unranked(found, branches)
     if not ready:
         lines.append("The answers are still being read: scores as handed in, places without pairing.")
     lines += section.notes
@@ -169,6 +130,23 @@ def _notes(snapshot: Snapshot, section: Section, found: Standings, branches: Seq
         title = f"<summary>{count(len(problems))} files were set aside</summary>"
         more += f'<li class="note"><details data-keep="problems">{title}{inner}</details></li>'
     return f'<ul class="notes">{shown}{more}</ul>'
+
+
+def _unranked(found: Standings, branches: Sequence[Path]) -> list[str]:
+    """What a selection leaves out, and what it takes from elsewhere than answers."""
+    if not branches:
+        return []
+    ranked = {row.entry.result.model.name for row in found.rows}  # by another method, or measured
+    left = [entry.result for entry in found.hidden if entry.result.model.kind != "baseline"]
+    left = [result for result in left if result.model.name not in ranked]
+    measured = {result.model.name for result in left if result.kind != "published"}
+    lines = []
+    for names, published in (({result.model.name for result in left} - measured, True), (measured, False)):
+        if names:
+            below = published and bool(published_cells(found, branches)[1])
+            lines.append(sentences.not_ranked(len(names), published, below))
+    taken = [row.entry.result.kind == "published" for row in found.rows if not row.recomputed]
+    return lines + ([sentences.as_printed(sum(taken), len(taken) - sum(taken))] if taken and not lines else [])
 
 
 def _scale(found: Standings, unit: str) -> float:
@@ -195,7 +173,7 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
     )
     unit = " (%)" if sign else ""
     head = (
-        f"<thead><tr>{_head('place', 'Place', 'place', 'Places this model may hold: tied models overlap')}"
+        f"<thead><tr>{_head('place', 'Place', 'place', 'The places this model may hold')}"
         f"{_head('name', 'Model', 'model')}"
         f'<th scope="col" class="chart"><span class="axis" aria-label="Axis from 0 to {number(scale, 0)}{sign}">{ticks}</span></th>'
         f"{_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
@@ -260,7 +238,7 @@ def _row(row: Row, scale: float, tag: str, metric: str, branches: Sequence[Path]
         f"<span>{text(result.model.name)}</span>{f' <small>{text(tag, 60)}</small>' if tag else ''}</button></th>"
         f'<td class="chart">{dots(score, scale)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(score.value)}"{sorted_by(score.value)}>'
-        f"{number(score.value)}</td>"
+        f"{score_text(score.value, info_of(metric).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
         f'<td class="src"{_tables(result)}>{text(mark)}</td></tr>'
@@ -354,10 +332,7 @@ def _legend(found: Standings) -> str:
         f'<button type="button" class="link" data-act="{act}">{said}</button>'
         for act, said in (("link", "Copy link"), ("csv", "CSV"), ("json", "JSON"), ("cite", "Cite"))
     )
-    return (
-        f'<div class="legend">{marks}<span class="say">Models whose places overlap cannot be told apart by this benchmark.'
-        f'</span><span class="acts">{buttons}</span></div><div class="cite" hidden></div>'
-    )
+    return f'<div class="legend">{marks}<span class="say">{text(sentences.PLACES, 300)}</span><span class="acts">{buttons}</span></div><div class="cite" hidden></div>'
 
 
 def published_cells(
@@ -411,7 +386,7 @@ def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
 def _published_cell(entry: Entry, metric: str, cell: tuple[str, str], score: Score | None) -> str:
     if score is None:
         return '<td data-v="">–</td>'
-    said = f"95% interval {interval(score.low, score.high)}, n {score.n}, {score.n_cases} cases"
+    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     table = table_of(entry.result, metric, *cell)
     return f'<td{sorted_by(score.value)} title="{text(f"{said}, {table}" if table else said, 200)}">{number(score.value)}</td>'
 

@@ -48,7 +48,7 @@ def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
 
 
 def _slopes(rows: Sequence[Row], known: Known, where: str) -> str:
-    panels = ""
+    panels, dashes = "", False
     for aspect in ASPECTS:
         plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
         lines = ""
@@ -68,6 +68,7 @@ def _slopes(rows: Sequence[Row], known: Known, where: str) -> str:
             for x, level in ((24, _chance(plain)), (136, _chance(full)))
             if level is not None
         )
+        dashes = dashes or bool(chance)
         name = info_of(aspect).label
         panels += (
             f'<figure><figcaption>{text(name)} (%)</figcaption><svg viewBox="-8 0 168 190" role="img" '
@@ -78,8 +79,8 @@ def _slopes(rows: Sequence[Row], known: Known, where: str) -> str:
         return ""
     return (
         '<h3>What adversarial questions do</h3><p class="sub">Accuracy without, then with the questions about what is not there. '
-        "A model that sees keeps its height; one that says yes to everything falls. Short dashes are chance."
-        f"{' ' if where else ''}{text(where, 300)}</p>"
+        "A model that sees keeps its height; one that says yes to everything falls."
+        f"{' Short dashes are chance, where it is known.' if dashes else ''}{' ' if where else ''}{text(where, 300)}</p>"
         f'<div class="plots">{panels}</div>'
     )
 
@@ -113,7 +114,8 @@ def _scatter(rows: Sequence[Row], known: Known) -> str:
     return (
         '<div class="bar-head"><h3>Right, or merely the same twice?</h3></div><p class="sub">Across: set accuracy. Up: confusion, how '
         "often one answer was given for both images of a pair. A model that tells the images apart stands at the lower right; the upper "
-        "left does not look. Dashed lines are chance. A dot without a name tells it when pointed at; the table has them all.</p>"
+        f"left does not look.{' Dashed lines are chance.' if chance else ''} "
+        "A dot without a name tells it when pointed at; the table has them all.</p>"
         '<div class="plots wide"><figure tabindex="0" aria-label="Plot"><svg viewBox="-8 -6 456 212" role="img" '
         f'aria-label="Confusion against set accuracy, one dot per result">{_axis(400, 40)}{ticks}{chance}{marks}'
         '<text x="220" y="200" class="mid">Set accuracy (%)</text>'

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from eval_harness.results import Score
+from leaderboard_space import sentences
 from leaderboard_space.html import count, interval, number, options, text
 from leaderboard_space.sections import Entry
+from leaderboard_space.sentences import FEW
 from leaderboard_space.standings import info_of, with_interval
 from leaderboard_space.tree import UNLABELLED, organ_and_modality, shown_label
-from leaderboard_space.views.leaderboard import FEW, dots, files, sorted_by
+from leaderboard_space.views.leaderboard import dots, files, sorted_by
 
 ASPECTS = ("organ", "condition")
 """What the paper's figure shows."""
@@ -103,9 +105,10 @@ def view(
     title = "Does knowing an organ in one modality carry over to the others?"
     return (
         f'<div class="bar-head"><h3>{title}</h3><label>Result <select data-one>{chosen}</select></label>{files("transfer")}</div>'
-        '<p class="sub">Accuracy by organ and modality (image type). Dots are scores, bars 95% intervals, dashed lines chance; the hollow '
-        "mark is the same modality in the other organs together. Expertise in an organ shows where its dots stand right of the hollow mark "
-        "in every modality. The chance of conditions depends on the findings in the images and is known only where answers are.</p>"
+        '<p class="sub">Accuracy by organ and modality (image type). Dots are scores, bars 95% intervals, dashed lines chance where it is '
+        "known; the hollow mark is the same modality in the other organs together. Expertise in an organ shows where its dots stand right "
+        "of the hollow mark in every modality. The chance of conditions depends on the findings in the images and is known only where "
+        "answers are.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Organs and modalities">'
         '<table class="board transfer" data-table="transfer" '
         f'aria-label="{title} {text(name_of[entry.key])}"><thead><tr>'
@@ -120,7 +123,7 @@ def _columns(held: dict[str, Score], name: str) -> str:
         return '<td class="chart"></td><td class="num val">–</td><td class="num ci">–</td><td class="num ci">–</td>'
     rest = others(held, name)
     chart = dots(score, 100.0, rest)
-    said = f"95% interval {interval(score.low, score.high)}, n {score.n}"
+    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     said += f", chance {number(score.chance)}" if score.chance is not None else ", chance not known"
     return (
         f'<td class="chart">{chart}</td>'

@@ -1,0 +1,277 @@
+"""Every sentence that the board computes, each from the numbers it speaks of and nothing else, so that a test can hold it against them.
+
+Not here: where the numbers come from (`standings.py`, `findings.py`), HTML (`views/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from eval_harness.results import Verdict
+from leaderboard_space.html import count, in_words, interval, number, plural, score_text
+
+FEW = 30
+"""Cases under which a number is shown in grey."""
+MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
+"""The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
+SAME = 1e-9
+"""Scores nearer than this are equal (they are rounded to ten decimals)."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What a sentence knows of one row that holds places: `verdict` None where chance is not known, `first` the first place it may hold."""
+
+    name: str
+    value: float
+    verdict: Verdict | None
+    first: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the headline speaks of. `ranked`: best first. `guess`: what chance is called ("guessing"). `are_models`: every row is a model of
+    its own (else they are results). `higher`: whether the first row has the highest value. `baselines`: baselines with a score;
+    `uncounted`: results whose score is undefined here; `partial`: results of which only other selections are known."""
+
+    label: str
+    guess: str
+    ranked: tuple[Ranked, ...]
+    are_models: bool = True
+    higher: bool = True
+    baselines: int = 0
+    uncounted: int = 0
+    partial: int = 0
+    unit: str = "percent"
+
+
+def headline(found: Finding) -> str:
+    """What to take away before looking at any number: how many beat chance; where nobody knows chance, who has the highest score."""
+    if not found.ranked:
+        return _nothing(found)
+    judged = [row for row in found.ranked if row.verdict is not None]
+    if judged and 2 * len(judged) >= len(found.ranked):
+        return _against_chance(found, judged)
+    return _extreme(found)
+
+
+def _nothing(found: Finding) -> str:
+    if found.uncounted:
+        return f"{found.label}: nothing of this selection counts for it, or the key is hidden."
+    if found.baselines:
+        return "Only baselines are known for these questions."
+    if found.partial:
+        return f"{found.label}: known of parts of this selection, not of the whole."
+    return "No results for this selection."
+
+
+def _against_chance(found: Finding, judged: Sequence[Ranked]) -> str:
+    better, worse = (sum(row.verdict == verdict for row in judged) for verdict in ("better", "worse"))
+    total, all_judged = len(judged), len(judged) == len(found.ranked)
+    one, many = ("model", "models") if found.are_models else ("result", "results")
+    if not all_judged:
+        one, many = f"{one} compared with chance", f"{many} compared with chance"
+    if total == 1:
+        verdicts = {"better": "is surely better than", "worse": "is surely worse than"}
+        verb = verdicts.get(judged[0].verdict or "", "cannot be told apart from")
+        return f"{judged[0].name if all_judged else f'The one {one}'} {verb} {found.guess}."
+    tail = ""
+    if worse:
+        tail = f"; {in_words(worse) if worse < total else 'all'} {'is' if worse == 1 else 'are'} surely worse"
+    if not better:
+        return f"No {one} is surely better than {found.guess}{tail}."
+    if better == total:
+        everyone = "Both" if total == 2 else f"All {in_words(total)}"
+        lead = _lead(found.ranked) if all_judged else ""
+        return f"{everyone} {many} are surely better than {found.guess}{lead}."
+    verb = "is" if better == 1 else "are"
+    return f"{in_words(better).capitalize()} of {in_words(total)} {many} {verb} surely better than {found.guess}{tail}."
+
+
+def _lead(ranked: Sequence[Ranked]) -> str:
+    """Who may hold the first place; in words, since several often may."""
+    first = [row for row in ranked if row.first == 1]
+    if len(first) == 1:
+        return f"; {first[0].name} alone holds place 1"
+    return f"; {in_words(len(first))} may hold place 1" if len(first) < len(ranked) else "; any may hold place 1"
+
+
+def _extreme(found: Finding) -> str:
+    label = found.label if found.label.startswith(("FAKE", "NONE", "SWAP")) else found.label.lower()
+    label += " score" if label in ("overall", "average") else ""
+    extreme, best = "highest" if found.higher else "lowest", found.ranked[0]
+    value = score_text(best.value, found.unit)
+    if len(found.ranked) == 1:
+        return f"{best.name}: {label} {value}."
+    equal = [row for row in found.ranked if abs(row.value - best.value) <= SAME]
+    tied = sum(row.first == 1 for row in found.ranked) - len(equal)
+    many = "models" if found.are_models else "results"
+    if len(equal) == len(found.ranked):
+        everyone = f"Both {many}" if len(equal) == 2 else f"All {in_words(len(equal))} {many}"
+        return f"{everyone} have the same {label} ({value})."
+    if len(equal) == 1 and tied <= 0:
+        return f"{best.name} surely has the {extreme} {label} ({value})."
+    who, verb, it = best.name, "has", "it"
+    if len(equal) > 1:
+        who = (
+            " and ".join(row.name for row in equal)
+            if len(equal) == 2
+            else f"{in_words(len(equal)).capitalize()} {many}"
+        )
+        verb, it = "share", "them"
+    others = (
+        f"; {in_words(tied)} {'other' if tied == 1 else 'others'} cannot be told apart from {it}" if tied > 0 else ""
+    )
+    return f"{who} {verb} the {extreme} {label} ({value}){others}."
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What stands under the headline. `sizes`: (n, n_cases) of the rows with a score; `case`: what a case is; `where`: the selection in
+    words; `methods`: of the rows but baselines, as they are shown; `chances`: of the rows, None where it is not known; `rows`, `bars`:
+    how many rows have a score, and how many of them an interval."""
+
+    label: str
+    description: str
+    case: str
+    sizes: frozenset[tuple[int, int]]
+    where: tuple[str, ...]
+    methods: tuple[str, ...]
+    chances: frozenset[float | None]
+    rows: int
+    bars: int
+    lower_is_better: bool
+
+
+def caption(said: Caption) -> str:
+    """What the score is, of how many, of what, and what the marks of the chart are."""
+    description = said.description[:1].lower() + said.description[1:]
+    parts = [f"{said.label}: {description}" if description else f"{said.label}."]
+    if len(said.sizes) == 1:
+        n, n_cases = next(iter(said.sizes))
+        if n == n_cases:
+            parts.append(f"n = {plural(n, said.case)}.")
+        elif n_cases:
+            parts.append(f"n = {count(n)} from {plural(n_cases, said.case)}.")
+    parts.append(f"Only {' or '.join(said.where)}." if said.where else "Everything selected.")
+    if len(said.methods) == 1:
+        parts.append(f"Method: {said.methods[0]}.")
+    if said.rows:
+        parts.append(f"{_chart(said)}.")
+    if said.lower_is_better:
+        parts.append("Lower is better.")
+    return " ".join(parts)
+
+
+def _chart(said: Caption) -> str:
+    bars = ", bars 95% intervals" + (" where one is known" if said.bars < said.rows else "") if said.bars else ""
+    known = {chance for chance in said.chances if chance is not None}
+    where = " where it is known" if None in said.chances else ""
+    line = ""
+    if len(known) == 1:
+        line = f", the dashed line is chance ({percent_of_chance(next(iter(known)))}){where}"
+    elif known:
+        line = f", the dashed line is each row's chance{where}"
+    return f"Dots are scores{bars}{line}"
+
+
+def percent_of_chance(value: float) -> str:
+    """A level of chance with one digit, none where it is whole.
+
+    >>> percent_of_chance(25.0), percent_of_chance(22.760196)
+    ('25%', '22.8%')
+    """
+    return f"{number(value).removesuffix('.0')}%"
+
+
+def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
+    """What the signs of a table mean: those that stand in it, and no others. `few`: whether a cell is grey for its few cases."""
+    meaning: dict[Verdict | None, str] = {
+        "better": "surely better than guessing",
+        "no different": "cannot be told apart from guessing",
+        "worse": "surely worse than guessing",
+        None: "not tested (no exact chance is known)",
+    }
+    lines = [f"{MARK[verdict]} {said}" for verdict, said in meaning.items() if verdict in seen]
+    if set(seen) - {None}:
+        lines.append("each cell is tested by itself, at 95%")
+    return [*lines, *([f"italic grey: fewer than {FEW} cases"] if few else [])]
+
+
+SHADES = '<span class="in-light">Darker is higher</span><span class="in-dark">Lighter is higher</span>'  # as each theme draws it
+
+
+def behind(low: float | None, high: float | None, n: int, n_cases: int) -> str:
+    """What a number rests on, as its tooltip says it."""
+    said = f"n {count(n)}, {plural(n_cases, 'case')}" if n_cases else "n not known"
+    return (
+        f"95% interval {interval(low, high)}, {said}"
+        if low is not None and high is not None
+        else f"no interval, {said}"
+    )
+
+
+def left_out(dropped: int) -> str:
+    """Columns for which a table has no room."""
+    if not dropped:
+        return ""
+    which = "The smallest column is" if dropped == 1 else f"The {count(dropped)} smallest columns are"
+    return f"{which} left out; the files hold them all."
+
+
+def not_ranked(models: int, published: bool, below: bool) -> str:
+    """Models that the selection says nothing of. `published`: nothing but papers' numbers is known of them; `below`: some of those are
+    printed for one of the selected branches, and stand in a table of their own."""
+    them = "it" if models == 1 else "them"
+    why = (
+        f"only published numbers are known of {them}, and no finer answers."
+        if published
+        else f"this score is not known of {them} for this selection."
+    )
+    tail = " Cells that are exactly one of the selected branches stand below." if below else ""
+    return f"{plural(models, 'model')} not ranked here: {why}{tail}"
+
+
+def as_printed(published: int, handed_in: int) -> str:
+    """Rows of a selection that were not computed from answers: papers' cells, and cells of results whose answers cannot be read."""
+    parts = []
+    if published:
+        parts.append("Published cells are shown as printed; no finer answers are known of them.")
+    if handed_in:
+        parts.append(f"{plural(handed_in, 'result')} shown with the cell as handed in: no answers are at hand.")
+    return " ".join(parts)
+
+
+def compared(first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float) -> str:
+    """The finding of a paired test: `difference` = first - second in points, `p` two-sided."""
+    if p >= 0.05 or abs(difference) <= SAME:
+        return f"{first} and {second} cannot be told apart by {label.lower()}."
+    word = {True: "surely better than", False: "surely worse than", None: "surely above"}[higher_is_better]
+    upper, lower = (first, second) if difference > 0 else (second, first)
+    return f"{upper} is {word} {lower}: {number(abs(difference))} points of {label.lower()}."
+
+
+def compared_in_full(
+    difference: float, low: float, high: float, p: float, method: str, n: int, only_a: int, only_b: int
+) -> str:
+    """What stands under the finding of a paired test."""
+    said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    alike = n - only_a - only_b
+    return (
+        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {said} ({method}). "
+        f"Of {plural(n, 'scored unit')}, {count(only_a)} {_was(only_a)} won by the first alone and {count(only_b)} by the second alone; "
+        f"{count(alike)} ended alike. The p-value is of this one comparison, "
+        "chosen by you: not corrected for others you may have looked at."
+    )
+
+
+def _was(value: int) -> str:
+    return "was" if value == 1 else "were"
+
+
+def cases_found(cases: int, searched: bool) -> str:
+    """How many cases a page of them has."""
+    if not searched:
+        return f"{plural(cases, 'case')}."
+    return f"{plural(cases, 'case')} {'matches' if cases == 1 else 'match'}."

@@ -1,0 +1,354 @@
+"""Generated results stores, and every page of the board over one held against scores computed from its raw files.
+
+`python -m tests.leaderboard_space.generated --stores 200 --seed 7` checks many; a few are a test (`test_generated_stores.py`).
+Not here: what a sentence claims (`claims.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.schema import FORMATS
+from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
+from eval_harness.runs import read_question_file
+from eval_harness.scores import score, units
+from eval_harness.scores.comparisons import paired_test
+from leaderboard_space.sections import Board, Section
+from leaderboard_space.service import Service
+from leaderboard_space.standings import info_of
+from leaderboard_space.views import cases, compare
+from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_marks, rounds_to
+from tests.leaderboard_space.stores import MADE_AT, add_run, answers, questions
+
+CASES = {"mediconfusion": "pair", "probmed": "image", "gmai-mmbench": "question", "halt-medvqa": "question"}
+FACET = {"mediconfusion": "category", "probmed": "organ", "gmai-mmbench": "department", "halt-medvqa": "scenario"}
+Scores = dict[str, Score]
+
+
+def make(store: Path, seed: int, most_models: int = 6) -> str:
+    """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys; damaged files; what was only printed
+    is given to the board beside it (`printed`). Returns the format."""
+    rng = np.random.default_rng(seed)
+    format = list(FORMATS)[seed % 4]
+    (store / "results").mkdir(parents=True, exist_ok=True)
+    cases = int(rng.choice([1, 2, 7, 45]))
+    asked = questions(format, cases, seed=seed)
+    if rng.random() < 0.25:  # a key that the source keeps to itself: of some questions, or of all
+        gone = set(asked["case_id"].unique()[: int(len(asked["case_id"].unique()) * rng.choice([0.3, 1.0]))])
+        hidden = asked["case_id"].isin(gone)  # of whole cases: half a pair cannot be scored
+        asked["answer"] = [[] if gone else key for gone, key in zip(hidden, asked["answer"], strict=True)]
+    keyed = questions(format, cases, seed=seed)
+    models = int(rng.choice([0, 1, 2, 3, most_models]))
+    alike = rng.random() < 0.25  # all answer the same
+    origin = str(rng.choice(["phantom", "official", "custom"]))
+    name = format if origin != "custom" else "somebodys-own"
+    selection = "--limit 7" if rng.random() < 0.15 else None
+    for at in range(models):
+        skill, drawn = float(rng.choice([0.0, 0.3, 0.3, 0.7, 1.0])), 1 if alike else int(rng.integers(0, 10**6))
+        folder = add_run(
+            store, format, asked, answers(keyed, 0.5 if alike else skill, seed=drawn), f"Model {at}",
+            str(rng.choice(["open", "medical", "proprietary"])), name=name, origin=origin, selection=selection,
+        )  # fmt: skip
+        if rng.random() < 0.08:
+            (folder / "answers.parquet").write_bytes(b"PAR1 no")
+    for at in range(int(rng.choice([0, 0, 1, 2]))):
+        add_run(store, format, asked, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
+                selection=selection)  # fmt: skip
+    return format
+
+
+def printed(format: str, seed: int) -> list[Result]:
+    """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
+    rng = np.random.default_rng(seed + 1)
+    metric = {
+        "mediconfusion": "set_accuracy",
+        "probmed": "overall",
+        "gmai-mmbench": "accuracy",
+        "halt-medvqa": "average",
+    }[format]
+
+    def cell() -> dict[str, Score]:
+        n = int(rng.choice([0, 20, 176]))
+        value = round(float(rng.choice([0.0, 29.55, 100.0, rng.uniform(0, 100)])), 2)
+        verdict = None if rng.random() < 0.5 else str(rng.choice(["better", "no different", "worse"]))
+        return {metric: Score(value=value, n=n, n_cases=n, chance=25.0 if verdict else None, verdict=verdict)}  # type: ignore[arg-type]
+
+    return [
+        Result(
+            kind="published", provenance="published",
+            benchmark=Benchmark(name=format, format=format, split="test", questions=176),
+            model=Model(name=f"Printed {at}", kind="proprietary"),
+            method=Method(name="best"), scores=cell() if rng.random() < 0.9 else {}, created_at=MADE_AT,
+            breakdown={FACET[format]: {label: cell() for label in ("one", "two") if rng.random() < 0.8}},
+            source=Source(citation="A paper", table="Table 1"),
+        )
+        for at in range(int(rng.choice([0, 0, 1, 4])))
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A result as its files say it: whole scores, and per facet value; `answered`: whether its answers could be read."""
+
+    result: Result
+    scores: Scores
+    cells: dict[str, dict[str, Scores]]
+    units: pd.DataFrame | None
+
+
+def raw(store: Path, section: Section) -> dict[str, Raw]:
+    """Entry key -> truth, from the files by the harness's own scorer, which shares no code with the board's."""
+    found = {}
+    for entry in section.entries:
+        result = entry.result
+        if entry.folder is None:
+            found[entry.key] = Raw(result, result.scores, result.breakdown, None)
+            continue
+        result = read_result(entry.folder / "result.json")
+        try:
+            given = pd.read_parquet(entry.folder / "answers.parquet")
+        except Exception:
+            found[entry.key] = Raw(result, result.scores, result.breakdown, None)
+            continue
+        asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
+        scored = score(section.format, asked, given)
+        cells = scored.breakdown
+        if (
+            section.format != "mediconfusion"
+        ):  # whose categories count image labels; elsewhere a cell is its questions, scored alone
+            cells = cells | {FACET[section.format]: _alone(section.format, asked, given)}
+        found[entry.key] = Raw(result, scored.scores, cells, units(section.format, asked, given))
+    return found
+
+
+def _alone(format: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, Scores]:
+    found = {}
+    for label, part in asked.groupby(FACET[format]):
+        said = given[given["question_id"].isin(part["question_id"])]
+        found[str(label)] = score(format, part.reset_index(drop=True), said).scores
+    return found
+
+
+def plain(fragment: str) -> str:
+    """HTML as the text a reader sees."""
+    return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
+
+
+def rows_of(page: str) -> list[tuple[str, str, str, str, str]]:
+    """(entry key, group, place, value, interval) of the rows of a leaderboard."""
+    table = page[page.index('<table class="board"') : page.index("</table>")] if '<table class="board"' in page else ""
+    rows = []
+    for body in table.split("<tbody>")[1:]:
+        head = re.search(r'<tr class="group"[^>]*><th[^>]*>(.*?) <span>(.*?)</span></th></tr>', body)
+        group = plain(head[1]) if head else ""
+        lines = re.findall(
+            r'<tr class="k-[^"]*" data-key="([^"]*)"><td class="place"[^>]*>(.*?)</td>.*?<td class="num val"[^>]*>(.*?)</td>'
+            r'<td class="num ci"[^>]*>(.*?)</td>',
+            body,
+        )
+        if head:
+            said = re.fullmatch(r"([\d,]+) (results?)", plain(head[2]))
+            assert said and int(said[1]) == len(lines) and (said[2] == "result") == (len(lines) == 1), head[0]
+        rows += [
+            (html.unescape(key), group, plain(place), plain(value), plain(ends)) for key, place, value, ends in lines
+        ]
+    return rows
+
+
+def check_store(store: Path, format: str, extra: list[Result]) -> int:
+    """Every page of the board over a store; returns how many pages were checked. Raises AssertionError."""
+    board = Board(store, extra)
+    service = Service(board)
+    pages = 0
+    for section in board.snapshot.sections[format]:
+        board.outcomes(section)
+        truth = raw(store, section)
+        whole = service.view({"format": format, "section": section.key, "shown": "all"})
+        metrics = re.findall(
+            r'<option value="([^"]*)"', re.search(r"<select data-metric>(.*?)</select>", whole["html"])[1]
+        )
+        labels = {label for found in truth.values() for label in found.cells.get(FACET[format], {})}
+        every = {
+            label for label in labels if _holds_everything(format, label, truth)
+        }  # selecting it is selecting nothing
+        for metric in metrics:
+            for label in [None, *sorted(labels - every)[:1]]:
+                branches = [[FACET[format], label]] if label is not None else []
+                asked = {
+                    "format": format,
+                    "section": section.key,
+                    "shown": "all",
+                    "metric": metric,
+                    "branches": branches,
+                }
+                shown = service.view(asked)
+                if shown["state"]["metric"] == metric:
+                    check_panel(shown["html"], truth, metric, (FACET[format], label) if label else None, format)
+                    pages += 1
+        check_breakdown(service, format, section, truth)
+        check_comparison(board, format, section, truth)
+        pages += 2
+    if not board.snapshot.sections[format]:
+        assert "No results yet." in service.view({"format": format})["html"]
+    return pages
+
+
+def _holds_everything(format: str, label: str, truth: dict[str, Raw]) -> bool:
+    """Whether every question carries a label."""
+    held = [
+        (raw.cells.get(FACET[format], {}).get(label, {}), raw.scores) for raw in truth.values() if raw.units is not None
+    ]
+    return any("irrelevant" in cell and cell["irrelevant"].n == whole["irrelevant"].n for cell, whole in held)
+
+
+def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, str] | None, format: str) -> None:
+    """The headline, the caption, the table's groups and numbers, and the notes of one panel."""
+    info = info_of(metric)
+    rows = rows_of(page)
+    held: dict[str, Score] = {}
+    for key, group, _, value, ends in rows:
+        found = truth[key].scores if cell is None else truth[key].cells.get(cell[0], {}).get(cell[1], {})
+        score = found.get(metric, Score(value=None, n=0, n_cases=0))
+        held[key] = score
+        if score.value is None:
+            assert value == "–", (key, metric, value)
+        else:
+            assert rounds_to(value, score.value), (key, metric, value, score.value)
+        if score.low is not None and score.high is not None:
+            low, high = ends.split("–")
+            assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
+        words = {"better": "surely better than", "worse": "surely worse than", "no different": "not told apart from"}
+        if group and score.verdict:
+            assert group.startswith(words[score.verdict]), (group, score)
+        elif group:
+            assert group == "not compared with chance", (group, score)
+    baselines = [key for key in held if truth[key].result.model.kind == "baseline"]
+    ranked = []
+    for key, _, place, _, _ in rows:
+        if key not in baselines and held[key].value is not None:
+            first = int(place.partition("–")[0])
+            ranked.append(Truth(truth[key].result.model.name, held[key].value or 0.0, held[key].verdict, first))
+    up = info.higher_is_better is not False
+    ranked.sort(key=lambda row: -row.value if up else row.value)
+    headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    names = {row.name for row in ranked}
+    check_headline(
+        headline, ranked, baselines=sum(held[key].value is not None for key in baselines),
+        uncounted=sum(score.value is None for score in held.values()),
+        partial=len(truth) - len(held), up=up, models=len(names) == len(ranked),
+    )  # fmt: skip
+    known = [score for score in held.values() if score.value is not None]
+    drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
+    check_caption(
+        plain(re.search(r'<p class="sub">(.*?)</p>', page)[1]),  # type: ignore[index]
+        sizes={(score.n, score.n_cases) for score in known}, case=CASES[format],
+        chances={None if score.chance is None else round(score.chance, 6) for score in known},
+        bars=(len(drawn), len(known)), selected=cell is not None, up=info.higher_is_better,
+    )  # fmt: skip
+    for note in re.findall(r'<li class="note">(.*?)</li>', page):
+        said = plain(note)
+        if found := re.match(r"(\d+) models? not ranked here: (only published|this score)", said):
+            hidden = {
+                raw.result.model.name
+                for key, raw in truth.items()
+                if key not in held and raw.result.model.kind != "baseline"
+            }
+            hidden -= {truth[key].result.model.name for key in held}
+            kinds = {raw.result.kind for raw in truth.values() if raw.result.model.name in hidden}
+            assert int(found[1]) <= len(hidden) and ("published" in kinds) >= (found[2] == "only published"), said
+        if said.startswith("Published cells are shown as printed"):
+            assert any(truth[key].result.kind == "published" for key in held), said
+
+
+def check_breakdown(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """Signs and numbers of the heat map, and the legend under it."""
+    page = service.breakdown({"format": format, "section": section.key, "shown": "all", "facet": FACET[format]})
+    match = re.search(
+        r'<table class="heat" data-table="breakdown".*?</table>(?:</div>)?(<p class="fine signs">.*?</p>)?',
+        page,
+        re.DOTALL,
+    )
+    if match is None:
+        return
+    heads = [html.unescape(name) for name in re.findall(r'<th scope="col" data-sort="([^"]*)"', match[0])][1:]
+    metric = service.view({"format": format, "section": section.key, "shown": "all"})["state"]["metric"]
+    if f"by {FACET[format]}" not in plain(page).lower():
+        return
+    by_name: dict[str, list[Raw]] = {}
+    for found in truth.values():
+        by_name.setdefault(found.result.model.name, []).append(found)
+    cells = []
+    for line in re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi>.*?</th>(.*?)</tr>', match[0], re.DOTALL):
+        (one,) = by_name[html.unescape(line[0])]
+        for label, (kind, body) in zip(heads, re.findall(r'<td class="(\w+)"[^>]*>(.*?)</td>', line[1]), strict=True):
+            score = one.cells.get(FACET[format], {}).get(label, {}).get(metric)
+            if score is None or score.value is None:
+                assert kind == "none", (label, line[0])
+                continue
+            value, sign = re.fullmatch(r"(.*?)<i>(.*?)</i>", body).groups()  # type: ignore[union-attr]
+            assert rounds_to(html.unescape(value), score.value), (label, value, score)
+            assert (kind == "few") == (score.n_cases < 30), (kind, score)
+            cells.append((sign, score.verdict, kind == "few"))
+    check_marks(plain(match[1] or ""), cells)
+
+
+def check_comparison(board: Board, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """The finding of the page Compare, against the paired test of the two runs' own units."""
+    key = f"{format}/{section.key}"
+    page = compare.page(board, {"set": key})
+    found = cases.page(board, {"set": key, "order": "wrong"})
+    if f'value="{key}" selected' in found and "not in the store" not in found:
+        of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
+        number = of["case_id"].nunique()
+        assert f'<h2 class="finding">{number} case{"" if number == 1 else "s"}.</h2>' in found
+    answered = [entry for entry, found in truth.items() if found.units is not None]
+    if f'value="{key}" selected' not in page or len(answered) < 2:
+        return
+    if "have answers that can be scored" in page:
+        assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
+        return
+    chosen = [
+        html.unescape(re.search(rf'data-name="{name}">.*?value="([^"]*)" selected', page)[1])
+        for name in ("first", "second")
+    ]  # type: ignore[index]
+    metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
+    finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    one, other = (truth[name] for name in chosen)
+    if one.scores[metric].value is None or other.scores[metric].value is None:
+        assert "cannot be compared" in finding, finding
+        return
+    test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
+    if test.p >= 0.05:
+        assert "cannot be told apart" in finding, (finding, test)
+    else:
+        upper = one if test.difference > 0 else other
+        assert finding.startswith(f"{upper.result.model.name} is surely "), (finding, test)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stores", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    pages = 0
+    for seed in range(given.seed, given.seed + given.stores):
+        with tempfile.TemporaryDirectory() as folder:
+            format = make(Path(folder), seed)
+            try:
+                pages += check_store(Path(folder), format, printed(format, seed))
+            except Exception as error:
+                raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
+    print(json.dumps({"stores": given.stores, "pages": pages}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Every number and sentence of the board over generated stores (see `generated.py`, which checks as many as one likes)."""
+
+from pathlib import Path
+
+import pytest
+
+from leaderboard_space.views import about
+from leaderboard_space.views.cases import MOST_RUNS
+from tests.leaderboard_space.generated import check_store, make, plain, printed
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_every_page_says_what_the_raw_files_show(tmp_path: Path, seed: int) -> None:
+    format = make(tmp_path, seed)
+    check_store(tmp_path, format, printed(format, seed))
+
+
+def test_the_page_about_names_the_numbers_that_the_board_uses() -> None:
+    page = plain(about.page())
+    assert "Fewer than 30 cases are grey" in page and f"the best {MOST_RUNS}, where there are more" in page

@@ -1,0 +1,151 @@
+"""Every sentence that the board computes, over generated numbers: what it claims follows from them (see `claims.py`)."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderboard_space import sentences
+from leaderboard_space.html import number, percent
+from leaderboard_space.sentences import Caption, Finding, Ranked
+from tests.leaderboard_space.claims import Truth, check_caption, check_headline, rounds_to
+
+VALUES = st.one_of(
+    st.sampled_from([0.0, 100.0, 25.0, 29.55, 29.545454545, 99.97, 0.01, 50.0, 33.3333333333]), st.floats(0, 100)
+)
+VERDICTS = st.sampled_from(["better", "no different", "worse", None])
+
+
+@st.composite
+def findings(draw: st.DrawFn) -> tuple[Finding, list[Truth]]:
+    size = draw(st.one_of(st.integers(0, 6), st.sampled_from([13, 60])))
+    pool = draw(st.lists(VALUES, min_size=1, max_size=3)) if draw(st.booleans()) else None  # few values: ties
+    verdicts = draw(
+        st.sampled_from([VERDICTS, st.just("better"), st.just(None), st.sampled_from(["worse", "no different"])])
+    )
+    values = [draw(st.sampled_from(pool) if pool else VALUES) for _ in range(size)]
+    up = draw(st.booleans())
+    values.sort(reverse=up)
+    tied = draw(st.integers(1, max(size, 1)))
+    rows = []
+    for at, value in enumerate(values):  # of equal scores none is worse than the other
+        first = 1 if at < tied or abs(value - values[0]) < 1e-9 else at + 1
+        rows.append(Truth(f"Model {at}", value, draw(verdicts), first))
+    found = Finding(
+        label=draw(st.sampled_from(["Set accuracy", "Overall", "FAKE", "Average", "something else"])),
+        guess=draw(st.sampled_from(["guessing", "flipping a coin", "flipping a coin for each image"])),
+        ranked=tuple(Ranked(row.name, row.value, row.verdict, row.first) for row in rows),  # type: ignore[arg-type]
+        are_models=draw(st.booleans()),
+        higher=up,
+        baselines=draw(st.integers(0, 2)),
+        uncounted=draw(st.integers(0, 2)),
+        partial=draw(st.integers(0, 2)),
+    )
+    return found, rows
+
+
+@given(findings())
+def test_a_headline_claims_what_its_numbers_show(drawn: tuple[Finding, list[Truth]]) -> None:
+    found, rows = drawn
+    check_headline(
+        sentences.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
+        up=found.higher, models=found.are_models,
+    )  # fmt: skip
+
+
+@given(
+    sizes=st.frozensets(st.tuples(st.integers(0, 2000), st.integers(0, 3)), max_size=2),
+    chances=st.frozensets(st.sampled_from([25.0, 22.760196, 0.04, 50.0, None]), max_size=3),
+    rows=st.integers(0, 5),
+    bars=st.integers(0, 5),
+    where=st.sampled_from([(), ("Cerebral",), ("chest > CT", "brain")]),
+    lower=st.booleans(),
+)
+def test_a_caption_claims_what_its_numbers_show(sizes, chances, rows, bars, where, lower) -> None:  # type: ignore[no-untyped-def]
+    sizes = frozenset((max(n, cases), cases) for n, cases in sizes)
+    bars = min(bars, rows)
+    said = sentences.caption(
+        Caption("Set accuracy", "Pairs with both images right.", "pair", sizes, where, (), chances, rows, bars, lower)
+    )
+    if any(cases == 0 for _, cases in sizes):  # how many cases stand behind it is not known, and not said
+        assert "from 0" not in said
+        return
+    check_caption(
+        said, sizes=set(sizes), case="pair", chances=set(chances), bars=(bars, rows), selected=bool(where),
+        up=not lower,
+    )  # fmt: skip
+
+
+@given(value=st.one_of(VALUES, st.floats(-100, 100), st.floats(-0.06, 0.06), st.floats(99.9, 100)))
+def test_a_shown_number_is_the_number(value: float) -> None:
+    assert rounds_to(number(value), value)
+    if 0 <= value <= 100:
+        assert rounds_to(percent(value), value)
+        assert (percent(value) == "100.0") == (value == 100) and (percent(value) == "0.0") == (value == 0)
+
+
+@given(seen=st.sets(VERDICTS), few=st.booleans())
+def test_a_legend_explains_the_signs_that_are_there(seen, few) -> None:  # type: ignore[no-untyped-def]
+    lines = sentences.legend_of_marks(seen, few)
+    for verdict, sign in sentences.MARK.items():
+        assert any(line.startswith(sign) for line in lines) == (verdict in seen)
+    assert any("30 cases" in line for line in lines) == few
+    assert len(set(sentences.MARK.values())) == 4
+
+
+@given(
+    difference=st.floats(-100, 100),
+    p=st.floats(0, 1),
+    up=st.sampled_from([True, False, None]),
+    n=st.integers(0, 500),
+    won=st.tuples(st.integers(0, 250), st.integers(0, 250)),
+)
+def test_a_comparison_claims_what_the_test_says(difference, p, up, n, won) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.compared("A", "B", "Accuracy", up, difference, p)
+    if p >= 0.05:
+        assert said == "A and B cannot be told apart by accuracy."
+    elif abs(difference) > 1e-9:
+        found = re.fullmatch(r"(A|B) is surely (better than|worse than|above) (A|B): (\S+) points of accuracy\.", said)
+        assert found and {found[1], found[3]} == {"A", "B"} and rounds_to(found[4], abs(difference))
+        assert (found[1] == "A") == (difference > 0)
+        assert found[2] == {True: "better than", False: "worse than", None: "above"}[up]
+    n = max(n, sum(won))
+    below = sentences.compared_in_full(difference, difference - 1, difference + 1, p, "exact", n, *won)
+    found = re.search(
+        r"Of ([\d,]+) scored (units?), ([\d,]+) (was|were) won by the first alone and ([\d,]+) by the second alone; ([\d,]+) ended",
+        below,
+    )
+    assert found and [int(found[i].replace(",", "")) for i in (1, 3, 5, 6)] == [n, *won, n - sum(won)]
+    assert (found[2] == "unit") == (n == 1) and (found[4] == "was") == (won[0] == 1)
+
+
+@given(
+    models=st.integers(1, 3),
+    published=st.booleans(),
+    below=st.booleans(),
+    rows=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+def test_notes_agree_in_number(models, published, below, rows) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.not_ranked(models, published, below)
+    assert said.startswith(f"{models} model not" if models == 1 else f"{models} models not")
+    assert (" it" in said) == (models == 1) and ("stand below" in said) == below
+    printed = sentences.as_printed(*rows)
+    assert ("Published cells" in printed) == bool(rows[0])
+    assert (f"{rows[1]} result{'' if rows[1] == 1 else 's'} shown" in printed) == bool(rows[1])
+
+
+@pytest.mark.parametrize(
+    ("dropped", "said"), [(0, ""), (1, "The smallest column is left out"), (2, "The 2 smallest columns are")]
+)
+def test_columns_left_out(dropped: int, said: str) -> None:
+    assert sentences.left_out(dropped).startswith(said) and bool(sentences.left_out(dropped)) == bool(dropped)
+
+
+def test_cases_found() -> None:
+    assert [sentences.cases_found(n, True) for n in (0, 1, 2)] == [
+        "0 cases match.",
+        "1 case matches.",
+        "2 cases match.",
+    ]
+    assert [sentences.cases_found(n, False) for n in (1, 2)] == ["1 case.", "2 cases."]
