@@ -1,4 +1,4 @@
-"""Scores of all runs of a section on a selection of units at once, and the places they may hold.
+"""Scores of all runs of a section on a selection of units at once, and the p-values of their differences.
 
 The statistics are those of `eval_harness.scores`; here only what they cost is cut, so that ticking a branch takes milliseconds (a test
 holds the two together). Not here: reading the store (`sections.py`), units (`outcomes.py`), drawing (`views/`).
@@ -146,7 +146,7 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
 
 
 def p_values(units: MetricUnits) -> Floats:
-    """Uncorrected p-values (R, R) of "these two runs do as well on these questions", paired."""
+    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `statistics.pairwise`."""
     runs = units.top.shape[0]
     top = units.per_cluster(units.top.astype(np.float32, copy=False))
     base = units.per_cluster(units.base.astype(np.float32))
@@ -186,15 +186,6 @@ def _clustered_width(score: Score) -> float:
     if score.interval_method != CLUSTERED or score.low is None or score.high is None:
         return 0.0
     return (score.high - score.low) / 100
-
-
-def places(value: Floats, p: Floats, higher_is_better: bool) -> tuple[Ints, Ints]:
-    """First and last place each model may hold: 1 + models significantly better, M - models significantly worse (Holm over all
-    pairs). Models whose places overlap are tied; the first number is the rank. `value` (M,) has no NaN, `p` is (M, M).
-    """
-    surely = statistics.holm(p) < ALPHA
-    ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
-    return 1 + (surely & ahead).sum(axis=1), len(value) - (surely & ahead.T).sum(axis=1)
 
 
 def _row(values: NDArray, run: int) -> NDArray:

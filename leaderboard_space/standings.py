@@ -12,10 +12,10 @@ import numpy as np
 
 from eval_harness.results import Score
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
-from eval_harness.scores.statistics import published_interval
+from eval_harness.scores.statistics import places, published_interval
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.published_results import ONLY_PRINTED
-from leaderboard_space.ranking import Floats, MetricUnits, p_values, places, scores_of, unpaired_p_values
+from leaderboard_space.ranking import Floats, MetricUnits, p_values, scores_of, unpaired_p_values
 from leaderboard_space.sections import Entry, Section
 from leaderboard_space.tree import Path, Tree, cells_under
 
@@ -26,7 +26,8 @@ DEFAULT_PROMPT = {"mediconfusion": "mc-0", "probmed": "question", "gmai-mmbench"
 
 @dataclass(frozen=True)
 class Row:
-    """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value).
+    """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value), as
+    `eval_harness.scores.statistics.Places` defines them; `apart_from`: the keys of the entries that it is told apart from.
 
     `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
     """
@@ -36,6 +37,7 @@ class Row:
     first: int | None = None
     last: int | None = None
     recomputed: bool = False
+    apart_from: frozenset[str] = frozenset()
 
     @property
     def is_baseline(self) -> bool:
@@ -207,9 +209,15 @@ def _ranked(
         if runs:
             p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
-    first, last = places(values, p, higher)
-    held = {id(row): (int(a), int(b)) for row, a, b in zip(models, first, last, strict=True)}
-    return [replace(row, first=held[id(row)][0], last=held[id(row)][1]) if id(row) in held else row for row in rows]
+    found = places(values, p, higher)
+    keys = [row.entry.key for row in models]
+    number = {id(row): at for at, row in enumerate(models)}
+
+    def placed(row: Row, at: int) -> Row:
+        apart = frozenset(keys[other] for other in np.flatnonzero(found.apart[at]))
+        return replace(row, first=int(found.first[at]), last=int(found.last[at]), apart_from=apart)
+
+    return [placed(row, number[id(row)]) if id(row) in number else row for row in rows]
 
 
 def _order(row: Row, higher: bool) -> tuple[bool, float, str]:

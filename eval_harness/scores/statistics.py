@@ -14,22 +14,33 @@ from scipy import special
 
 from eval_harness.results import Verdict
 from eval_harness.scores.clustered import numbered, ratio_spread
-from eval_harness.scores.comparisons import Outcomes, PairedTest, Pairs, holm, pack, paired_test, pairwise, tie_groups
+from eval_harness.scores.comparisons import (
+    Outcomes,
+    PairedTest,
+    Pairs,
+    Places,
+    holm,
+    pack,
+    paired_test,
+    pairwise,
+    places,
+)
 
 __all__ = [
     "Interval",
     "Outcomes",
     "PairedTest",
     "Pairs",
+    "Places",
     "chance_p_value",
     "clustered_interval",
     "holm",
     "pack",
     "paired_test",
     "pairwise",
+    "places",
     "poisson_binomial",
     "published_interval",
-    "tie_groups",
     "verdict",
     "wilson",
 ]

@@ -1,5 +1,7 @@
 """Intervals cover what they should, tests find differences no more often than they should: by simulation and against scipy."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from scipy import stats
 
 from dataset_builders.errors import BadInput
 from eval_harness.scores import statistics
-from eval_harness.scores.comparisons import sign_flip_p
+from eval_harness.scores.comparisons import HOW, listed_sign_flips
 
 SIZES = [25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, 3, *[2] * 20, *[1] * 28]
 """Cluster sizes like those of MediConfusion's pairs: 176 in 60 components, a few large."""
@@ -188,12 +190,45 @@ def test_mcnemar_is_the_mid_p_binomial() -> None:
     assert statistics.paired_test(frame(a), frame(b), "m").p == pytest.approx(expected)
 
 
-def test_the_sign_flip_test_is_exact_where_it_can_be() -> None:
-    d = np.array([3.0, -1.0, 2.0, 2.0])
-    sums = [abs(np.dot(d, [1 if code >> i & 1 else -1 for i in range(4)])) for code in range(16)]
-    assert sign_flip_p(d) == pytest.approx(np.mean(np.array(sums) >= 6))
-    assert sign_flip_p(np.zeros(5)) == 1.0
-    assert sign_flip_p(np.array([1.0, 0.7310585])) is None
+def all_sign_patterns(d: np.ndarray) -> float:
+    """The sign-flip test by listing: the share of sign patterns whose sum is at least as far from 0."""
+    sums = np.abs(np.array(list(itertools.product((-1, 1), repeat=len(d)))) @ np.abs(d))
+    return float((sums >= abs(d.sum()) - 1e-9).mean())
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.sampled_from([1, 2, 3, 10]))
+def test_the_sign_flip_test_is_exact_for_whole_multiples_of_a_step(numbers: list[int], samples: int) -> None:
+    d = np.array(numbers) / samples
+    p, how = listed_sign_flips(d[None], np.array([samples]))
+    assert p[0] == pytest.approx(all_sign_patterns(d), abs=1e-12)
+    assert "exact" in HOW[how[0]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 14), st.floats(0.0, 3.0))
+def test_the_sign_flip_test_is_close_where_there_is_no_step(seed: int, many: int, shift: float) -> None:
+    d = np.random.default_rng(seed).normal(shift, 1.0, many)
+    p, _ = listed_sign_flips(d[None], np.array([0]))
+    expected = all_sign_patterns(d)
+    assert p[0] == pytest.approx(expected, abs=1e-12 if many <= 10 else max(0.15 * expected, 4 * 2.0 ** (1 - many)))
+
+
+def test_the_tail_is_right_where_listing_is_out_of_reach() -> None:
+    """60 clusters of which three are large: the exact p-value by convolution, far below what a normal law can give (2e-5)."""
+    d = np.array([10.0, 8.0, 7.0, 3.0, 2.0, *[1.0] * 35, *[-1.0] * 5, *[0.0] * 15])
+    law = np.ones(1)
+    for size in np.abs(d[d != 0]).astype(int):
+        wider = np.zeros(len(law) + size)
+        wider[: len(law)] += law / 2
+        wider[size:] += law / 2
+        law = wider
+    sums = np.abs(2 * np.arange(len(law)) - np.abs(d).sum())
+    expected = law[sums >= d.sum()].sum()
+    exact, saddlepoint = (float(listed_sign_flips(d[None], np.array([step]))[0][0]) for step in (1, 0))
+    assert expected < 1e-7
+    assert exact == pytest.approx(expected, abs=1e-13)
+    assert expected / 3 < saddlepoint < 3 * expected  # it takes the steps for a continuum
 
 
 def test_few_clusters_never_make_a_small_p_value() -> None:
@@ -216,7 +251,7 @@ def test_holm_agrees_with_statsmodels() -> None:
     assert np.allclose(statistics.holm(table), statistics.holm(table).T)
 
 
-def test_tie_groups_rank_by_models_that_are_surely_better() -> None:
+def test_places_rank_by_models_that_are_surely_better() -> None:
     rng = np.random.default_rng(2)
     strong = (rng.random(400) < 0.9).astype(float)
     models = {
@@ -225,8 +260,30 @@ def test_tie_groups_rank_by_models_that_are_surely_better() -> None:
         "low": (rng.random(400) < 0.3).astype(float),
     }
     pairs = statistics.pairwise(statistics.pack({name: frame(hits) for name, hits in models.items()}, "m"))
-    assert statistics.tie_groups(pairs).tolist() == [1, 1, 3]
-    assert statistics.tie_groups(pairs, higher_is_better=False).tolist() == [2, 2, 1]
+    found, lower = (statistics.places(pairs.value, pairs.p, up) for up in (True, False))
+    assert found.first.tolist() == [1, 1, 3] and found.last.tolist() == [2, 2, 3]
+    assert lower.first.tolist() == [2, 2, 1] and lower.last.tolist() == [3, 3, 1]
+    assert found.apart.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
+def test_what_places_say_of_each_other(models: int, seed: int, up: bool) -> None:
+    """Exactly those share place 1 whom the comparison with the best leaves in; who is told apart and behind has a later first place than
+    1; nobody's places are empty; two models alone are told apart exactly where one of them leads alone."""
+    rng = np.random.default_rng(seed)
+    value = np.round(rng.normal(size=models), 1)
+    gap = np.abs(value[:, None] - value[None, :])
+    p = np.clip(np.exp(-3 * rng.random() * gap) * rng.uniform(0.01, 1), 0, 1)
+    p = np.where(gap == 0, 1.0, np.minimum(p, p.T))
+    found = statistics.places(value, p, up)
+    ahead = value[None, :] > value[:, None] if up else value[None, :] < value[:, None]
+    assert ((found.first == 1) == found.may_lead).all() and found.may_lead.any()
+    assert (found.first <= found.last).all() and (found.last <= models).all()
+    assert not found.may_lead[(found.apart & ahead).any(axis=1)].any()
+    assert found.may_lead[np.argmax(value if up else -value)]
+    if models == 2:
+        assert found.apart[0, 1] == (found.may_lead.sum() == 1) == (p[0, 1] < 0.05)
 
 
 def test_a_selection_is_the_same_as_fewer_units() -> None:

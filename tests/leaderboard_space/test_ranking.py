@@ -11,9 +11,9 @@ from hypothesis.extra import numpy as npst
 
 from eval_harness.results import Score
 from eval_harness.scores import METRICS, score, units
-from eval_harness.scores.statistics import CLUSTERED, clustered_interval, holm, pack, pairwise, tie_groups
+from eval_harness.scores.statistics import CLUSTERED, clustered_interval, pack, paired_test, pairwise, places
 from leaderboard_space.outcomes import Outcomes, read_run
-from leaderboard_space.ranking import MetricUnits, places, scores_of, unpaired_p_values
+from leaderboard_space.ranking import MetricUnits, p_values, scores_of, unpaired_p_values
 from leaderboard_space.sections import Board
 from leaderboard_space.standings import standings
 from leaderboard_space.tree import tree_of
@@ -114,30 +114,31 @@ def test_a_category_counts_image_labels_as_the_paper_does(store: Path) -> None:
                     )
 
 
-def test_places_are_the_tie_groups_of_the_statistics(store: Path) -> None:
+@pytest.mark.parametrize("metric", ["set_accuracy", "individual_accuracy", "confusion", "invalid"])
+def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     board = Board(store)
     section = board.snapshot.sections["mediconfusion"][0]
     outcomes, tree = board.outcomes(section) or (None, None)
     assert outcomes is not None and tree is not None
-    rows = [row for row in standings(section, outcomes, tree, "set_accuracy").rows if not row.is_baseline]
-    by_name = {}
-    for row in rows:
-        assert row.entry.answers is not None
-        given = pd.read_parquet(row.entry.answers)
-        by_name[row.entry.result.model.name] = units("mediconfusion", outcomes.questions, given)
-    pairs = pairwise(pack(by_name, "set_accuracy"))
-    ranks = dict(zip(pairs.models, tie_groups(pairs), strict=True))
-    assert {row.entry.result.model.name: row.first for row in rows} == {name: int(rank) for name, rank in ranks.items()}
-    assert (holm(pairs.p) <= 1).all()
-
-
-def test_places_overlap_exactly_where_nothing_is_sure() -> None:
-    value = np.array([80.0, 79.0, 20.0])
-    p = np.array([[1, 0.9, 1e-9], [0.9, 1, 1e-9], [1e-9, 1e-9, 1]])
-    first, last = places(value, p, higher_is_better=True)
-    assert first.tolist() == [1, 1, 3] and last.tolist() == [2, 2, 3]
-    first, last = places(value, p, higher_is_better=False)
-    assert first.tolist() == [2, 2, 1] and last.tolist() == [3, 3, 1]
+    rows = standings(section, outcomes, tree, metric).models
+    measured = {
+        row.entry.key: pd.read_parquet(row.entry.answers) for row in rows if row.recomputed and row.entry.answers
+    }
+    by_key = {key: units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
+    pairs = pairwise(pack(by_key, metric))
+    board_p = p_values(outcomes.metrics[metric].of(np.array([outcomes.runs.index(key) for key in pairs.models])))
+    assert len(pairs.models) > 2
+    for i, one in enumerate(pairs.models):
+        for j, other in enumerate(pairs.models[:i]):
+            expected = paired_test(by_key[one], by_key[other], metric).p
+            assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (one, other)
+    if len(rows) == len(measured):
+        found = places(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
+        for row in rows:
+            place = pairs.models.index(row.entry.key)
+            assert (row.first, row.last) == (found.first[place], found.last[place])
+            assert row.apart_from == {pairs.models[other] for other in np.flatnonzero(found.apart[place])}
+            assert (row.first == 1) == found.may_lead[place]
 
 
 def test_published_numbers_need_a_gap_that_their_cases_can_show() -> None:
