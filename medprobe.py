@@ -507,6 +507,24 @@ def verify(
         raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")
 
 
+@app.command(short_help="Read a store's answers again.")
+def rescore(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="folder, or ORG/NAME on the Hub (its owner's)")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="dataset (folder or Hub repository) for results whose questions the store lacks (may be given again)"
+        ),
+    ] = None,
+) -> None:
+    """Read every stored answer with this version's reader; older scores are kept in each result's folder as history."""
+    from eval_harness.rescore_store import rescore_store
+
+    outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
+    written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)
+    typer.echo(f"{written} of {len(outcomes)} results read again, {skipped} left as they are")
+
+
 @app.command(short_help="Serve the board.")
 def board(
     store: Annotated[

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.problems import clip
+from eval_harness.answers import READER_VERSION
 from eval_harness.results import DELIVERIES, STATUSES, Result, Scores
 from eval_harness.submissions.predictions import MAX_SAMPLES, is_duration, whole, wrong_response
 
@@ -72,6 +73,11 @@ def wrong_standing(result: Result, reproduced: bool = False) -> list[str]:
     samples = result.method.samples
     if samples is not None and not 1 <= samples <= MAX_SAMPLES:
         wrong.append(f"method.samples {samples}: must be from 1 to {MAX_SAMPLES}")
+    if result.reader_version not in (None, READER_VERSION):
+        wrong.append(
+            f"reader_version {result.reader_version}: answers are read by reader {READER_VERSION} here; score the run again with this "
+            "version of medprobe"
+        )
     if result.method.extraction not in ("ours", "official"):
         wrong.append(f"method.extraction {clip(result.method.extraction)}: must be ours or official")
     return wrong

@@ -1,5 +1,6 @@
 """Submitting to, and verifying, a results store on a loopback Hub with the real client."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
 from dataset_builders.errors import BadInput
 from dataset_builders.publish import publish
+from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
@@ -361,3 +363,12 @@ def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data
     assert "discussions/1" in medprobe("submit", answers, *options, token=READER)
     assert f"{STORE}@1: added" in medprobe("verify", f"{STORE}@1", token=CURATOR)
     assert "nothing to verify" in medprobe("verify", STORE, "--all", token=CURATOR)
+
+
+@pytest.mark.parametrize("version", [1, READER_VERSION + 1])
+def test_no_other_reader_can_be_declared(run, data, tmp_path, version):
+    submit(run, tmp_path / "store")
+    (path,) = (tmp_path / "store").glob("results/*/*/*/result.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"reader_version": version}))
+    (outcome,) = verify(str(tmp_path / "store"), data=[str(data)])
+    assert outcome.word == "refused" and "reader_version" in outcome.reasons[0]

@@ -1,0 +1,106 @@
+"""Stored answers read again: an older reader's result is replaced, kept as history, and found by no board; a crash loses nothing."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+import eval_harness.rescore_store as rescore_store_module
+from dataset_builders.errors import BadInput
+from eval_harness.answers import READER_VERSION
+from eval_harness.rescore_store import rescore_store
+from eval_harness.results import read_result, scan_store
+from eval_harness.submissions.submit import submit
+from tests.localhub.accounts import CURATOR
+
+
+@pytest.fixture
+def store(run, tmp_path):
+    """A store with one result as an older reader would have read it: the first four answers as irrelevant."""
+    submit(run, tmp_path / "store")
+    (stored,) = scan_store(tmp_path / "store")[0]
+    shutil.copytree(stored.folder, tmp_path / "today")
+    answers = pd.read_parquet(stored.folder / "answers.parquet")
+    answers.loc[:3, "status"] = "irrelevant"
+    answers["choice"] = [[] if number < 4 else list(choice) for number, choice in enumerate(answers["choice"])]
+    answers.to_parquet(stored.folder / "answers.parquet", index=False)
+    document = json.loads((stored.folder / "result.json").read_text())
+    document.pop("reader_version")
+    document |= {"schema_version": 1}
+    document["scores"]["set_accuracy"]["value"] = 12.5
+    (stored.folder / "result.json").write_text(json.dumps(document))
+    return tmp_path / "store"
+
+
+def test_an_older_readers_result_is_replaced_and_kept_as_history(store, tmp_path):
+    (before,) = scan_store(store)[0]
+    old = (before.folder / "result.json").read_bytes()
+    (outcome,) = rescore_store(store)
+    assert outcome.written and outcome.changed == 4 and outcome.moved["set_accuracy"][0] == 12.5
+    assert "4 of" in str(outcome) and "set_accuracy 12.50 ->" in str(outcome)
+    (after,), problems = scan_store(store)
+    today = read_result(tmp_path / "today" / "result.json")
+    assert not problems and after.folder == before.folder
+    assert after.result.reader_version == READER_VERSION
+    assert (after.result.scores, after.result.breakdown, after.result.statuses) == (
+        today.scores, today.breakdown, today.statuses,
+    )  # fmt: skip
+    assert after.result.created_at == before.result.created_at and after.result.model == before.result.model
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(after.folder / "answers.parquet"), pd.read_parquet(tmp_path / "today" / "answers.parquet")
+    )
+    assert (after.folder / "history" / "reader-1.json").read_bytes() == old
+    (again,) = rescore_store(store)
+    assert not again.written and not again.skipped and (after.folder / "history" / "reader-1.json").read_bytes() == old
+
+
+@pytest.mark.parametrize("written", ["history", "answers"])
+def test_a_crash_is_made_good_by_the_next_call(store, monkeypatch, written):
+    (before,) = scan_store(store)[0]
+    old = (before.folder / "result.json").read_bytes()
+    real = rescore_store_module.write_result
+
+    def crash(folder, result, answers):
+        if written == "answers":
+            real(folder, result, answers)
+            (folder / "result.json").write_bytes(old)  # the answers came through, the result did not
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rescore_store_module, "write_result", crash)
+    with pytest.raises(KeyboardInterrupt):
+        rescore_store(store)
+    monkeypatch.setattr(rescore_store_module, "write_result", real)
+    (outcome,) = rescore_store(store)
+    assert outcome.written and read_result(before.folder / "result.json").reader_version == READER_VERSION
+    assert (before.folder / "history" / "reader-1.json").read_bytes() == old
+
+
+def test_what_cannot_be_read_again_is_left_and_said(store, data):
+    (stored,) = scan_store(store)[0]
+    shutil.rmtree(store / "questions")
+    old = (stored.folder / "result.json").read_bytes()
+    (outcome,) = rescore_store(store)
+    assert "--data" in (outcome.skipped or "") and (stored.folder / "result.json").read_bytes() == old
+    (outcome,) = rescore_store(store, [str(data)])
+    assert outcome.written
+    document = json.loads((stored.folder / "result.json").read_text())
+    (stored.folder / "result.json").write_text(json.dumps(document | {"reader_version": READER_VERSION + 1}))
+    (outcome,) = rescore_store(store)
+    assert "update medprobe" in (outcome.skipped or "")
+    with pytest.raises(BadInput, match="not a results store"):
+        rescore_store(store / "results")
+
+
+def test_a_store_on_the_hub_is_read_again_in_one_commit(store, owner, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    owner.upload_folder(repo_id="ORG/results", folder_path=store, repo_type="dataset")
+    before = owner.list_repo_commits("ORG/results", repo_type="dataset")
+    (outcome,) = rescore_store("ORG/results")
+    assert outcome.written and outcome.changed == 4
+    assert len(owner.list_repo_commits("ORG/results", repo_type="dataset")) == len(before) + 1
+    files = owner.list_repo_files("ORG/results", repo_type="dataset")
+    assert f"{outcome.folder}/history/reader-1.json" in files
+    (again,) = rescore_store("ORG/results")
+    assert not again.written
+    assert len(owner.list_repo_commits("ORG/results", repo_type="dataset")) == len(before) + 1
