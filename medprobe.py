@@ -96,13 +96,13 @@ def build(
     ] = False,
 ) -> None:
     """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
+    from dataset_builders.benchmarks import BENCHMARKS
     from dataset_builders.build import build as build_dataset
     from dataset_builders.errors import BadInput
-    from dataset_builders.schema import FORMATS
 
     if format == "all" and (name or source or images):
         raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
-    for each in FORMATS if format == "all" else (format,):
+    for each in BENCHMARKS if format == "all" else (format,):
         folder = out / each if out and format == "all" else out or Path("data") / (name or each)
         report = build_dataset(
             each,

@@ -5,7 +5,6 @@ Not here: reading each format (one module per benchmark), writing files (`reposi
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import secrets
@@ -15,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 
+from dataset_builders.benchmarks import BENCHMARKS, part, spec
 from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images import ImageFolders
 from dataset_builders.problems import Problems, clip
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
-from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, Case, Content
+from dataset_builders.schema import RELEASED_FINGERPRINTS, Case, Content
 from dataset_builders.source_files import is_phantom, source_folder, stays_inside
 
 MANIFEST = "manifest.json"
@@ -59,8 +58,8 @@ def build(
     `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. An existing
     dataset in `out` is replaced once the new one is whole. Raises BadInput for anything the user can mend; then nothing is written.
     """
-    if format not in FORMATS:
-        raise BadInput(f"build {format}: there is no such format. There are {', '.join(FORMATS)}, and all.")
+    if format not in BENCHMARKS:
+        raise BadInput(f"build {format}: there is no such format. There are {', '.join(BENCHMARKS)}, and all.")
     name = name or format
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(
@@ -68,7 +67,6 @@ def build(
         )
     target = Path(out) if out is not None else Path("data") / name
     _check_target(target)
-    builder = importlib.import_module(f"dataset_builders.{format.replace('-', '_')}")
     with ExitStack() as stack:
         if source is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="medprobe-phantoms-")))
@@ -77,7 +75,7 @@ def build(
             write_sources(format, folder)
         else:
             folder = source_folder(Path(source))
-        content = _read(builder, folder, images, target, text_only)
+        content = _read(format, folder, images, target, text_only)
         _check_names(content)
         phantom = is_phantom(folder)
         if phantom:
@@ -90,7 +88,7 @@ def build(
                 for c in content.counts
                 if c.found or c.paper is None
             ]
-        partial = None if text_only else _complete(content, builder, allow_missing)
+        partial = None if text_only else _complete(content, spec(format).get_images, allow_missing)
         description = Description(name, format, origin, partial, text_only)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
@@ -104,8 +102,9 @@ def build(
         return BuildReport(target, name, format, origin, partial, lines)
 
 
-def _read(builder: ModuleType, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
+def _read(format: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
     """What the format's builder reads from the source, with the images that can be found or downloaded."""
+    builder = part(format, "reader")
     addresses = [str(place) for place in images if is_template(str(place))]
     given = [Path(place) for place in images if not is_template(str(place))]
     if text_only:
@@ -122,7 +121,7 @@ def _read(builder: ModuleType, folder: Path, images: Sequence[str | Path], targe
     assert isinstance(content, Content)
     if addresses and missing_images(content):
         if not hasattr(builder, "wanted_fields"):
-            raise BadInput(f"--images {addresses[0]}: images of {builder.FORMAT} cannot be downloaded; give folders.")
+            raise BadInput(f"--images {addresses[0]}: images of {format} cannot be downloaded; give folders.")
         failed = download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
         content = builder.read(folder, ImageFolders([*folders, cache]))
         assert isinstance(content, Content)
@@ -181,7 +180,7 @@ def missing_images(content: Content) -> dict[str, str]:
     return found
 
 
-def _complete(content: Content, builder: ModuleType, allow_missing: bool) -> str | None:
+def _complete(content: Content, get_images: str, allow_missing: bool) -> str | None:
     """Drop the cases whose images are missing, and say so in words; None where nothing is missing.
 
     Raises BadInput listing all missing images, unless they are allowed to miss.
@@ -196,12 +195,12 @@ def _complete(content: Content, builder: ModuleType, allow_missing: bool) -> str
         raise BadInput(
             f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} "
             f"cases cannot be "
-            f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{builder.GET_IMAGES} "
+            f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{get_images} "
             f"Or build the {whole} whole cases with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
     if not whole:
-        raise BadInput(f"all {total} images are missing, so no case can be built. {builder.GET_IMAGES}")
+        raise BadInput(f"all {total} images are missing, so no case can be built. {get_images}")
     content.cases = _whole(content.cases)
     content.more = {
         config: kept for config, splits in content.more.items() if len(kept := _whole(splits)) == len(splits)
@@ -223,8 +222,7 @@ def _whole(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
 def _origin(format: str, name: str, content: Content, phantom: bool) -> str:
     """official where the whole released set was read, phantom where we drew it, custom otherwise.
 
-    The released sets of MediConfusion and HALT-MedVQA are known by fingerprint; of the two others, whose files are not here to be
-    fingerprinted, a set is taken for the official one when its counts equal the paper's.
+    Where the fingerprint of the released set is not known, a set is taken for the official one when its counts equal the paper's.
     """
     if phantom:
         return "phantom"
@@ -235,14 +233,7 @@ def _origin(format: str, name: str, content: Content, phantom: bool) -> str:
         return (
             "official" if all(known[s] == fingerprint_of_cases(content.cases[s]) for s in content.cases) else "custom"
         )
-    size = {split: sum(len(case.questions) for case in cases) for split, cases in content.cases.items()}
-    if format == "probmed":
-        images = {image.image_id for cases in content.cases.values() for case in cases for image in case.images}
-        return "official" if (len(images), size) == (6303, {"test": 57132}) else "custom"
-    if format == "gmai-mmbench":
-        paper = {"validation": 4550, "test": 21281}
-        return "official" if size and all(size[split] == paper[split] for split in size) else "custom"
-    return "custom"
+    return "official" if spec(format).is_whole(content) else "custom"
 
 
 def _check_target(target: Path) -> None:

@@ -1,6 +1,6 @@
 """Writes the dataset card (README.md): YAML for loaders and the Hub, and a body that a stranger can use.
 
-Not here: what is known of each benchmark (`card_facts.py`), the Parquet files.
+See also: what is known of each benchmark (`benchmarks/`), the Parquet files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from dataset_builders.card_facts import FACTS, Facts
+from dataset_builders.benchmarks import spec
+from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.columns import Kind, yaml_features
 from dataset_builders.parquet_files import Written
 from dataset_builders.schema import Case, CaseImage, Content, Question
@@ -44,7 +45,7 @@ def card_text(
     examples: list[tuple[str, CaseImage]],
 ) -> str:
     """The whole README.md."""
-    facts = FACTS[description.format]
+    facts = spec(description.format).facts
     head = yaml.safe_dump(_head(description, facts, columns, written), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{head}---\n\n{_body(description, facts, content, columns, written, manifest, examples)}"
 

@@ -1,6 +1,6 @@
 """The columns of a dataset repository: their types in Arrow, in the card's YAML and in the Parquet files' metadata.
 
-Not here: what the columns hold (`schema.py`), writing them (`parquet_files.py`).
+See also: which columns a benchmark has (`benchmarks/`), writing them (`parquet_files.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataset_builders.schema import ASPECTS, QUESTION_TYPES, SCENARIOS
+from dataset_builders.schema import QUESTION_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +44,6 @@ COMMON: dict[str, Kind] = {
     "image_license": TEXT,
     "image_source": TEXT,
 }
-OWN: dict[str, dict[str, Kind]] = {
-    "mediconfusion": {
-        "sim_med": NUMBER,
-        "sim_gen": NUMBER,
-        "caption": TEXT,
-        "ai_question": TEXT,
-        "ai_options": TEXTS,
-    },
-    "probmed": {
-        "aspect": Kind("label", ASPECTS),
-        "adversarial": BOOL,
-        "organ": TEXT,
-        "image_type": TEXT,
-        "pair_id": TEXT,
-        "qa_type": TEXT,
-    },
-    "gmai-mmbench": {},
-    "halt-medvqa": {"scenario": Kind("label", SCENARIOS), "source_dataset": TEXT},
-}
-
-
-def question_columns(format: str, *, images: bool) -> dict[str, Kind]:
-    """Columns of the configs `questions` (with `image`) and `questions_text` (without)."""
-    columns = {**COMMON, **OWN[format]}
-    return {name: kind for name, kind in columns.items() if images or name != "image"}
-
-
-def case_columns(format: str) -> dict[str, Kind]:
-    """Columns of the config `cases`."""
-    asked = Kind("list of struct", fields=tuple(question_columns(format, images=False).items()))
-    return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": asked}
-
 
 TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
 ANSWER_COLUMNS: dict[str, Kind] = {"question_id": TEXT, "answer": INTS}

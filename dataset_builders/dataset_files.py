@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.image_terms import allows_copies
-from dataset_builders.schema import FORMATS
 
 BESIDE = ("README.md", "manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
 PICTURES = re.compile(r"!\[[^\]]*\]\(([^)\s]+)[^)]*\)|<img[^>]*\bsrc=[\"']([^\"']+)[\"']")
@@ -145,7 +145,7 @@ def _pictures(folder: Path, body: str) -> Iterable[str]:
 
 def _check_name(repo_id: str, origin: str) -> None:
     name = repo_id.split("/")[1]
-    if origin == "phantom" and re.sub(r"[-_.]+", "-", name.lower()) in FORMATS:
+    if origin == "phantom" and re.sub(r"[-_.]+", "-", name.lower()) in BENCHMARKS:
         raise BadInput(
             f"{repo_id}: is the official name of a benchmark, and this folder holds drawn phantoms. "
             f"Choose another name, e.g. {repo_id}-phantoms."

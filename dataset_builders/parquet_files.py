@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from dataset_builders.columns import Kind, arrow_type, case_columns, features_metadata, question_columns
-from dataset_builders.finetune import sharing_images
+from dataset_builders.benchmarks import case_columns, question_columns
+from dataset_builders.case_groups import sharing_images
+from dataset_builders.columns import Kind, arrow_type, features_metadata
 from dataset_builders.images import ImageError, check_image
 from dataset_builders.problems import Problems
 from dataset_builders.schema import Case, CaseImage, Question

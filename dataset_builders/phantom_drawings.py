@@ -1,6 +1,6 @@
 """Draws phantoms: pictures with the outlines of anatomy (a Shepp-Logan style head, a chest ...) and lesions whose truth is known.
 
-No medical image is involved. The same arguments give the same bytes. Not here: the questions on them (`phantoms.py`).
+No medical image is involved. The same arguments give the same bytes. See also: the questions on them (`benchmarks/*/phantoms.py`).
 """
 
 from __future__ import annotations
@@ -186,3 +186,8 @@ def draw(drawing: Drawing, encoding: str = "PNG") -> bytes:
     stream = io.BytesIO()
     picture.save(stream, format=encoding, **({"quality": 85} if encoding == "JPEG" else {"compress_level": 6}))
     return stream.getvalue()
+
+
+def one_lesion(organ: str, modality: str, **lesion: str) -> Drawing:
+    """A drawing with one lesion; the lesion's other properties are the defaults."""
+    return Drawing(organ, modality, (Lesion(**lesion),))

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from dataset_builders.columns import question_columns
+from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.schema import FORMATS, QUESTION_TYPES
+from dataset_builders.schema import QUESTION_TYPES
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
 LISTS = ("options", "answer", "categories", "ai_options")
@@ -207,7 +207,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
                 f"{path}: was written by a newer medprobe (schema {manifest['schema_version']}). Update medprobe."
             )
         known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin"))
-        if not known or manifest["format"] not in FORMATS or not isinstance(manifest["splits"], dict):
+        if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
             raise KeyError
         manifest.setdefault("partial", None)
     except BadInput:
@@ -301,20 +301,17 @@ def _format_of(frame: pd.DataFrame, data: str) -> str:
     missing = [name for name in needed if name not in frame.columns]
     if missing:
         raise BadInput(f"{data}: the column {', '.join(missing)} is missing, so it is not a dataset of ours. {REMEDY}")
-    for format in ("probmed", "halt-medvqa", "mediconfusion"):
-        own = [
-            name
-            for name in question_columns(format, images=False)
-            if name not in question_columns("gmai-mmbench", images=False)
-        ]
-        if own[0] in frame.columns:
-            return format
-    return "mediconfusion" if (frame.groupby("case_id").size() == 2).all() else "gmai-mmbench"
+    family = recognise(frame)
+    if family is None:
+        raise BadInput(
+            f"{data}: has no manifest.json, and its columns fit none of {', '.join(BENCHMARKS)}. Build it with `medprobe build`."
+        )
+    return family
 
 
 def _with_labels(frame: pd.DataFrame, labels: dict[str, list[str]]) -> pd.DataFrame:
     known = {"question_type": list(QUESTION_TYPES)}
-    for format in FORMATS:
+    for format in BENCHMARKS:
         known.update(
             {name: list(kind.names) for name, kind in question_columns(format, images=False).items() if kind.names}
         )

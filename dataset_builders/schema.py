@@ -1,6 +1,6 @@
-"""The vocabulary of the data: benchmarks, Question, Case, the columns of a dataset repository.
+"""The vocabulary of the data: Question, Case, and what a reader returns.
 
-Not here: fingerprints of questions (`fingerprints.py`), reading sources (one builder per benchmark), writing files.
+See also: fingerprints of questions (`fingerprints.py`), the benchmarks (`benchmarks/`), writing files (`repository.py`).
 """
 
 from __future__ import annotations
@@ -9,30 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMATS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
-"""The four official formats; a benchmark of one's own has its own name and one of these formats."""
-
 QUESTION_TYPES: tuple[str, ...] = ("single", "multiple", "yes_no")
 ASPECTS: tuple[str, ...] = ("modality", "organ", "abnormality", "condition", "position")
 SCENARIOS: tuple[str, ...] = ("fake", "none", "swap")
 LETTERS: str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Option letters by position. No benchmark has more than 26 options; a builder refuses one that has."""
-
-FACETS: dict[str, tuple[str, ...]] = {
-    "mediconfusion": ("category",),
-    "probmed": ("image_type", "organ", "modality"),
-    "gmai-mmbench": ("task", "department", "granularity", "modality"),
-    "halt-medvqa": ("scenario", "source_dataset"),
-}
-"""Facets that a format's source really gives, in the order the board shows them. A facet not listed is "unlabelled".
-`category` is read from the list column `categories` (a question counts once in each of its categories)."""
-
-DEFAULT_SPLIT: dict[str, str] = {
-    "mediconfusion": "test",
-    "probmed": "test",
-    "gmai-mmbench": "validation",
-    "halt-medvqa": "test",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +34,7 @@ class Question:
     keyword: str | None = None
     categories: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """The benchmark's own columns, as named in DESIGN section 4 (`aspect`, `scenario`, `sim_med` ...)."""
+    """The benchmark's own columns, as its `DatasetSpec.columns` names them (`aspect`, `scenario`, `sim_med` ...)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +88,10 @@ class Content:
     more: dict[str, dict[str, list[Case]]] = field(default_factory=dict)
     hidden: dict[str, tuple[int, ...]] = field(default_factory=dict)
     tree: list[tuple[str, str, str, str]] | None = None
+
+    def sizes(self) -> dict[str, int]:
+        """Questions of each split."""
+        return {split: sum(len(case.questions) for case in cases) for split, cases in self.cases.items()}
 
 
 RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {

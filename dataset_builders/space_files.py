@@ -94,6 +94,13 @@ def imported_modules(folder: Path) -> dict[Path, str]:
             if top != folder.name:
                 found[there[0]] = there[1]
             waiting.append((there[0], wanted))
+            if wanted.endswith(".benchmarks"):  # imports its packages by their names
+                packages = sorted(path.name for path in there[0].parent.iterdir() if (path / "__init__.py").is_file())
+                waiting += [(there[0].parent / package / "__init__.py", f"{wanted}.{package}") for package in packages]
+                if top != folder.name:
+                    for package in packages:
+                        inside = f"{wanted.replace('.', '/')}/{package}/__init__.py"
+                        found[there[0].parent / package / "__init__.py"] = inside
     return found
 
 

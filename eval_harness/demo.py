@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.repository import open_repository
-from dataset_builders.schema import FORMATS
 from eval_harness.models.interface import Settings
 from eval_harness.runner import Asked, evaluate
 from eval_harness.runs import read_run
@@ -27,7 +27,7 @@ def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
     What is there already and whole is kept, so a second call takes seconds and a killed one goes on. `say` gets a line per step.
     Raises BadInput when the folder cannot be used.
     """
-    for format in FORMATS:
+    for format in BENCHMARKS:
         _dataset(format, folder / "data" / format, say)
     model = folder / "models" / TINY
     if not model.is_dir():
@@ -37,7 +37,7 @@ def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
         model.parent.mkdir(parents=True, exist_ok=True)
         make_tiny_vlm(model)
     try:
-        for format in FORMATS:
+        for format in BENCHMARKS:
             for name in (*BASELINES, str(model)):
                 _evaluation(format, name, folder, say)
     except BadInput as error:

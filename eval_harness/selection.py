@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from dataset_builders.lexical_tree import select
 from dataset_builders.repository import Repository, open_repository
-from dataset_builders.schema import DEFAULT_SPLIT
 from eval_harness.results import Benchmark
 
 

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import FORMATS
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.sections import Board, Section
 from leaderboard_space.service import Asked, Service
@@ -153,8 +153,8 @@ def _understood(
 def _section(board: Board, benchmark: str, question_set: str) -> Section:
     """The set of questions that is meant; the benchmark may be written as its name is, too ("MediConfusion")."""
     format = _words(benchmark, "benchmark").strip().lower()
-    if format not in FORMATS:
-        raise BadInput(f"benchmark {_shown(benchmark)}: give one of {', '.join(FORMATS)}.")
+    if format not in BENCHMARKS:
+        raise BadInput(f"benchmark {_shown(benchmark)}: give one of {', '.join(BENCHMARKS)}.")
     wanted = _words(question_set, "question_set")
     section = board.snapshot.section(format, wanted or None)
     if section is None and not wanted:

@@ -24,8 +24,8 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio i
 import gradio as gr
 from gradio.utils import get_space
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import FORMATS
 from eval_harness.submissions.foreign_files import MAX_FILE
 from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.api import tools
@@ -73,7 +73,7 @@ def build_app(
             js_on_load=None,
         )
         with gr.Tabs(elem_id="mp-tabs") as tabs:
-            for number, format in enumerate(FORMATS):
+            for number, format in enumerate(BENCHMARKS):
                 with gr.Tab(NAMES[format], id=format, elem_id=f"tab-{format}"):
                     _benchmark(format, service, script, first=number == 0)
             for name, views in (("Compare", compare), ("Cases", cases)):
@@ -83,7 +83,7 @@ def build_app(
                 target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
-        known = {*FORMATS, "compare", "cases", "submit", "about"}
+        known = {*BENCHMARKS, "compare", "cases", "submit", "about"}
 
         def open_tab(request: gr.Request) -> Any:
             """A link names its tab as `b`; a narrow screen keeps tabs in a menu, so the page itself cannot click it."""

@@ -29,7 +29,8 @@ from typing import Literal, cast
 
 import numpy as np
 
-from dataset_builders.schema import FORMATS, SCENARIOS
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.schema import SCENARIOS
 from eval_harness.results import Benchmark, Breakdown, Method, Model, Result, Score, Source, Verdict
 from eval_harness.scores.metrics import METRICS, MetricInfo
 from eval_harness.scores.statistics import LEVEL, chance_p_value, published_interval
@@ -278,7 +279,7 @@ def _result(group: _Group, notes: list[str]) -> Result:
             format=paper["paper"],
             split=about["split"],
             questions=int(about["questions"]),
-            origin="official" if benchmark in FORMATS else "custom",
+            origin="official" if benchmark in BENCHMARKS else "custom",
         ),
         model=_models()[about["model"]],
         method=Method(

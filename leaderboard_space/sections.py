@@ -18,9 +18,9 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders import schema
+from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of, is_released_set
-from dataset_builders.schema import DEFAULT_SPLIT, FORMATS
 from eval_harness.results import Result, read_result, scan_store
 from eval_harness.store_source import Folder, open_store
 from leaderboard_space import answer_cache
@@ -282,7 +282,7 @@ class Board:
         before = {}
         if hasattr(self, "snapshot"):
             before = {(s.format, s.key): s for found in self.snapshot.sections.values() for s in found}
-        sections: dict[str, list[Section]] = {format: [] for format in FORMATS}
+        sections: dict[str, list[Section]] = {format: [] for format in BENCHMARKS}
         for section in group(entries, self.trusted.is_replaced):
             if section.format not in sections:
                 problems.append(f"{section.benchmark}: the format {section.format!r} is not one this board knows.")
@@ -374,7 +374,9 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
             else known or ("published" if entry.result.kind == "published" else entry.key)
         )
         key = (
-            f"{benchmark.split}.{which}" if benchmark.name in FORMATS else f"{benchmark.name}.{benchmark.split}.{which}"
+            f"{benchmark.split}.{which}"
+            if benchmark.name in BENCHMARKS
+            else f"{benchmark.name}.{benchmark.split}.{which}"
         )
         section = sections.get((benchmark.format, benchmark.name, key))
         if section is None:

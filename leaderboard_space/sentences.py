@@ -15,6 +15,10 @@ FEW = 30
 """Cases under which a number is shown in grey."""
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
 """The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
+PLACES = (
+    "Place: 1 and how many are significantly better, to how many are not significantly worse. Rows whose places overlap may still be told "
+    "apart; a row says from how many it is."
+)
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
 

@@ -90,8 +90,8 @@ def hallucinate(
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
     from curation.writing.question_writing import Asking
+    from dataset_builders.benchmarks.halt_medvqa.reader import FILES
     from dataset_builders.errors import BadInput
-    from dataset_builders.halt_medvqa import FILES
 
     if (model is None) == (fake_questions is None):
         raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")

@@ -21,8 +21,8 @@ from scipy.stats import binomtest, norm
 from curation.report.blind_baseline import BlindModel, ask_blind
 from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
 from curation.writing.question_writing import Asking, Writer
+from dataset_builders.benchmarks.mediconfusion.reader import read
 from dataset_builders.images import ImageError, ImageFolders
-from dataset_builders.mediconfusion import read
 from dataset_builders.schema import Case
 
 OFTEN = 5

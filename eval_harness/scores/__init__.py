@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from dataset_builders.schema import FACETS, LETTERS
+from dataset_builders.benchmarks import FACETS
+from dataset_builders.schema import LETTERS
 from eval_harness.results import STATUSES, Breakdown, Score, Scores
 from eval_harness.scores import gmai_mmbench, halt_medvqa, mediconfusion, probmed
 from eval_harness.scores.grading import Graded, grade, make_units

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import FACETS
 from eval_harness.results import STATUSES
 
 Floats = NDArray[np.float64]

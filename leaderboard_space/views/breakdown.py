@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dataset_builders.schema import FACETS
+from dataset_builders.benchmarks import FACETS
 from eval_harness.results import Score
 from leaderboard_space import sentences
 from leaderboard_space.html import count, number, options, percent, text

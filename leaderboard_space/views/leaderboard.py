@@ -332,7 +332,8 @@ def _legend(found: Standings) -> str:
         f'<button type="button" class="link" data-act="{act}">{said}</button>'
         for act, said in (("link", "Copy link"), ("csv", "CSV"), ("json", "JSON"), ("cite", "Cite"))
     )
-    return f'<div class="legend">{marks}<span class="say">{text(sentences.PLACES, 300)}</span><span class="acts">{buttons}</span></div><div class="cite" hidden></div>'
+    said = f'<span class="say">{text(sentences.PLACES, 300)}</span>'
+    return f'<div class="legend">{marks}{said}<span class="acts">{buttons}</span></div><div class="cite" hidden></div>'
 
 
 def published_cells(

@@ -5,6 +5,7 @@ import random
 import pandas as pd
 import pytest
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.fingerprints import (
     ASKED,
@@ -17,12 +18,12 @@ from dataset_builders.fingerprints import (
     is_released_set,
 )
 from dataset_builders.repository import open_repository
-from dataset_builders.schema import FORMATS, RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
+from dataset_builders.schema import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
 from eval_harness.scores import score
 from eval_harness.scores.guessing import constant_answers
 
 
-@pytest.fixture(scope="module", params=FORMATS)
+@pytest.fixture(scope="module", params=BENCHMARKS)
 def repository(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / request.param
     build(request.param, out=folder, text_only=True)
@@ -82,7 +83,7 @@ def test_what_neither_digest_covers_changes_no_score(repository):
         assert score(repository.format, other, answers).scores == before.scores, name
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_the_same_with_and_without_images(format, tmp_path):
     marks = set()
     for text_only in (False, True):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset_builders.benchmarks.gmai_mmbench.tsv import _raw_records, records
 from dataset_builders.errors import BadInput
-from dataset_builders.gmai_tsv import _raw_records, records
 
 FIELD = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=12)
 

@@ -11,12 +11,12 @@ import zlib
 import pytest
 from PIL import Image
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.phantoms import write_sources
-from dataset_builders.schema import FORMATS
 
-MEDI, PROBMED, GMAI, HALT = FORMATS
+MEDI, PROBMED, GMAI, HALT = BENCHMARKS
 
 
 def refused(format, source, out, **options):
@@ -35,7 +35,7 @@ def refused(format, source, out, **options):
 def drawn(tmp_path_factory):
     """The phantom sources, drawn once."""
     folder = tmp_path_factory.mktemp("drawn")
-    for format in FORMATS:
+    for format in BENCHMARKS:
         write_sources(format, folder / format)
     return folder
 
@@ -345,7 +345,7 @@ def test_gmai_files(source, tmp_path, name):
     assert words in message, message
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_an_empty_folder_says_which_file_is_needed(format, tmp_path):
     (tmp_path / "source").mkdir()
     assert str(tmp_path / "source") in refused(format, tmp_path / "source", tmp_path / "out")

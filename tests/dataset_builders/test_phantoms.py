@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.phantoms import write_sources
 from dataset_builders.repository import open_repository
-from dataset_builders.schema import FORMATS
 
 
 def digests(folder):
@@ -23,12 +23,12 @@ def digests(folder):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    for format in FORMATS:
+    for format in BENCHMARKS:
         build(format, out=folder / format)
     return folder
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_sources_and_builds_have_the_same_bytes_twice(format, built, tmp_path):
     write_sources(format, tmp_path / "one")
     write_sources(format, tmp_path / "two")
@@ -37,7 +37,7 @@ def test_sources_and_builds_have_the_same_bytes_twice(format, built, tmp_path):
     assert digests(tmp_path / "again") == digests(built / format)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_a_phantom_build_says_that_it_is_one(format, built):
     repository = open_repository(built / format)
     assert (repository.name, repository.format, repository.origin, repository.partial) == (
@@ -53,7 +53,7 @@ def test_a_phantom_build_says_that_it_is_one(format, built):
         assert set(repository.questions(split)["image_license"]) == {"CC0-1.0"}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_every_letter_is_right_about_equally_often(format, built):
     repository = open_repository(built / format)
     questions = repository.questions(repository.splits[0])
@@ -115,7 +115,7 @@ def test_halt_phantoms_have_three_scenarios_and_clean_options(built):
         assert row.question_id.startswith(f"{row.scenario}-")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_the_manifest_names_every_image(format, built):
     manifest = json.loads((built / format / "manifest.json").read_text())
     repository = open_repository(built / format)

@@ -10,11 +10,11 @@ import sys
 import huggingface_hub.constants
 import pytest
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.phantoms import write_sources
 from dataset_builders.publish import publish
 from dataset_builders.repository import open_repository
-from dataset_builders.schema import FORMATS
 from dataset_builders.source_files import ORIGIN_MARKER
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.small_repo import small_repo
@@ -48,7 +48,7 @@ def on_local_hub(local_hub, monkeypatch):
 def built(tmp_path_factory):
     """Every format, from drawn sources without the mark that says so (phantoms may not take the official names)."""
     root = tmp_path_factory.mktemp("built")
-    for format in FORMATS:
+    for format in BENCHMARKS:
         write_sources(format, root / "sources" / format)
         (root / "sources" / format / ORIGIN_MARKER).unlink()
         if format == "mediconfusion":
@@ -66,7 +66,7 @@ def state_licences(source):
     (source / "licences.txt").write_text("\n".join(["ROCO_ID,PMC_ID,CC", *rows]))
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_by_name_by_config_and_streamed(built, stranger, format):
     repo_id = f"ORG/{format}"
     public = format == "mediconfusion"

@@ -9,11 +9,11 @@ import venv
 import huggingface_hub.constants
 import pytest
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.phantoms import write_sources
 from dataset_builders.publish import publish
 from dataset_builders.repository import open_repository
-from dataset_builders.schema import FORMATS
 from dataset_builders.source_files import ORIGIN_MARKER
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import Stranger
@@ -76,7 +76,7 @@ def old_python(request):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_an_old_client_loads_it(old_python, local_hub, monkeypatch, tmp_path, format):
     monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dataset_builders import mediconfusion
+from dataset_builders.benchmarks.mediconfusion import reader as mediconfusion
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.repository import open_repository

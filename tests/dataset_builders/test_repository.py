@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 
 from dataset_builders import parquet_files
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.repository import open_repository
-from dataset_builders.schema import FORMATS
 
 STRANGER = """
 import json, sys
@@ -58,7 +58,7 @@ print("RESULT" + json.dumps(out))
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    for format in FORMATS:
+    for format in BENCHMARKS:
         build(format, out=folder / format)
     return folder
 
@@ -91,7 +91,7 @@ sys.meta_path.insert(0, Block())
 """
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_a_stranger_loads_every_config(format, built, tmp_path):
     found = stranger(STRANGER, built / format, home=tmp_path)
     repository = open_repository(built / format)
@@ -144,7 +144,7 @@ print("RESULT" + json.dumps({name: repr(feature) for name, feature in rows.featu
     assert found["scenario"] == "ClassLabel(names=['fake', 'none', 'swap'])"
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BENCHMARKS)
 def test_what_was_built_is_read_back(format, built):
     repository = open_repository(built / format)
     for split in repository.splits:
@@ -159,7 +159,7 @@ def test_what_was_built_is_read_back(format, built):
 
 
 def test_a_repository_without_our_manifest_opens(built, tmp_path):
-    for format in FORMATS:
+    for format in BENCHMARKS:
         folder = tmp_path / f"foreign-{format}"
         shutil.copytree(built / format, folder)
         (folder / "manifest.json").unlink()

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import FACETS
 from eval_harness.scores import HEADLINE, METRICS, score, summarise, units
 from eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
 

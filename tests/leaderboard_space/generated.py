@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dataset_builders.schema import FORMATS
+from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs import read_question_file
 from eval_harness.scores import score, units
@@ -38,7 +38,7 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
     """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys; damaged files; what was only printed
     is given to the board beside it (`printed`). Returns the format."""
     rng = np.random.default_rng(seed)
-    format = list(FORMATS)[seed % 4]
+    format = BENCHMARKS[seed % 4]
     (store / "results").mkdir(parents=True, exist_ok=True)
     cases = int(rng.choice([1, 2, 7, 45]))
     asked = questions(format, cases, seed=seed)

@@ -12,8 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataset_builders.benchmarks import FACETS
 from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.schema import ASPECTS, FACETS
+from dataset_builders.schema import ASPECTS
 from eval_harness.results import Benchmark, Method, Model, Result, model_slug
 from eval_harness.scores import score
 from eval_harness.scoring import ANSWERS_SCHEMA

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dataset_builders import schema
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.api import tools
@@ -122,7 +123,7 @@ def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
             path.unlink()
     next(iter(sorted((store / "questions").glob("*.parquet")))).write_bytes(b"")
     service = Service(Board(store))
-    for format in schema.FORMATS:
+    for format in BENCHMARKS:
         view = service.view({"format": format})
         assert view["html"].count('<th scope="row" class="name">') == 7
     shown = service.view({"format": "halt-medvqa"})["html"]
@@ -274,7 +275,7 @@ def test_programs_get_the_same_numbers(store: Path) -> None:
     board = Board(store)
     service = Service(board)
     question_sets, leaderboard, branches_of, _ = tools(board, service)
-    assert {entry["benchmark"] for entry in question_sets()} == set(schema.FORMATS)
+    assert {entry["benchmark"] for entry in question_sets()} == set(BENCHMARKS)
     assert "organ: chest > CT" in branches_of("probmed", contains="ct")
     rows = leaderboard("probmed", ["chest > ct", "organ: brain"], "position")
     asked = {"format": "probmed", "metric": "position", "branches": [["organ", "chest", "CT"], ["organ", "brain"]]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dataset_builders.schema import FORMATS
+from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.export import as_csv, as_json, breakdown_table
 from leaderboard_space.sections import Board
 from leaderboard_space.service import Service
@@ -80,7 +80,7 @@ def pages(store: Path) -> dict[str, str]:
     board = Board(store)
     service = Service(board)
     found = {}
-    for format in FORMATS:
+    for format in BENCHMARKS:
         for section in board.snapshot.sections[format] or [None]:
             asked: dict[str, Any] = {"format": format, "section": section.key if section else None, "shown": "all"}
             for branches in ([], [["organ", TAGS]], [["organ", "chest"], ["image_type", "chest X-ray"]]):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dataset_builders.halt_medvqa import read as read_halt
+from dataset_builders.benchmarks.halt_medvqa.reader import read as read_halt
 from leaderboard_space.published_results import CHANCE, FOLDER, cells, printed_tables
 
 pytestmark = pytest.mark.sources

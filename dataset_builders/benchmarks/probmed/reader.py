@@ -17,7 +17,6 @@ from dataset_builders.problems import Problems, clip
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
 
-FORMAT = "probmed"
 OPTIONS = ("yes", "no")
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 PAPER_TYPES: dict[str, tuple[int, int, int]] = {
@@ -37,11 +36,6 @@ PAPER_TYPES: dict[str, tuple[int, int, int]] = {
 """Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the "
 "table's total is 6,303."""
 
-GET_IMAGES = (
-    "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). "
-    "Download it and give its "
-    "folder with --images."
-)
 REMEDY = "Mend the entries, or get the file again from rippleripple/ProbMed."
 
 

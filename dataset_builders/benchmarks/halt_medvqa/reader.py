@@ -16,17 +16,11 @@ from dataset_builders.problems import Problems
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import Entry, needed_file, read_json
 
-FORMAT = "halt-medvqa"
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
 """n in Table 1. 542 and 817 are the last indices of files that hold 543 and 818 entries (they count from 0)."""
 FILE_COUNTS = {"fake": 543, "none": 1000, "swap": 818}
 SOURCES = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
-GET_IMAGES = (
-    "HALT-MedVQA names images of VQA-RAD (synpic*.jpg), PathVQA (test_*.jpg) and PMC-VQA (PMC*.jpg), which are "
-    "downloaded from "
-    "those datasets. Give their folders with --images (it may be given several times)."
-)
 REMEDY = "Mend the entries, or get the files again from knowlab/halt-medvqa."
 
 

@@ -14,23 +14,17 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from dataset_builders.benchmarks.gmai_mmbench.tsv import REFERENCE_LENGTH, Record, decode_image, image_of, records
 from dataset_builders.errors import BadInput
-from dataset_builders.gmai_tsv import REFERENCE_LENGTH, Record, decode_image, image_of, records
 from dataset_builders.images import ImageError, ImageFolders, image_format, reader
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.problems import Problems, clip
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import Entry, check_text
 
-FORMAT = "gmai-mmbench"
 PAPER_SPLITS = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
-GET_IMAGES = (
-    "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). "
-    "Give the folder that "
-    "holds them with --images."
-)
 REMEDY = "Mend the entries, or get the file again from OpenGVLab/GMAI-MMBench."
 
 

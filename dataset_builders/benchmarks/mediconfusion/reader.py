@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dataset_builders.benchmarks.mediconfusion.finetune import halves
 from dataset_builders.errors import BadInput
-from dataset_builders.finetune import halves
 from dataset_builders.images import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.problems import Problems
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import Entry, needed_file, read_json, read_text, stays_inside
 
-FORMAT = "mediconfusion"
 LETTERS = ("A", "B")
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352
 PAPER_CATEGORIES = {
@@ -40,12 +39,6 @@ PAPER_CATEGORIES = {
 """Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not
 pairs."""
 
-GET_IMAGES = (
-    "MediConfusion's images are not in its repository: each user downloads them from PMC (image_dict.json says where). "
-    "Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or an "
-    "address with "
-    "{pmcid} and {file_name} in it."
-)
 REMEDY = "Mend the entries, or get the files again from AIF4S/MediConfusion."
 
 

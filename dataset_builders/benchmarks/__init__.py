@@ -1,0 +1,79 @@
+"""The benchmarks, one package each; nothing outside these packages names one.
+
+To add one, write its package and add its name to `BENCHMARKS`; the folders of the same name in `eval_harness` and `leaderboard_space` are
+found by it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from dataset_builders.benchmarks.spec import DatasetSpec
+from dataset_builders.columns import COMMON, IMAGES, TEXT, TEXTS, Kind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
+"""The official benchmarks. A custom set has a name of its own and the format of one of these."""
+
+NEEDED = {"reader": "read", "phantoms": "write"}
+"""Modules that a benchmark's package must have -> the function they must define."""
+
+
+def spec(name: str) -> DatasetSpec:
+    """What the package of a benchmark says. Raises TypeError where it lacks a SPEC, KeyError for an unknown name."""
+    if name not in BENCHMARKS:
+        raise KeyError(f"{name!r} is no benchmark; there are {', '.join(BENCHMARKS)}")
+    package = importlib.import_module(_package(name))
+    found = getattr(package, "SPEC", None)
+    if not isinstance(found, DatasetSpec):
+        raise TypeError(f"{package.__name__}: must define SPEC, a DatasetSpec")
+    return found
+
+
+def part(name: str, module: str) -> ModuleType:
+    """A module of a benchmark's package (`reader`, `phantoms`). Raises TypeError where it is absent or lacks its function."""
+    where = f"{_package(name)}.{module}"
+    try:
+        found = importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name != where:
+            raise
+        raise TypeError(f"{where}: is missing; it must define {NEEDED[module]}()") from None
+    if not callable(getattr(found, NEEDED[module], None)):
+        raise TypeError(f"{where}: must define {NEEDED[module]}()")
+    return found
+
+
+def _package(name: str) -> str:
+    return f"{__name__}.{name.replace('-', '_')}"
+
+
+FACETS: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}
+"""Benchmark -> `DatasetSpec.facets`."""
+
+DEFAULT_SPLIT: dict[str, str] = {name: spec(name).default_split for name in BENCHMARKS}
+
+
+def question_columns(name: str, *, images: bool) -> dict[str, Kind]:
+    """Columns of the configs `questions` (with `image`) and `questions_text` (without)."""
+    columns = {**COMMON, **spec(name).columns}
+    return {column: kind for column, kind in columns.items() if images or column != "image"}
+
+
+def case_columns(name: str) -> dict[str, Kind]:
+    """Columns of the config `cases`."""
+    asked = Kind("list of struct", fields=tuple(question_columns(name, images=False).items()))
+    return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": asked}
+
+
+def recognise(questions: pd.DataFrame) -> str | None:
+    """The benchmark whose columns a frame of questions has; None where that cannot be told."""
+    for name in BENCHMARKS:
+        own = tuple(spec(name).columns)
+        if own and own[0] in questions.columns:
+            return name
+    return next((name for name in BENCHMARKS if (test := spec(name).recognises) is not None and test(questions)), None)

@@ -1,0 +1,62 @@
+"""GMAI-MMBench: clinical tasks, departments, granularities and modalities in a lexical tree (Chen et al., NeurIPS 2024)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dataset_builders.benchmarks.spec import DatasetSpec, Facts
+from dataset_builders.schema import Content
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+PAPER_SIZES = {"validation": 4550, "test": 21281}
+
+
+def _has_paper_counts(content: Content) -> bool:
+    size = content.sizes()
+    return bool(size) and all(size[split] == PAPER_SIZES.get(split) for split in size)
+
+
+def _is_labelled(questions: pd.DataFrame) -> bool:
+    facets = [name for name in SPEC.facets if name in questions.columns]
+    return bool(questions[facets].notna().to_numpy().any())
+
+
+SPEC = DatasetSpec(
+    facts=Facts(
+        title="GMAI-MMBench",
+        what=(
+            "How far does a model reach across medicine? Single and multiple choice over clinical tasks, "
+            "departments, perceptual granularities "
+            "and modalities, ordered in a lexical tree."
+        ),
+        metrics=(
+            "Single choice: `accuracy` over questions (the papers' overall), `accuracy_macro_task` over tasks. "
+            "Multiple choice: `mcq_accuracy` = "
+            "right picks / picks made, `mcq_recall` = right picks / true options."
+        ),
+        limits=(
+            "Rows with an answer are split `validation`, rows without one `test`. The paper's tables disagree on "
+            "the number of questions "
+            "(25,898, 25,403, 25,831). The public tree has one department without a name."
+        ),
+        licence="Questions and images: see OpenGVLab/GMAI-MMBench; the images come from many public data sets with terms of their own.",
+        citation=(
+            "@inproceedings{chen2024gmai,\n"
+            "  title={GMAI-MMBench: A Comprehensive Multimodal Evaluation Benchmark Towards General Medical AI},\n"
+            "  author={Chen, Pengcheng and Ye, Jin and Wang, Guoan and others},\n"
+            "  booktitle={Advances in Neural Information Processing Systems},\n  year={2024}\n}"
+        ),
+    ),
+    get_images=(
+        "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). "
+        "Give the folder that "
+        "holds them with --images."
+    ),
+    facets=("task", "department", "granularity", "modality"),
+    default_split="validation",
+    is_whole=_has_paper_counts,
+    recognises=_is_labelled,
+)

@@ -1,0 +1,42 @@
+"""HALT-MedVQA: fake questions, removed right options, swapped images (Wu et al., 2024)."""
+
+from __future__ import annotations
+
+from dataset_builders.benchmarks.spec import DatasetSpec, Facts
+from dataset_builders.columns import TEXT, Kind
+from dataset_builders.schema import SCENARIOS
+
+SPEC = DatasetSpec(
+    facts=Facts(
+        title="HALT-MedVQA",
+        what=(
+            "Does a model say so when there is nothing to say? Three scenarios: `fake` asks nonsense, `none` has "
+            "its right option replaced by "
+            "*none of the above*, `swap` shows an image that does not belong to the question."
+        ),
+        metrics="Accuracy per scenario (`fake`, `none`, `swap`), their mean `average`, and how many answers name no option.",
+        limits=(
+            "A model that always says *I do not know* scores 100 on `fake` and `swap`. Right letters of `none` "
+            "are not balanced: always C scores "
+            "37.0. The paper's n of 542 and 817 are the last indices of files that hold 543 and 818 questions; "
+            "its accuracies fit the latter."
+        ),
+        licence=(
+            "Questions: see knowlab/halt-medvqa. Images: VQA-RAD, PathVQA and PMC-VQA; the terms of each apply, "
+            "and those of PathVQA and PMC-VQA "
+            "come from books and articles with rights of their own."
+        ),
+        citation=(
+            "@misc{wu2024hallucination,\n  title={Hallucination Benchmark in Medical Visual Question Answering},\n"
+            "  author={Wu, Jinge and Kim, Yunsoo and Wu, Honghan},\n  year={2024},\n  eprint={2401.05827},\n  "
+            "archivePrefix={arXiv}\n}"
+        ),
+    ),
+    get_images=(
+        "HALT-MedVQA names images of VQA-RAD (synpic*.jpg), PathVQA (test_*.jpg) and PMC-VQA (PMC*.jpg), which are "
+        "downloaded from "
+        "those datasets. Give their folders with --images (it may be given several times)."
+    ),
+    facets=("scenario", "source_dataset"),
+    columns={"scenario": Kind("label", SCENARIOS), "source_dataset": TEXT},
+)

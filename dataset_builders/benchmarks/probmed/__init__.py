@@ -1,0 +1,62 @@
+"""ProbMed: yes/no probes with adversarial counterparts (Yan et al., 2024)."""
+
+from __future__ import annotations
+
+from dataset_builders.benchmarks.spec import DatasetSpec, Facts
+from dataset_builders.columns import BOOL, TEXT, Kind
+from dataset_builders.schema import ASPECTS, Content
+
+
+def _has_paper_counts(content: Content) -> bool:
+    """6,303 images and 57,132 questions (section 3)."""
+    images = {image.image_id for cases in content.cases.values() for case in cases for image in case.images}
+    return (len(images), content.sizes()) == (6303, {"test": 57132})
+
+
+SPEC = DatasetSpec(
+    facts=Facts(
+        title="ProbMed",
+        what=(
+            "Does a model know what is *not* in the image? Yes/no questions on modality, organ, abnormality, "
+            "condition and position, most in "
+            "pairs: one on what is there, one *adversarial* on something made up. All questions on an image are a case."
+        ),
+        metrics=(
+            "An image counts for an aspect when every question of that aspect is right, true and adversarial "
+            "ones; `<aspect>_without_adversarial` "
+            "asks for the true ones only; `overall` is the mean over aspects and images with the authors' weights."
+        ),
+        limits=(
+            "Half of the images are chest X-rays. The paper's Table 2 lists 6,361 images in its rows and 6,303 "
+            "in its total. Questions were "
+            "made from captions and labels by a language model."
+        ),
+        licence=(
+            "Questions: see the authors' repository. Images: MedICaT (licences per article) and ChestX-ray14 (NIH, free "
+            "use with attribution)."
+        ),
+        citation=(
+            "@misc{yan2024worse,\n"
+            "  title={Worse than Random? An Embarrassingly Simple Probing Evaluation of Large Multimodal Models "
+            "in Medical VQA},\n"
+            "  author={Yan, Qianqi and He, Xuehai and Yue, Xiang and Wang, Xin Eric},\n  year={2024},\n  "
+            "eprint={2405.20421},\n"
+            "  archivePrefix={arXiv}\n}"
+        ),
+    ),
+    get_images=(
+        "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). "
+        "Download it and give its "
+        "folder with --images."
+    ),
+    facets=("image_type", "organ", "modality"),
+    columns={
+        "aspect": Kind("label", ASPECTS),
+        "adversarial": BOOL,
+        "organ": TEXT,
+        "image_type": TEXT,
+        "pair_id": TEXT,
+        "qa_type": TEXT,
+    },
+    is_whole=_has_paper_counts,
+)

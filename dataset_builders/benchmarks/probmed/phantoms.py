@@ -1,0 +1,74 @@
+"""Phantom source of ProbMed: the whole set of questions on drawings without a finding, with one and with two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from dataset_builders.phantom_drawings import Drawing, Lesion, draw
+
+MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
+AN = {"mri": "an MRI", "ct": "a CT", "xray": "an X-ray"}
+SCENES = (("brain", "mri"), ("brain", "ct"), ("chest", "xray"), ("chest", "ct"), ("abdomen", "ct"), ("spine", "xray"))
+"""Organ and modality of the image types; each has a normal image, one with a finding, one with two."""
+FINDINGS = (
+    Lesion("left", "upper", "large", "bright"),
+    Lesion("right", "lower", "small", "dark"),
+    Lesion("right", "upper", "large", "dark"),
+)
+
+
+def write(folder: Path) -> None:
+    """`probmed.json` and `images/<image type>/<n>.png`: the whole set of questions on normal and abnormal images."""
+    rows: list[dict[str, str]] = []
+    for scene, (organ, modality) in enumerate(SCENES):
+        kind = f"{organ}_{modality}"
+        (folder / "images" / kind).mkdir(parents=True, exist_ok=True)
+        for number in range(3):
+            lesions = tuple(FINDINGS[(scene + n) % 3] for n in range(number))
+            (folder / "images" / kind / f"{number + 1}.png").write_bytes(draw(Drawing(organ, modality, lesions)))
+            for qa_type, question, answer in _asked(scene, number, organ, modality, lesions):
+                rows.append(
+                    {
+                        "id": f"{kind}_{number + 1}",
+                        "image": f"{kind}/{number + 1}.png",
+                        "image_type": kind,
+                        "qa_type": qa_type,
+                        "question": question,
+                        "answer": answer,
+                    }
+                )
+    (folder / "probmed.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def _asked(
+    scene: int, number: int, organ: str, modality: str, lesions: tuple[Lesion, ...]
+) -> Iterator[tuple[str, str, str]]:
+    other_organ, other_modality = SCENES[(scene + 2) % len(SCENES)][0], ("mri", "ct", "xray")[(number + scene) % 3]
+    if other_modality == modality:
+        other_modality = "mri" if modality != "mri" else "xray"
+    yield "modality_gt", f"Was this picture drawn like {AN[modality]}?", "yes"
+    yield "modality_hallu", f"Was this picture drawn like {AN[other_modality]}?", "no"
+    yield "body_part_gt", f"Does the drawing show the {organ}?", "yes"
+    yield "body_part_hallu", f"Does the drawing show the {other_organ if other_organ != organ else 'spine'}?", "no"
+    yield (
+        "abnormality",
+        "Is there any round spot that the drawing without findings has not?",
+        "yes" if lesions else "no",
+    )
+    absent = [finding for finding in FINDINGS if finding not in lesions]
+    if not lesions:
+        yield "entity_hallu", f"Does the drawing show a {absent[0].words}?", "no"
+    for place, lesion in enumerate(lesions):
+        made_up = Lesion(size=lesion.size, tone="dark" if lesion.tone == "bright" else "bright").words
+        if any(made_up == other.words for other in lesions):
+            made_up = "star-shaped spot"
+        yield f"entity_gt_{place}", f"Does the drawing show a {lesion.words}?", "yes"
+        yield f"entity_hallu_{place}", f"Does the drawing show a {made_up}?", "no"
+    for place, lesion in enumerate(lesions):
+        where = f"in the {lesion.level} {lesion.side} part of the picture"
+        level = "lower" if lesion.level == "upper" else "upper"
+        elsewhere = f"in the {level} {'right' if lesion.side == 'left' else 'left'} part of the picture"
+        yield f"grounding_gt_{place}", f"Does the {lesion.words} lie {where}?", "yes"
+        yield f"grounding_hallu_{place}", f"Does the {lesion.words} lie {elsewhere}?", "no"

@@ -1,0 +1,52 @@
+"""What a benchmark's package says about its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dataset_builders.columns import Kind
+from dataset_builders.schema import Content
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Words for the dataset card; Markdown."""
+
+    title: str
+    what: str
+    metrics: str
+    limits: str
+    licence: str
+    citation: str
+
+
+def _never(content: Content) -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+    """The data side of a benchmark; what is left out has a default that holds for any set of questions.
+
+    `facets`: what the source really labels, in the order the board shows it; a facet not listed is unlabelled (`category` is read
+    from the list column `categories`: a question counts once in each of its categories). `columns`: the benchmark's own columns beside
+    the common ones. `is_whole`: whether what was read has the paper's counts, asked where no released fingerprint is known.
+    `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
+    `get_images`: what to tell whoever lacks images.
+
+    The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
+    and `phantoms.py` with `write(folder)`.
+    """
+
+    facts: Facts
+    facets: tuple[str, ...] = ()
+    default_split: str = "test"
+    columns: Mapping[str, Kind] = field(default_factory=dict)
+    is_whole: Callable[[Content], bool] = _never
+    recognises: Callable[[pd.DataFrame], bool] | None = None
+    get_images: str = "Give the folders that hold them with --images (it may be given several times)."

@@ -1,0 +1,51 @@
+"""What a benchmark's package must give, and that a set which is of none is not taken for one."""
+
+import sys
+import types
+
+import pandas as pd
+import pytest
+
+from dataset_builders import benchmarks
+from dataset_builders.benchmarks import BENCHMARKS, part, recognise, spec
+from dataset_builders.benchmarks.spec import DatasetSpec, Facts
+
+FACTS = Facts("A title", "", "", "", "", "")
+
+
+@pytest.fixture
+def fifth(monkeypatch):
+    """A fifth benchmark whose package is filled by the test."""
+    package = types.ModuleType("dataset_builders.benchmarks.vqa_fifth")
+    package.__path__ = []
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", (*BENCHMARKS, "vqa-fifth"))
+    return package
+
+
+def test_what_a_package_must_give_is_one_clear_error(fifth):
+    with pytest.raises(TypeError, match=r"vqa_fifth: must define SPEC"):
+        spec("vqa-fifth")
+    fifth.SPEC = DatasetSpec(facts=FACTS)
+    assert spec("vqa-fifth").default_split == "test"
+    with pytest.raises(TypeError, match=r"vqa_fifth\.reader: is missing; it must define read"):
+        part("vqa-fifth", "reader")
+    with pytest.raises(KeyError, match="there are mediconfusion"):
+        spec("sixth")
+
+
+def test_what_it_leaves_out_has_a_default(fifth):
+    fifth.SPEC = DatasetSpec(facts=FACTS)
+    columns = benchmarks.question_columns("vqa-fifth", images=False)
+    assert list(columns) == [name for name in benchmarks.COMMON if name != "image"]
+    assert not spec("vqa-fifth").is_whole(None)
+
+
+def test_a_set_of_no_family_is_told_so():
+    columns = ("question_id", "question", "options", "answer", "question_type")
+    common = {name: ["x", "y", "z"] for name in columns}
+    plain = pd.DataFrame({**common, "case_id": ["1", "1", "1"], "task": None, "modality": None})
+    assert recognise(plain) is None
+    assert recognise(plain.assign(modality="CT")) == "gmai-mmbench"
+    assert recognise(plain.iloc[:2].assign(case_id="1")) == "mediconfusion"
+    assert recognise(plain.assign(scenario="fake")) == "halt-medvqa"
