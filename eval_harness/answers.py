@@ -343,6 +343,10 @@ def _final_statement(said: Said) -> Found:
     return _statement(said, end)
 
 
+def _earlier_statement(said: Said) -> Found:
+    return _statement(said) if verdicts_end(said.text) or said.multiple else None
+
+
 def _verdicts(said: Said) -> Found:
     if not said.letters:
         return None
@@ -448,7 +452,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("ticked box", "explicit", lambda said: ticked(said.text, said.count, said.multiple), "[ ] A [x] B"),
     Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
-    Rule("answer statement", "explicit", _statement, "a statement among the verdicts"),
+    Rule("answer statement", "explicit", _earlier_statement, "a statement among the verdicts"),
     Rule("letter with its option", "explicit", _labelled_list, "of multiple choice: 'A. nodule and C. mass'"),
     Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
     Rule("leading yes or no", "explicit", _spoken(yes_no.leading), "the response begins with yes or no"),

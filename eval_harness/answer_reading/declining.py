@@ -80,19 +80,80 @@ _UNDECIDED = re.compile(
     r"|(?:answer|response) is not (?:yes|no))\b",
     re.IGNORECASE,
 )
-_HINTS = re.compile(
-    r"sorry|apolog|unable|not able|can ?not|could not|declin|as an? |consult|with|no |not |suffic|need|lack|impossib"
-    r"|incomplete|ambiguous|missing"
-    r"|unclear|too |please|afraid|will |would |[^\x00-\x7f]|tut mir|kann|lo siento|puedo|impossible|dispiace|posso|lässt",
-    re.IGNORECASE,
+_HINTS = (
+    *(
+        "sorry",
+        "afraid",
+        "apolog",
+        "unable",
+        "able to",
+        "as an ",
+        "as a l",
+        "can not",
+        "could not",
+        "will not",
+        "would not",
+        "declin",
+    ),
+    *(
+        "do not",
+        "does not",
+        "did not",
+        "need",
+        "consult",
+        "not a ",
+        "not qual",
+        "not lic",
+        "possible to",
+        "no way",
+        "too ",
+        "without",
+    ),
+    *(
+        "incomplete",
+        "ambiguous",
+        "missing",
+        "not ",
+        "enough",
+        "sufficient",
+        "adequate",
+        "lack",
+        "information",
+        "no answer",
+        "no data",
+    ),
+    *(
+        "no context",
+        "no image",
+        "unclear",
+        "please ",
+        "leid",
+        "kann",
+        "lässt",
+        "siento",
+        "puedo",
+        "posible",
+        "peux",
+        "peut",
+        "dispiace",
+        "posso",
+    ),
 )
+ENDS = 1000
+"""Characters at the beginning and at the end of a response in which it may decline; in between it reasons."""
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * ENDS else text[:ENDS] + "\n" + text[-ENDS:]
 
 
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
-    return _HINTS.search(text) is not None and _DECLINES.search(text) is not None
+    ends = _ends(text)
+    lowered = ends.lower()
+    return (not ends.isascii() or any(hint in lowered for hint in _HINTS)) and _DECLINES.search(ends) is not None
 
 
 def is_undecided(text: str) -> bool:
     """Whether a response to a yes/no question says that it does not know which."""
-    return _UNDECIDED.search(text) is not None
+    return _UNDECIDED.search(_ends(text)) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.plain_text import words_of
@@ -43,7 +44,7 @@ _REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|
 
 def most(text: str) -> int:
     """How many places of a text are looked at closely: a text that names letters or options more often is a model in a loop, or hostile."""
-    return 16 + len(text) // 40
+    return 12 + len(text) // 60
 
 
 def position(letter: str, count: int) -> int:
@@ -220,23 +221,28 @@ _VERDICT = re.compile(
 _ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}$", re.IGNORECASE)
 
 
-def verdicts_end(text: str) -> int:
-    """Where the last of several verdicts on options ends; 0 where there is at most one."""
-    found = [
-        match.end()
+@lru_cache(maxsize=4)
+def _verdicts(text: str) -> tuple[re.Match[str], ...]:
+    if _VERDICT_WORDS.search(text) is None:
+        return ()
+    return tuple(
+        match
         for match in _VERDICT.finditer(text)
         if _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()])
-    ]
-    return found[-1] if len(found) > 1 else 0
+    )
+
+
+def verdicts_end(text: str) -> int:
+    """Where the last of several verdicts on options ends; 0 where there is at most one."""
+    found = _verdicts(text)
+    return found[-1].end() if len(found) > 1 else 0
 
 
 def verdicts(text: str, count: int, multiple: bool) -> Found:
     """Letters with a verdict on each ("A: wrong. B: correct."): those that are right, where at least one other is called wrong."""
     right: dict[int, None] = {}
     wrong: set[int] = set()
-    for match in _VERDICT.finditer(text):
-        if not _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()]):
-            continue
+    for match in _verdicts(text):
         place = position(match[1], count)
         if match["right"]:
             right[place] = None
@@ -244,6 +250,12 @@ def verdicts(text: str, count: int, multiple: bool) -> Found:
             wrong.add(place)
     alive = tuple(place for place in right if place not in wrong and place >= 0)
     return alive if wrong and (len(alive) == 1 or (multiple and alive)) else None
+
+
+_VERDICT_WORDS = re.compile(
+    r"correct|right|true|yes|best|likely|present|wrong|false|no|absent|improbable|implausible|impossible|eliminated|excluded|ruled|[✓✔✅✗❌✘×]",
+    re.IGNORECASE,
+)
 
 
 _BOX = re.compile(rf"(?:\[(?P<mark>[xX✓✔✅ ]?)\]|(?P<sign>[☐☑☒]))\s*(?:[Oo]ption\s+)?{OPEN}([A-Z])(?![^\W_])")

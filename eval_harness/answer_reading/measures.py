@@ -9,41 +9,58 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_HINTS = re.compile(r"\d|[°℃√\\]")
-_SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), put)
-    for pattern, put in (
-        (r"\\[dt]?frac\s*\{([^{}]{1,40})\}\s*\{([^{}]{1,40})\}", r"\1/\2"),
-        (r"\^?\s?\{?\\circ\b\}?|\\degree\b", "°"),
-        (r"\\%", "%"),
-        (r"\\geq?(?:slant)?(?![a-z])", "≥"),
-        (r"\\leq?(?:slant)?(?![a-z])", "≤"),
-        (r"\\lt(?![a-z])", "<"),
-        (r"\\gt(?![a-z])", ">"),
-        (r"(?<=\d),(?=\d{3}(?!\d))", ""),
-        (
-            r"(?:>=|[≥⩾]|\b(?:at least|(?:no|not) less than|(?:greater|more|larger|higher) than or equal to))\s*(?=[\d.])",
-            " atleast ",
-        ),
-        (
-            r"(?:<=|[≤⩽]|\b(?:at most|(?:no|not) more than|(?:less|lower|smaller|fewer) than or equal to))\s*(?=[\d.])",
-            " atmost ",
-        ),
-        (r"(?:(?<![-=|<])<|\b(?:(?:less|lower|smaller|fewer) than|below|under))\s*(?=[\d.])", " lessthan "),
-        (
-            r"(?:(?<![-=|>])>|\b(?:(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=[\d.])",
-            " morethan ",
-        ),
-        (r"±\s*(?=[\d.])", " plusminus "),
-        (r"(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d)", " minus "),
-        (r"(?<![\w.,)\]}°%\"'])\+(?=\.?\d)", " plus "),
-        (r"(?:°\s?|℃|\b(?:degrees?|deg)\s+)(?:(?<=℃)|C(?:elsius)?\b)", " celsius "),
-        (r"(?:°\s?|\b(?:degrees?|deg)\s+)F(?:ahrenheit)?\b", " fahrenheit "),
-        (r"°|(?<=\d)\s*\b(?:degrees?|deg)\b", " degrees "),
-        (r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
-        (r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
+_DIGIT = re.compile(r"\d|[℃√\\]")
+_HINT_OF_BOUND = re.compile(r"[<>≤≥⩽⩾]|than|least|most|below|under|above|over|exceed", re.IGNORECASE)
+_BOUNDS = (
+    (
+        r"(?:>=|[≥⩾]|\b(?:at least|(?:no|not) less than|(?:greater|more|larger|higher) than or equal to))\s*(?=[\d.])",
+        " atleast ",
+    ),
+    (
+        r"(?:<=|[≤⩽]|\b(?:at most|(?:no|not) more than|(?:less|lower|smaller|fewer) than or equal to))\s*(?=[\d.])",
+        " atmost ",
+    ),
+    (r"(?:(?<![-=|<])<|\b(?:(?:less|lower|smaller|fewer) than|below|under))\s*(?=[\d.])", " lessthan "),
+    (
+        r"(?:(?<![-=|>])>|\b(?:(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=[\d.])",
+        " morethan ",
+    ),
+)
+_LATEX_MEASURES = (
+    (r"\\[dt]?frac\s*\{([^{}]{1,40})\}\s*\{([^{}]{1,40})\}", r"\1/\2"),
+    (r"\^?\s?\{?\\circ\b\}?|\\degree\b", "°"),
+    (r"\\%", "%"),
+    (r"\\geq?(?:slant)?(?![a-z])", "≥"),
+    (r"\\leq?(?:slant)?(?![a-z])", "≤"),
+    (r"\\lt(?![a-z])", "<"),
+    (r"\\gt(?![a-z])", ">"),
+)
+_SIGNS = (
+    (r"±\s*(?=[\d.])", " plusminus "),
+    (r"(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d)", " minus "),
+    (r"(?<![\w.,)\]}°%\"'])\+(?=\.?\d)", " plus "),
+)
+_DEGREES = (
+    (r"(?:°\s?|℃|\b(?:degrees?|deg)\s+)(?:(?<=℃)|C(?:elsius)?\b)", " celsius "),
+    (r"(?:°\s?|\b(?:degrees?|deg)\s+)F(?:ahrenheit)?\b", " fahrenheit "),
+    (r"°|(?<=\d)\s*\b(?:degrees?|deg)\b", " degrees "),
+)
+_UNITS = (
+    (r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
+    (r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
+)
+_STEPS = tuple(
+    (re.compile(hint, re.IGNORECASE), tuple((re.compile(pattern, re.IGNORECASE), put) for pattern, put in patterns))
+    for hint, patterns in (
+        (r"\\", _LATEX_MEASURES),
+        (r",\d{3}", ((r"(?<=\d),(?=\d{3}(?!\d))", ""),)),
+        (_HINT_OF_BOUND.pattern, _BOUNDS),
+        (r"[-−–‒+±]|minus|negative", _SIGNS),
+        (r"[°℃]|\bdeg", _DEGREES),
+        (r"\d\s?(?:%|[a-zµ])", _UNITS),
     )
 )
+"""What is written out, in this order, each where its hint is found."""
 _STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{0,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
 
 _LATEX_LOOKS = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|[,;:! ])|[\s${}*_`]|\\[()\[\]]")
@@ -64,9 +81,11 @@ _LATEX_NAMES = (
 
 def spell_measures(text: str) -> str:
     """Comparison signs, minus, plus, degrees and percent before or after numbers as words; LaTeX fractions as a/b."""
-    if _HINTS.search(text):
-        for pattern, put in _SUBSTITUTIONS:
-            text = pattern.sub(put, text)
+    if _DIGIT.search(text):
+        for hint, patterns in _STEPS:
+            if hint.search(text):
+                for pattern, put in patterns:
+                    text = pattern.sub(put, text)
     return text
 
 

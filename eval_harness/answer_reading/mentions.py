@@ -361,9 +361,15 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
     said: set[str] = set()
     asserted: set[str] = set()
     short = len(text.split()) <= SHORT
+    left_to_look = most(text)
     for match in _WORD.finditer(text):
         word = stem(match[0].lower())
-        if word not in known or is_denied(text, match.start(), match.end()):
+        if word not in known:
+            continue
+        left_to_look -= 1
+        if left_to_look < 0:
+            return None
+        if is_denied(text, match.start(), match.end()):
             continue
         before = clause_before(text, match.start())
         if before[-4:].lower() in ("non-", "non ") and "non" not in known:

@@ -207,6 +207,7 @@ _SUFFIX = re.compile(
 )
 
 
+@lru_cache(maxsize=16384)
 def stem(word: str) -> str:
     """A crude stem: "fractured" and "fracture", "dislocation" and "dislocated" come out the same; short words and numbers stay."""
     word = _IRREGULAR.get(word, word)

@@ -36,6 +36,11 @@ _CUE = re.compile(
     rf"|are|be)\b|:)\s*)*",
     re.IGNORECASE,
 )
+_CUE_WORD = re.compile(
+    r"[Aa]ns(?:wer)?|[Oo]ption|[Cc]hoice|[Ll]etter|[Rr]esponse|[Ss]election|[Cc]onclusion|[Dd]iagnosis|[Ii]mpression|[Rr]espuesta|[Rr]éponse"
+    r"|[Aa]ntwort|[Ll]ösung|[Rr]isposta|[Rr]esposta|[Оо]твет|[Cc]orrect|ANSWER|OPTION|CHOICE|RESPONSE|答案|选项|正解|정답"
+)
+"""What `_CUE` may begin with: looked for first, since it is found faster."""
 _PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}[^\w.\n!?;]+(?:\w+[^\w.\n!?;]+){{0,2}}$", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\b(?:other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
@@ -67,6 +72,40 @@ _CHOOSE = re.compile(
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
     re.IGNORECASE,
+)
+_CHOOSE_HINTS = (
+    *(
+        "choos",
+        "chose",
+        "pick",
+        "select",
+        "go with",
+        "going with",
+        "say",
+        "think",
+        "believe",
+        "answer",
+        "opt for",
+        "vote",
+        "therefore",
+    ),
+    *(
+        "thus",
+        "hence",
+        "so",
+        "conseq",
+        "finally",
+        "conclu",
+        "overall",
+        "summary",
+        "chang",
+        "revis",
+        "updat",
+        "correct",
+        "switch",
+        "wait",
+    ),
+    *("actual", "scratch", "mean", "it", "this", "must", "leav", "likely", "probabl", "best", "right"),
 )
 _IS_CORRECT = re.compile(
     r"[\"')\]}.:]*\s*(?:(?:is|are|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?"
@@ -112,13 +151,12 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
-    cues, start = [], 0
-    while (cue := _CUE.search(text, start)) is not None:
-        start = cue.start() + len(cue["word"])
-        cues.append(cue)
-    for cue in reversed(cues[-most(text) :]):
-        found = _target(text, cue.end(), count, texts, multiple) if _is_cue(text, cue, multiple) else None
-        if found is not None:
+    words = [word.start() for word in _CUE_WORD.finditer(text.lower() if text.isascii() else text)]
+    for start in reversed(words[-most(text) :]):
+        cue = _CUE.match(text, start)
+        if cue is None or not _is_cue(text, cue, multiple):
+            continue
+        if (found := _target(text, cue.end(), count, texts, multiple)) is not None:
             yield cue.start(), found
 
 
@@ -126,6 +164,9 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
     """ "I choose C", "so, it is D"."""
     for lone in reversed(list(_LONE.finditer(text))[-most(text) :]):
         place = max(0, lone.start() - 60)
+        before = text[place : lone.start()].lower()
+        if (lone[0] == "I" and count < 9) or not any(hint in before for hint in _CHOOSE_HINTS):
+            continue
         cue = _CHOOSE.search(text[place : lone.start()])
         if cue is None or "not" in cue[0].split():
             continue
@@ -162,6 +203,25 @@ _OTHER_WORDS = re.compile(
     rf"{OPEN}([A-Z])(?![^\W_])",
     re.IGNORECASE,
 )
+_OTHER_HINTS = (
+    *(
+        "ichtig",
+        "orrekt",
+        "c'est",
+        "wähle",
+        "nehme",
+        "choisis",
+        "elijo",
+        "escojo",
+        "scelgo",
+        "escolho",
+        "opto",
+        "opci",
+        "opzi",
+        "opç",
+    ),
+    *("réponse", "respuesta", "选", "選", "应", "所以"),
+)
 _OTHER_CORRECT = re.compile(
     rf"(?:\b(?:option|antwort|réponse|opción|respuesta|opção|opzione)\s+|选项\s*){OPEN}([A-Z])(?![^\W_]){CLOSE}\s*"
     r"(?:(?:ist|est|es|è|é)\s+(?:la\s+|die\s+)?(?:richtig|korrekt|correcte?|bonne|correcta|corretta|correta)|是?正确)",
@@ -171,6 +231,9 @@ _OTHER_CORRECT = re.compile(
 
 def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """The same in German, Spanish, French, Italian, Portuguese and Chinese."""
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _OTHER_HINTS):
+        return
     found = [*_OTHER_WORDS.finditer(text), *_OTHER_CORRECT.finditer(text)]
     for match in sorted(found, key=lambda match: -match.start())[:20]:
         if LETTERS.index(match[1].upper()) < count and match[1].isupper():
