@@ -9,11 +9,15 @@ from dataset_builders.errors import BadInput
 
 EXTRAS = {
     "accelerate": "eval",
+    "jinja2": "eval",
     "openai": "eval",
     "tokenizers": "eval",
     "torch": "eval",
     "torchvision": "eval",
     "transformers": "eval",
+    "bitsandbytes": "bitsandbytes",
+    "num2words": "num2words",
+    "peft": "peft",
     "imagehash": "curation",
     "krippendorff": "curation",
     "numba": "curation",

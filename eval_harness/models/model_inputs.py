@@ -29,6 +29,8 @@ SHARABLE_INPUTS = {
 """A model whose processor gives anything else (token types for bidirectional prefixes, grids for 3-D positions, cross-attention masks)
 may treat tokens after a prefix differently, so its prompts are not split."""
 
+WRITES_IMAGE_TOKENS = ("Florence2Processor",)
+
 DECODERS = min(8, os.cpu_count() or 1)
 
 
@@ -121,16 +123,20 @@ class InputMaker:
         conversations = [chat_form.conversation(request, pictures) for request in requests]
         if self.plain_template is None:
             return dict(self._templated(conversations))
-        token = getattr(self.processor, "image_token", None)
-        token = getattr(token, "content", token)
-        if getattr(self.processor, "num_query_tokens", None):
-            token = None  # BLIP-2's processor writes its image tokens by itself
+        token = self._plain_marker()
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
         texts = [chat_form.plain_text(messages, self.plain_template, token, end) for messages in conversations]
         images: Any = [chat_form.images_of(messages) for messages in conversations] if self.with_images else None
         if images and token is None:
             images = [image for each in images for image in each]
         return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
+
+    def _plain_marker(self) -> str | None:
+        """What stands for an image in a plain prompt; None where the processor writes its image tokens by itself (BLIP-2, Florence-2)."""
+        token = getattr(self.processor, "image_token", None)
+        marker = getattr(token, "content", token)
+        name = type(self.processor).__name__
+        return None if getattr(self.processor, "num_query_tokens", None) or name in WRITES_IMAGE_TOKENS else marker
 
     def _templated(self, conversations: list[list[Message]]) -> Any:
         options: dict[str, Any] = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
@@ -60,7 +60,11 @@ class Network:
         self.generation = generation or {}
         """Options of `generate` that the user gave."""
         self.device = model.device
-        self.encoder_decoder = bool(model.config.is_encoder_decoder)
+        self.encoder_decoder = is_encoder_decoder(model.config)
+        for module in model.modules():
+            # Classes with a language model inside (BLIP) hand its own padding token on, and take no other.
+            if isinstance(inner := getattr(module, "generation_config", None), GenerationConfig):
+                inner.pad_token_id = pad
         own_generate = (
             type(model).generate is not GenerationMixin.generate
         )  # it makes embeddings by itself and hides its cache
@@ -120,7 +124,6 @@ class Network:
                 "top_p": None,
                 "top_k": None,
                 "repetition_penalty": 1.0,
-                "pad_token_id": self.pad,
                 "logits_processor": processors,
                 **options,
             },
@@ -288,6 +291,12 @@ class Network:
             for name, value in inputs.items()
             if isinstance(value, torch.Tensor)
         }
+
+
+def is_encoder_decoder(config: Any) -> bool:
+    """Whether prompts go into an encoder; InstructBLIP with a T5 says so in its text config alone."""
+    text = getattr(config, "text_config", None)
+    return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
 
 
 def _plain_causal(model: Any) -> bool:

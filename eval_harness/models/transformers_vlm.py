@@ -20,6 +20,7 @@ from eval_harness.models.batching import BatchSize, Queue
 from eval_harness.models.chat_form import plain_template
 from eval_harness.models.interface import OPTIONS, Request, Response, Settings, chosen
 from eval_harness.models.model_inputs import InputMaker, Prepared
+from eval_harness.models.pretrained import first_line, load_pretrained
 from eval_harness.models.thinking import OutputReader, Reading, budget_tokens, opens_reasoning, template_switch
 from eval_harness.results import Model
 
@@ -46,14 +47,14 @@ class TransformersVLM:
         import torch
         from transformers.utils import logging
 
-        from eval_harness.models.network import Network
+        from eval_harness.models.network import Network, is_encoder_decoder
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.model_id = model_id
-        self.processor, loaded = load(model_id, settings)
+        self.processor, loaded, odd = load_pretrained(model_id, settings)
         tokenizer = self.processor.tokenizer
-        encoder_decoder = bool(loaded.config.is_encoder_decoder)
+        encoder_decoder = is_encoder_decoder(loaded.config)
         # A decoder must end with its prompt's last token; an encoder was trained with padding at the end.
         for each in (tokenizer, getattr(self.processor, "qformer_tokenizer", None)):
             if each is not None:
@@ -87,6 +88,7 @@ class TransformersVLM:
         self._shown_equal = False
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = ["the image was withheld (text-only baseline)"] if text_only else []
+        self.deviations += odd
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
@@ -128,7 +130,7 @@ class TransformersVLM:
             end = render(variables)
         except jinja2.TemplateError as error:
             raise BadInput(
-                f"--model {self.model_id}: its chat template cannot be used ({_first_line(error)})."
+                f"--model {self.model_id}: its chat template cannot be used ({first_line(error)})."
             ) from None
         if isinstance(settings.thinking, int):
             self._budget = (settings.thinking, *budget_tokens(self.processor.tokenizer, template))
@@ -149,7 +151,7 @@ class TransformersVLM:
             ) from None
         except Exception as error:  # whatever a model's own code raises
             raise BadInput(
-                f"--model {self.model_id}: cannot answer a question about an image ({type(error).__name__}: {_first_line(error)})."
+                f"--model {self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
             ) from error
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
@@ -330,54 +332,6 @@ class TransformersVLM:
         }
 
 
-def load(model_id: str, settings: Settings) -> tuple[Any, Any]:
-    """(processor, model in evaluation mode on its device). Raises BadInput when either cannot be had."""
-    import torch
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    dtype = getattr(torch, settings.dtype or ("bfloat16" if device == "cuda" else "float32"), None)
-    if not isinstance(dtype, torch.dtype):
-        raise BadInput(f"--dtype {settings.dtype}: not a torch dtype. Give float32, bfloat16 or float16.")
-    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": settings.trust_remote_code}
-    if settings.attention:
-        options["attn_implementation"] = settings.attention
-    if settings.device_map:
-        options["device_map"] = settings.device_map
-    try:
-        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
-        if getattr(processor, "image_processor", None) is None:
-            raise BadInput(
-                f"--model {model_id}: its processor takes no images, so it cannot answer questions about them."
-            )
-        model = AutoModelForImageTextToText.from_pretrained(model_id, **options)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(_cannot_load(model_id, error)) from None
-    placed: Any = model if settings.device_map else model.to(_own_device(device))  # type: ignore[arg-type]
-    return processor, placed.eval()
-
-
-def _own_device(device: str) -> str:
-    """This process's GPU: processes started by torchrun or accelerate each take their own."""
-    import os
-
-    import torch
-
-    rank = os.environ.get("LOCAL_RANK", "")
-    return f"cuda:{int(rank) % torch.cuda.device_count()}" if device == "cuda" and rank.isdigit() else device
-
-
-def _cannot_load(model_id: str, error: Exception) -> str:
-    reason = _first_line(error) or type(error).__name__
-    if "Unrecognized configuration class" in reason:
-        reason = "this model cannot take images (transformers knows no image-text-to-text class for it)."
-    elif "trust_remote_code" in str(error):
-        reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
-    return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
-
-
 GENERATION = (
     "top_k",
     "top_p",
@@ -396,10 +350,6 @@ def _check_generation(given: Mapping[str, Any]) -> None:
         raise BadInput(
             f"--generation: {', '.join(wrong)} cannot be set for a local model. There is: {', '.join(GENERATION)}."
         )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300]
 
 
 def _seed(request: Request) -> int:

@@ -282,16 +282,18 @@ def make(family: str, folder: Path, *special: str) -> Path:
     """A model folder of that family, in float32, with weights wide enough that answers differ. `special`: more special tokens."""
     import torch
 
+    from tests.eval_harness.more_tiny_families import MORE_FAMILIES
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         MORE_SPECIAL[:] = special
         try:
-            model, processor = FAMILIES[family]()
+            model, processor = {**FAMILIES, **MORE_FAMILIES}[family]()
         finally:
             MORE_SPECIAL.clear()
         with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.ndim > 1:
+            for name, parameter in model.named_parameters():
+                if parameter.ndim > 1 or name.endswith("_gate"):
                     parameter.normal_(0, 0.15)
     model.generation_config.update(max_new_tokens=5, pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model.save_pretrained(folder)

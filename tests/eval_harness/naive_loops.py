@@ -1,0 +1,114 @@
+"""What a user would write by hand for one question: processor, `generate`, decode; and one forward pass per option, without a cache.
+
+Shares no code with the harness but the tokens of an option, so that equal numbers mean something.
+"""
+
+import io
+from dataclasses import replace
+
+import torch
+from PIL import Image
+
+
+def inputs_of(processor, prompt, image, plain="{prompt}"):
+    picture = Image.open(io.BytesIO(image)).convert("RGB")
+    if getattr(processor, "chat_template", None):
+        turn = [
+            {"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": prompt}]},
+        ]
+        return processor.apply_chat_template(
+            turn, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+        )
+    marker = getattr(processor, "image_token", "")
+    marker = getattr(marker, "content", marker)
+    if getattr(processor, "num_query_tokens", None) or type(processor).__name__ in NO_MARKER:
+        marker = ""
+    inputs = processor(text=marker + plain.replace("{prompt}", prompt), images=picture, return_tensors="pt")
+    inputs.pop("labels", None)
+    return inputs
+
+
+def encoder_decoder(config):
+    return config.is_encoder_decoder or getattr(config.get_text_config(), "is_encoder_decoder", False)
+
+
+NO_MARKER = ("Florence2Processor", "GitProcessor", "Kosmos2Processor", "BlipProcessor")
+
+
+@torch.inference_mode()
+def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
+    """The greedy answer."""
+    inputs = inputs_of(processor, prompt, image, plain)
+    output = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
+    prompt_ids = inputs["input_ids"][0]
+    if not encoder_decoder(model.config) and output[: len(prompt_ids)].tolist() == prompt_ids.tolist():
+        output = output[len(prompt_ids) :]
+    return processor.tokenizer.decode(output, skip_special_tokens=True)
+
+
+@torch.inference_mode()
+def option_score(model, processor, prompt, image, option, plain="{prompt}"):
+    """Mean log-probability of the token ids `option` after the prompt, from one forward pass over both."""
+    inputs = dict(inputs_of(processor, prompt, image, plain))
+    given = torch.tensor([option])
+    if encoder_decoder(model.config):
+        text = getattr(model.config, "text_config", model.config)
+        start = model.generation_config.decoder_start_token_id
+        start = start if start is not None else text.decoder_start_token_id
+        inputs["decoder_input_ids"] = torch.cat([torch.tensor([[start]]), given[:, :-1]], 1)
+        logits = model(**inputs).logits[0]
+    else:
+        width = inputs["input_ids"].shape[1]
+        inputs["input_ids"] = torch.cat([inputs["input_ids"], given], 1)
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        for name in ("token_type_ids", "mm_token_type_ids", "image_embeds_position_mask"):
+            if name in inputs:
+                # PaliGemma: what follows the prompt is of type 1, causal.
+                kind = 1 if name == "token_type_ids" and type(model).__name__.startswith("PaliGemma") else 0
+                inputs[name] = torch.cat([inputs[name], torch.full_like(given, kind, dtype=inputs[name].dtype)], 1)
+        if "cross_attention_mask" in inputs:
+            last = inputs["cross_attention_mask"][:, -1:]
+            inputs["cross_attention_mask"] = torch.cat(
+                [inputs["cross_attention_mask"], last.expand(-1, len(option), *last.shape[2:])], 1
+            )
+        logits = model(**inputs).logits[0][-len(option) - 1 : -1]
+        assert width > 0
+    chosen = logits.float().log_softmax(-1)[torch.arange(len(option)), given[0]]
+    return float(chosen.mean())
+
+
+CANDIDATES = ("left", "on the right side", "no")
+
+
+def loaded(folder, batch):
+    """The harness's model of that folder, in the plain form where its processor has no chat template."""
+    from transformers import AutoProcessor
+
+    from eval_harness.models.interface import Settings
+    from eval_harness.models.transformers_vlm import TransformersVLM
+
+    template = None if getattr(AutoProcessor.from_pretrained(folder), "chat_template", None) else "plain"
+    return TransformersVLM(str(folder), Settings(batch_size=batch, plain_template=template))
+
+
+def compare(folder, requests, batch=4):
+    """(texts equal, largest difference of a score by ps, of one by gd, the harness's model) against the naive loops above."""
+    ours = loaded(folder, batch)
+    model, processor = ours.network.model, ours.processor
+    texts = {r.question_id: r.text for r in ours.generate(requests)}
+    same = sum(texts[r.question_id] == text_of(model, processor, r.prompt, r.image, r.max_tokens) for r in requests)
+    apart = {"sequence": 0.0, "next_token": 0.0}
+    for scoring, candidates in (("sequence", CANDIDATES), ("next_token", ("A", "B", "C"))):
+        asked = [replace(r, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for r in requests]
+        scores = {r.question_id: r.scores for r in ours.score(asked)}
+        for request in asked:
+            for position, candidate in enumerate(candidates):
+                if scoring == "sequence":
+                    tokens = ours._continuation(candidate)
+                    expected = option_score(model, processor, request.prompt, request.image, tokens)
+                else:
+                    forms = [[token] for token in ours._next_token_forms(request)[position]]
+                    each = [option_score(model, processor, request.prompt, request.image, form) for form in forms]
+                    expected = float(torch.tensor(each).logsumexp(0))
+                apart[scoring] = max(apart[scoring], abs(scores[request.question_id][position] - expected))
+    return same, apart["sequence"], apart["next_token"], ours
