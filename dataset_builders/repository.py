@@ -156,6 +156,16 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     return _from_hub(str(data), revision)
 
 
+def text_files(folder: Path | None, present: list[str]) -> list[str]:
+    """Of a repository's files, those that hold questions and lexical trees without images, by the card in `folder` (None: no card).
+
+    Raises BadInput for a card that cannot be read.
+    """
+    files = _data_files(_card(folder) if folder else {}, sorted(name for name in present if name.endswith(".parquet")))
+    texts = "questions_text" if "questions_text" in files else "questions"
+    return [name for config in (texts, "lexical_tree") for names in files.get(config, {}).values() for name in names]
+
+
 def _from_hub(data: str, revision: str | None) -> Repository:
     """The repository as it is in one commit, looked up on the Hub: its texts are fetched, its images when they are asked for."""
     from huggingface_hub.constants import HF_HUB_CACHE

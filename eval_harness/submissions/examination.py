@@ -16,7 +16,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of, has_fingerprint, is_released_set
 from dataset_builders.problems import clip
-from dataset_builders.repository import Repository, open_repository
+from dataset_builders.repository import Repository, open_repository, text_files
 from dataset_builders.revisions import is_released
 from eval_harness.results import Benchmark, Result, model_slug, read_result
 from eval_harness.runs import Run, RunRequest
@@ -89,33 +89,40 @@ def _dataset(repository: Repository, split: str, ours: bool) -> Dataset:
 
 
 def _check_sizes(repo: str, revision: str) -> None:
-    """A stranger's dataset is looked at before it is read: its sizes, then its Parquet files in quarantine."""
+    """A stranger's dataset is looked at before it is read: its sizes, where its card says the texts are, its Parquet files."""
     from huggingface_hub.hf_api import RepoFile
 
-    from dataset_builders.hub import connect, hub_errors
+    from dataset_builders.hub import connect, hub_errors, patiently
 
     api = connect()
+
+    def tree() -> dict[str, int]:
+        entries = api.list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
+        return {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
+
+    def fetched(path: str) -> Path:
+        return Path(patiently(lambda: api.hf_hub_download(repo, path, revision=revision, repo_type="dataset")))
+
     with hub_errors(repo, "read the dataset"):
-        tree = api.list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
-        texts = [
-            entry
-            for entry in tree
-            if isinstance(entry, RepoFile)
-            and (
-                entry.path in ("README.md", "manifest.json")
-                or entry.path.startswith(("questions_text/", "lexical_tree/"))
-            )
+        sizes = patiently(tree)
+        about = [path for path in sizes if path in ("README.md", "manifest.json")]
+        texts = [path for path in sizes if path.startswith(("questions_text/", "lexical_tree/"))]
+        size = sum(sizes[path] for path in (*about, *texts))
+        if size > MAX_DATASET or len(texts) > 100 or any(sizes[path] > MAX_RESULT for path in about):
+            raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text in {len(texts)} files)")
+        for path in about:
+            fetched(path)
+        elsewhere = [
+            path for path in text_files(fetched(about[0]).parent if about else None, list(sizes)) if path not in texts
         ]
-        if sum(entry.size for entry in texts) > MAX_DATASET or len(texts) > 100:
+        if elsewhere or not any(path.startswith("questions_text/") for path in texts):
             raise BadInput(
-                f"the dataset {repo} is too large to be read ({sum(entry.size for entry in texts):,} bytes of text)"
+                f"the dataset {repo} has no config questions_text in a folder of that name"
+                + (f" (its card names {clip(elsewhere[0], 200)})" if elsewhere else "")
             )
-        if not any(entry.path.startswith("questions_text/") for entry in texts):
-            raise BadInput(f"the dataset {repo} has no config questions_text")
-        for entry in texts:
-            if entry.path.endswith(".parquet"):
-                path = api.hf_hub_download(repo, entry.path, revision=revision, repo_type="dataset")
-                for _ in quarantined(Path(path)):
+        for path in texts:
+            if path.endswith(".parquet"):
+                for _ in quarantined(fetched(path)):
                     pass
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub import (
@@ -28,10 +28,12 @@ from dataset_builders.hub import (
 from dataset_builders.problems import clip
 from dataset_builders.repository import open_repository
 from eval_harness.results import read_result
+from eval_harness.submissions.envelope import envelope, weight
 from eval_harness.submissions.examination import FILES, Dataset, examine
 from eval_harness.submissions.folder_store import questions_bytes, twins
 from eval_harness.submissions.foreign_files import MAX_FILE, printable, quarantined
 from eval_harness.submissions.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
+from eval_harness.submissions.sandbox import call
 from eval_harness.submissions.submit import MAX_RESULT, Submission
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
                 continue
             questions = None if data else _stored_questions(store, path)
             # A folder store is its owner's own: what stands in it as reproduced, its owner has put there.
-            submission = examine(path.parent, place, questions, data, reproduced=True)
+            submission = _examined(path.parent, place, questions, data, reproduced=True)
             flags = [*submission.flags, *twins(store, submission)]
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
             outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
@@ -141,6 +143,11 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
         tell(outcome)
         outcomes.append(outcome)
     return outcomes
+
+
+def _examined(place: Path, *arguments: Any, **named: Any) -> Submission:
+    """`examine` in a process of its own, within the envelope of the files in `place`."""
+    return call(envelope(weight(place / name for name in FILES)), examine, place, *arguments, **named)
 
 
 def _stored_questions(store: Path, path: Path) -> Dataset | None:
@@ -253,7 +260,9 @@ class _Check:
         if patiently(lambda: self._is_on_main(added.folder, files)):
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
         try:
-            submission = examine(place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0])
+            submission = _examined(
+                place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0]
+            )
         except Unavailable:
             raise  # nothing was found out about the submission
         except BadInput as error:

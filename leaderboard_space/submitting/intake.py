@@ -13,6 +13,8 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -21,9 +23,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.results import Benchmark, model_slug, read_result
 from eval_harness.runs import Run, read_run
+from eval_harness.submissions.envelope import weight
 from eval_harness.submissions.examination import FILES, Dataset
 from eval_harness.submissions.foreign_files import MAX_FILE, check_file, quarantined
 from eval_harness.submissions.ready_folder import examined
+from eval_harness.submissions.sandbox import in_turn
 from eval_harness.submissions.submit import MAX_RESULT, Submission, from_answers, from_run
 from leaderboard_space.submitting.targets import Target
 
@@ -46,10 +50,13 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
         raise BadInput(f"two files have the same name. {SHAPES}")
     with tempfile.TemporaryDirectory(prefix="submission-") as temporary:
         place = Path(temporary)
+        held = replace(
+            target, questions=partial(pd.DataFrame.copy, target.questions())
+        )  # what another process can be sent
         try:
-            submission = _received(named, place, target, model.strip(), kind)
+            submission = in_turn(weight(given), _received, named, place, held, model.strip(), kind)
         except BadInput as error:
-            raise BadInput(_without(str(error), [place, *given])) from None
+            raise type(error)(_without(str(error), [place, *given])) from None
     submission.problems[:] = [_without(line, [place, *given]) for line in submission.problems]
     submission.notes[:] = [_without(line, [place, *given]) for line in submission.notes]
     return submission
