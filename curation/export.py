@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 import shutil
-import tempfile
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +27,7 @@ from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL, records
 from dataset_builders.errors import BadInput
 from dataset_builders.image_terms import allows_copies
+from dataset_builders.temporary import temporary_folder
 
 UNLABELLED = "Other"
 """Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
@@ -74,14 +74,10 @@ def export(
         )
     funnel = _funnel(log, questions, search, len(kept))
     out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with temporary_folder(out.parent, f".{out.name}.") as work:
         _write(work, name, log, kept, numbers, images, known, funnel, unreviewed)
         work.chmod(0o755)
         work.rename(out)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
     return funnel
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from filelock import FileLock
 
 from dataset_builders.benchmarks import BENCHMARKS, part, spec
 from dataset_builders.download import download_missing, drop_changed, is_template
@@ -24,6 +25,7 @@ from dataset_builders.problems import Problems, clip
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
 from dataset_builders.schema import RELEASED_FINGERPRINTS, Case, Content
 from dataset_builders.source_files import is_phantom, source_folder, stays_inside
+from dataset_builders.temporary import temporary_folder
 
 MANIFEST = "manifest.json"
 
@@ -69,7 +71,7 @@ def build(
     _check_target(target)
     with ExitStack() as stack:
         if source is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="medprobe-phantoms-")))
+            folder = stack.enter_context(temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-"))
             from dataset_builders.phantoms import write_sources
 
             write_sources(format, folder)
@@ -252,24 +254,33 @@ def _check_target(target: Path) -> None:
 def replacing(target: Path) -> Iterator[Path]:
     """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and
     vanishes when not."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise BadInput(f"--out {target}: cannot be written ({error.strerror}). Name another folder.") from None
-    made = fresh
-    try:
+    old = target.with_name(f".{target.name}.replaced")
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            fresh = stack.enter_context(temporary_folder(target.parent, f".{target.name}."))
+        except OSError as error:
+            raise BadInput(f"--out {target}: cannot be written ({error.strerror}). Name another folder.") from None
         fresh.chmod(0o755 & ~_umask())
+        with _swapping(target):
+            if old.is_dir() and not target.exists():
+                old.rename(target)  # a build was killed between the two renames below
         yield fresh
-        if target.exists():
-            old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
-            target.rename(old)
+        with _swapping(target):
+            shutil.rmtree(old, ignore_errors=True)
+            if target.exists():
+                target.rename(old)
             fresh.rename(target)
-            made = old
-        else:
-            fresh.rename(target)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _swapping(target: Path) -> Iterator[None]:
+    """Whoever looks at `target` and what it replaced does so alone."""
+    lock = target.with_name(f".{target.name}.lock")
+    with FileLock(lock):
+        yield
+        lock.unlink(missing_ok=True)
 
 
 def _umask() -> int:

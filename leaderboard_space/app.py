@@ -42,6 +42,11 @@ ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 WORKERS = ThreadPoolExecutor(2, thread_name_prefix="answer")
 """Threads that answer readers. Scoring is the interpreter's work: more threads would only take turns on it (see benchmarks/README.md)."""
+SESSIONS = 500
+"""Sessions that are remembered. One costs about 80 kB (a copy of every component), and Gradio would keep 10,000; who comes back after
+500 others finds the page as it was first drawn."""
+UPLOADS_KEPT = 3600
+"""Seconds that an uploaded file is kept."""
 FONTS = ["system-ui", "sans-serif"]
 
 
@@ -64,7 +69,10 @@ def build_app(
     style = (ASSETS / "board.css").read_text(encoding="utf-8")
     script = _script("board.js")
     with gr.Blocks(
-        title="medprobe: can you trust your AI radiologist?", fill_width=True, analytics_enabled=False
+        title="medprobe: can you trust your AI radiologist?",
+        fill_width=True,
+        analytics_enabled=False,
+        delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
     ) as app:
         gr.HTML(
             f"<style>{style}</style><header><h1>medprobe <span>Can you trust your AI radiologist?</span></h1></header>",
@@ -159,6 +167,7 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
+        "state_session_capacity": SESSIONS,
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
     }
 

@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.problems import Problems
 from dataset_builders.schema import LETTERS
 from dataset_builders.source_files import stays_inside
+from dataset_builders.temporary import temporary_folder
 
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "
@@ -139,8 +139,7 @@ def write_folder(
         )
     about = {} if known is None else {row["image"]: row for row in known.to_dict("records")}
     out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with temporary_folder(out.parent, f".{out.name}.") as work:
         places = {}
         for image in wanted:
             target = work / "images" / image
@@ -155,9 +154,6 @@ def write_folder(
         _json(work / "manifest.json", {"name": name, "format": format, "made_by": "medprobe curate", **counts})
         work.chmod(0o755)
         work.rename(out)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
     return counts
 
 

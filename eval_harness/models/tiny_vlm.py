@@ -4,8 +4,9 @@ template, weights. For the demo and the tests; it knows no medicine, and its sco
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from dataset_builders.temporary import temporary_folder
 
 _CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ message['role'] | upper }}: {% for part in message['content'] %}"
@@ -102,8 +103,8 @@ def make_tiny_vlm(folder: Path, seed: int = 0) -> Path:
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    model.save_pretrained(partial)
-    processor.save_pretrained(partial)
-    partial.rename(folder)
+    with temporary_folder(folder.parent, f".{folder.name}.") as partial:
+        model.save_pretrained(partial)
+        processor.save_pretrained(partial)
+        partial.rename(folder)
     return folder

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.temporary import temporary_folder
 from eval_harness.results import read_result
 from eval_harness.submissions.validation import answers_digest
 
@@ -34,15 +34,13 @@ def add(store: Path, submission: Submission) -> tuple[Path, bool]:
         raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
     try:
         _add_questions(store, submission)
-        staging = store / ".incoming" / uuid.uuid4().hex
-        staging.mkdir(parents=True)
-        try:
+        incoming = store / ".incoming"
+        incoming.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(incoming, "") as staging:
             for path, content in submission.files().items():
                 _write(staging / Path(path).name, content)
             target.parent.mkdir(parents=True, exist_ok=True)
             return target, _move(staging, target, submission)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
 

@@ -7,7 +7,10 @@ twice and in parallel: whoever finds the files on main already only closes. Not 
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 import re
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from filelock import FileLock, Timeout
+
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub import (
     check_repo_id,
     connect_with_token,
+    endpoint,
     hub_errors,
     patiently,
     quiet,
@@ -94,12 +100,19 @@ def verify(
     with hub_errors(name, "sign in"):
         who = str(patiently(api.whoami).get("name"))
     check = _Check(api, name, who, tuple(data), accept_flagged, with_questions)
-    if number is not None:
-        outcome = check.pull(number)
-        tell(outcome)
-        return [outcome]
+    with _one_at_a_time(name):
+        if number is not None:
+            outcome = check.pull(number)
+            tell(outcome)
+            return [outcome]
+        return _all(check, tell)
+
+
+def _all(check: _Check, tell: Callable[[Outcome], None]) -> list[Outcome]:
+    """Verify all open pull requests, the oldest first."""
+    name, who = check.repo, check.who
     with hub_errors(name, "list its pull requests", who):
-        listed = patiently(lambda: list(open_pulls(api, name)))
+        listed = patiently(lambda: list(open_pulls(check.api, name)))
     outcomes = []
     for each in sorted(listed, key=lambda pull: pull.num):
         if each.status == "draft":
@@ -114,6 +127,22 @@ def verify(
         tell(outcome)
         outcomes.append(outcome)
     return outcomes
+
+
+@contextmanager
+def _one_at_a_time(store: str) -> Iterator[None]:
+    """Of this machine's verifiers of a store one works at a time: a scheduled job that takes longer than its period is waited for."""
+    name = hashlib.sha256(f"{endpoint()}/{store}".encode()).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"medprobe-verify-{getpass.getuser()}-{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        print(f"{store}: another `medprobe verify` works on it; waiting for its end.", file=sys.stderr, flush=True)
+        lock.acquire(poll_interval=0.5)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _number(pull: str) -> int:
@@ -134,7 +163,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
                 continue
             questions = None if data else _stored_questions(store, path)
             # A folder store is its owner's own: what stands in it as reproduced, its owner has put there.
-            submission = _examined(path.parent, place, questions, data, reproduced=True)
+            submission = sandboxed_examine(path.parent, place, questions, data, reproduced=True)
             flags = [*submission.flags, *twins(store, submission)]
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
             outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
@@ -145,7 +174,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
     return outcomes
 
 
-def _examined(place: Path, *arguments: Any, **named: Any) -> Submission:
+def sandboxed_examine(place: Path, *arguments: Any, **named: Any) -> Submission:
     """`examine` in a process of its own, within the envelope of the files in `place`."""
     return call(envelope(weight(place / name for name in FILES)), examine, place, *arguments, **named)
 
@@ -260,7 +289,7 @@ class _Check:
         if patiently(lambda: self._is_on_main(added.folder, files)):
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
         try:
-            submission = _examined(
+            submission = sandboxed_examine(
                 place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0]
             )
         except Unavailable:

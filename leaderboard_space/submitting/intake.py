@@ -21,6 +21,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.temporary import temporary_folder
 from eval_harness.results import Benchmark, model_slug, read_result
 from eval_harness.runs import Run, read_run
 from eval_harness.submissions.envelope import weight
@@ -48,8 +49,7 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
         raise BadInput(f"no file was given. {SHAPES}")
     if not all(_same(path, named[path.name]) for path in given):
         raise BadInput(f"two files have the same name. {SHAPES}")
-    with tempfile.TemporaryDirectory(prefix="submission-") as temporary:
-        place = Path(temporary)
+    with temporary_folder(Path(tempfile.gettempdir()), "submission-") as place:
         held = replace(
             target, questions=partial(pd.DataFrame.copy, target.questions())
         )  # what another process can be sent

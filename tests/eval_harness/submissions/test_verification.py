@@ -120,7 +120,7 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
     as_owner()
     from eval_harness.submissions import verification
 
-    examined = verification.examine
+    examined = verification.sandboxed_examine
 
     def push_meanwhile(*arguments, **options):
         path = f"{done.submission.folder}/result.json"
@@ -128,7 +128,7 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
         api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
         return examined(*arguments, **options)
 
-    monkeypatch.setattr(verification, "examine", push_meanwhile)
+    monkeypatch.setattr(verification, "sandboxed_examine", push_meanwhile)
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
     path = f"{done.submission.folder}/result.json"
     assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == done.submission.files()[path]
@@ -296,7 +296,7 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
     submit(run, STORE)
     submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
     as_owner()
-    examined, asked = verification.examine, []
+    examined, asked = verification.sandboxed_examine, []
 
     def breaks_once(*arguments):
         asked.append(arguments)
@@ -304,7 +304,7 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
             raise ZeroDivisionError
         return examined(*arguments)
 
-    monkeypatch.setattr(verification, "examine", breaks_once)
+    monkeypatch.setattr(verification, "sandboxed_examine", breaks_once)
     words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
     assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
 

@@ -1,0 +1,133 @@
+"""What killed processes leave is removed by the next one, and nothing of one that lives."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dataset_builders.build import build, replacing
+from dataset_builders.temporary import OLD_SECONDS, remove_abandoned, temporary_folder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from dataset_builders.temporary import temporary_folder
+with temporary_folder(Path(sys.argv[1]), sys.argv[2]) as folder:
+    (folder / "half").write_text("x")
+    print(folder.name, flush=True)
+    time.sleep(600)
+"""
+
+
+def holder(parent, prefix):
+    """A process that holds a temporary folder, and the folder's name."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(parent), prefix], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("prefix", [".data.", "", "medprobe-phantoms-"])
+def test_what_a_killed_process_leaves_is_removed_and_what_a_living_one_holds_is_not(tmp_path, prefix):
+    (killed, dead), (living, alive) = holder(tmp_path, prefix), holder(tmp_path, prefix)
+    try:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert (tmp_path / dead / "half").exists()
+        with temporary_folder(tmp_path, prefix) as mine:
+            assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {mine.name, alive}
+        assert {path.name for path in tmp_path.iterdir()} == {alive, f"{alive}.lock"}
+    finally:
+        living.kill()
+        living.wait()
+    assert remove_abandoned(tmp_path, prefix) == [tmp_path / alive]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_folders_of_the_prefix_are_touched(tmp_path):
+    names = (
+        ".data.backup",
+        ".data.0123456",
+        ".data.012345678",
+        ".other.01234567",
+        "data.01234567",
+        ".data.01234567.txt",
+        ".data.lock",
+    )
+    for name in names:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    assert remove_abandoned(tmp_path, ".data.") == []
+    assert len(list(tmp_path.iterdir())) == len(names)
+
+
+def test_folders_from_before_there_were_locks_go_after_a_day(tmp_path):
+    for name, age in ((".data.abcd_123", OLD_SECONDS + 60), (".data.abcd_124", OLD_SECONDS - 600)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    assert remove_abandoned(tmp_path, ".data.") == [tmp_path / ".data.abcd_123"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_at_once_leave_nothing_and_lose_nothing(tmp_path, seed):
+    draw = random.Random(seed)
+    waits = [draw.random() / 50 for _ in range(12)]
+    trouble = []
+
+    def one(wait):
+        try:
+            with temporary_folder(tmp_path, ".data.") as folder:
+                (folder / "mine").write_text("x")
+                time.sleep(wait)
+                assert (folder / "mine").read_text() == "x"
+        except Exception as error:
+            trouble.append(error)
+
+    threads = [threading.Thread(target=one, args=[wait]) for wait in waits]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trouble == [] and list(tmp_path.iterdir()) == []
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError), temporary_folder(tmp_path, "x-"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_killed_between_its_two_renames_loses_nothing(tmp_path):
+    target = tmp_path / "data"
+    build("mediconfusion", out=target, text_only=True)
+    before = (target / "manifest.json").read_bytes()
+    target.rename(tmp_path / ".data.replaced")
+    with pytest.raises(ZeroDivisionError), replacing(target):
+        raise ZeroDivisionError
+    assert (target / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+KILLED_BUILD = "import sys; from dataset_builders.build import build; print('go', flush=True); build('gmai-mmbench', out=sys.argv[1])"
+
+
+def test_a_killed_build_is_cleaned_up_after_by_the_next(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-c", KILLED_BUILD, str(tmp_path / "out" / "data")]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    for _ in range(600):
+        if any((tmp_path / "tmp").glob("medprobe-phantoms-*")):
+            break
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert any((tmp_path / "tmp").glob("medprobe-phantoms-*"))
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["data"]
+    assert not any(Path(path).name.startswith("medprobe-") for path in (tmp_path / "tmp").iterdir())
