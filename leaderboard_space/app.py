@@ -26,6 +26,7 @@ from gradio.utils import get_space
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
+from eval_harness.submissions import sandbox
 from eval_harness.submissions.foreign_files import MAX_FILE
 from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.api import tools
@@ -112,6 +113,7 @@ def build_app(
                 getattr(event.fn, "__func__", event.fn)._mcp_type = "page"
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
+    sandbox.start()
     board.watch()  # last: reading answers would slow the building of the page down
     return app
 

@@ -27,11 +27,9 @@ from eval_harness.submissions.envelope import Envelope, envelope
 
 P = ParamSpec("P")
 T = TypeVar("T")
-LANES = ((1 << 20, 2), (16 << 20, 1), (1 << 62, 1))
-"""(bytes up to which a submission goes in this lane, how many of the lane are read at the same time): large ones wait for each other and
-hold up nobody else."""
-MOST_WAITING = 10
-"""Submissions that wait in a lane; whoever comes then is asked to come back."""
+LANES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
+"""(bytes up to which a submission goes in this lane, how many of the lane are read at the same time, how many may wait): large ones wait
+for each other and hold up nobody else."""
 LENGTH = struct.Struct("!Q")
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
@@ -82,9 +80,9 @@ def call(limits: Envelope, function: Callable[P, T], *arguments: P.args, **named
 
 def in_turn(size: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """`call`, when it is the turn of a submission of `size` bytes, within its envelope. Raises Unavailable where too many wait already."""
-    number = next(number for number, (most, _) in enumerate(LANES) if size <= most)
+    number = next(number for number, (most, _, _) in enumerate(LANES) if size <= most)
     with _COUNTING:
-        if _WAITING[number] >= MOST_WAITING + LANES[number][1]:
+        if _WAITING[number] >= sum(LANES[number][1:]):
             raise Unavailable("too many submissions of this size are being read. Come back in a few minutes.")
         _WAITING[number] += 1
     try:
@@ -95,7 +93,7 @@ def in_turn(size: int, function: Callable[P, T], *arguments: P.args, **named: P.
             _WAITING[number] -= 1
 
 
-_TURNS = [threading.Semaphore(count) for _, count in LANES]
+_TURNS = [threading.Semaphore(count) for _, count, _ in LANES]
 _WAITING = [0] * len(LANES)
 _COUNTING = threading.Lock()
 

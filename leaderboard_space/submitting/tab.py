@@ -32,8 +32,9 @@ from leaderboard_space.views.leaderboard import KINDS
 
 HIDDEN = "hidden test"
 """The key of the test with hidden answers among the sets of questions."""
-CHECKING, SENDING = 2, 8
-"""Files that are checked at the same time (work for this machine), and submissions that are sent (waiting for the Hub)."""
+CHECKING, SENDING = 18, 18
+"""Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.LANES`, which bounds
+the work), or for the Hub. Gradio answers with 40 threads."""
 KEPT_SECONDS = 3600.0
 """How long a ready folder can be downloaded."""
 

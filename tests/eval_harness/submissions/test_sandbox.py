@@ -121,7 +121,7 @@ def test_many_threads_at_once_each_get_their_own_answer():
 
 
 def test_large_submissions_hold_up_no_small_one(monkeypatch):
-    monkeypatch.setattr(sandbox, "MOST_WAITING", 2)
+    monkeypatch.setattr(sandbox, "LANES", ((1 << 20, 2, 100), (16 << 20, 1, 2), (1 << 62, 1, 4)))
     threads = [threading.Thread(target=sandbox.in_turn, args=[5 << 20, sandboxed.sleep, 3.0]) for _ in range(3)]
     for thread in threads:
         thread.start()
