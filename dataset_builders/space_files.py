@@ -94,13 +94,13 @@ def imported_modules(folder: Path) -> dict[Path, str]:
             if top != folder.name:
                 found[there[0]] = there[1]
             waiting.append((there[0], wanted))
-            if wanted.endswith(".benchmarks"):  # imports its packages by their names
-                packages = sorted(path.name for path in there[0].parent.iterdir() if (path / "__init__.py").is_file())
-                waiting += [(there[0].parent / package / "__init__.py", f"{wanted}.{package}") for package in packages]
-                if top != folder.name:
-                    for package in packages:
-                        inside = f"{wanted.replace('.', '/')}/{package}/__init__.py"
-                        found[there[0].parent / package / "__init__.py"] = inside
+            if wanted.endswith(".benchmarks"):  # finds its packages by their names, at run time
+                for file in sorted(there[0].parent.glob("*/*.py")):
+                    module = _name(file, there[0].parents[len(wanted.split("."))])
+                    if module not in seen:
+                        seen.add(module)
+                        found[file] = file.relative_to(there[0].parents[len(wanted.split("."))]).as_posix()
+                        waiting.append((file, module))
     return found
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
+from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.rescoring import rescore
 from eval_harness.results import Breakdown, Result, Score, Scores
 from eval_harness.runs import read_questions, read_run, write_atomically
@@ -22,7 +23,6 @@ from eval_harness.scores import HEADLINE, score, summarise
 from eval_harness.scores.aggregates import aggregate_result, best_over_methods, majority, oracle, prompts_by_samples
 from eval_harness.scores.calibration import Calibration, calibration
 from eval_harness.scores.grading import grade
-from eval_harness.scores.probmed import pair_units
 
 KINDS = ("best", "mean", "majority", "oracle")
 

@@ -18,7 +18,7 @@ from dataset_builders.errors import BadInput
 @dataclass(frozen=True, slots=True)
 class Form:
     """`image_first`: the image stands before the text of its turn. `system`: the system message that the benchmark's authors sent to
-    API models (`prompts.API_SYSTEM`) is sent where they sent one."""
+    API models (`EvalSpec.system`) is sent where they sent one."""
 
     name: str
     image_first: bool

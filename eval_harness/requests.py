@@ -12,10 +12,12 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks import spec
+from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.broken_images import broken_images
 from eval_harness.forms import Form, form_before_forms, form_named
 from eval_harness.models.interface import Request, Scoring, Shot
-from eval_harness.prompts import API_SYSTEM, Prompt, prompt_for
+from eval_harness.prompts import prompt_for
 from eval_harness.runs import RunRequest
 from eval_harness.selection import Selection
 
@@ -93,7 +95,7 @@ class Writer:
         intro = prompt.intro if with_examples else None
         own: str | None = self.request.generation.get("system")
         if own is None:
-            return intro or (API_SYSTEM.get(self.format) if self.form.system else None)
+            return intro or (spec(self.format).system if self.form.system else None)
         return "\n\n".join(text for text in (own, intro) if text) or None
 
     def _shot(self, row: Row, image: bytes | None) -> Shot:

@@ -20,12 +20,14 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
+from eval_harness.benchmarks import spec
+from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.broken_images import without_broken_images
 from eval_harness.environment import surroundings
 from eval_harness.forms import DEFAULT_FORM, form_before_forms, form_hash, form_named
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings
 from eval_harness.models.load import load_backend
-from eval_harness.prompts import Prompt, prompt_for
+from eval_harness.prompts import prompt_for
 from eval_harness.requests import AT_ONCE, Place, Writer, shot_rows, with_shot_images, written
 from eval_harness.rescoring import score_run
 from eval_harness.results import Method, Result, model_slug
@@ -35,9 +37,6 @@ from eval_harness.selection import Selection, select_questions
 from eval_harness.shards import Shard
 
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
-
-MAX_TOKENS = {"mediconfusion": 512, "probmed": 512, "gmai-mmbench": 1024, "halt-medvqa": 1}
-"""Room for the answer. HALT-MedVQA: one token at temperature 0 (appendix A, "Experiment Configuration")."""
 
 THINKING_TOKENS = 16384
 """Room for reasoning where it is asked for and no budget is given."""
@@ -140,7 +139,7 @@ def _prepared(asked: Asked) -> tuple[Selection, Backend, Run, Any]:
         raise BadInput("--permute: takes one answer per option order, so it goes without --samples.")
     if asked.permute and asked.judge:
         raise BadInput("--judge: a judge reads the options as the question has them, so it goes without --permute.")
-    if asked.method == "ff" and asked.judge and selection.repository.format != "mediconfusion":
+    if asked.method == "ff" and asked.judge and not spec(selection.repository.format).judged_free_form:
         raise BadInput(
             "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
         )
@@ -263,7 +262,7 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
 
 def _max_tokens(asked: Asked, backend: Backend, format: str, deviations: list[str]) -> int:
     """The most output tokens of an answer: as told, or the benchmark's, with room for the reasoning that was asked for."""
-    protocol = MAX_TOKENS[format] if asked.method != "ff" else 512
+    protocol = spec(format).max_tokens if asked.method != "ff" else 512
     thinking = asked.settings.thinking
     if asked.max_tokens is not None:
         wanted = asked.max_tokens

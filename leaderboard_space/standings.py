@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from eval_harness.prompts import DEFAULT_PROMPT
 from eval_harness.results import Score
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import places, published_interval
@@ -21,7 +22,6 @@ from leaderboard_space.tree import Path, Tree, cells_under
 
 ALL, ONE = "all", "one"
 """Which results are shown: every one of them, or one per model."""
-DEFAULT_PROMPT = {"mediconfusion": "mc-0", "probmed": "question", "gmai-mmbench": "single", "halt-medvqa": "L+D0"}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ import pandas as pd
 from curation.writing.question_writing import Asking, Writer, ask, read_journal
 from dataset_builders.schema import Case
 from eval_harness.answers import read_answers
-from eval_harness.prompts import API_SYSTEM, prompt_for
+from eval_harness.benchmarks import spec
+from eval_harness.prompts import prompt_for
 from eval_harness.scores import score
 
 FORMAT, PROMPT = "mediconfusion", "mc-0"
@@ -58,7 +59,7 @@ def ask_blind(cases: list[Case], model: Writer, journal: Path, asking: Asking, q
     }
     entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
     todo = {key: json.loads(key)[-1] for key in prompts if key not in entries}
-    system = API_SYSTEM[FORMAT] if getattr(model, "is_api", False) else None  # as in the harness
+    system = spec(FORMAT).system if getattr(model, "is_api", False) else None  # as in the harness
     journal.parent.mkdir(parents=True, exist_ok=True)
     for entry in ask(model, todo, 0, asking, journal, "asking without images", quiet, system):
         entries[entry["id"]] = entry

@@ -1,10 +1,11 @@
-"""Scores of the four benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
+"""Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
 
 Not here: reading responses (`eval_harness.answers`), the result file (`eval_harness.results`). Imports no torch and no gradio.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,16 +13,14 @@ import pandas as pd
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks import part
+from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.results import STATUSES, Breakdown, Score, Scores
-from eval_harness.scores import gmai_mmbench, halt_medvqa, mediconfusion, probmed
 from eval_harness.scores.grading import Graded, grade, make_units
-from eval_harness.scores.metrics import HEADLINE, METRICS, MetricInfo
-from eval_harness.scores.probmed_errors import conditional_errors
+from eval_harness.scores.metrics import HEADLINE, METRICS
 from eval_harness.scores.summary import breakdown, explode, summarise
 
 __all__ = ["HEADLINE", "METRICS", "MetricInfo", "Scored", "breakdown", "explode", "score", "summarise", "units"]
-
-_UNITS = {module.FORMAT: module.units for module in (mediconfusion, probmed, gmai_mmbench, halt_medvqa)}
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
 def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
     """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
 
-    ProbMed's breakdown has a further facet, `aspect`: the errors of Table 6 (`probmed_errors.py`), where `refused` is a share of errors.
+    A benchmark may add breakdowns by what is no facet of a question (`more_breakdowns` of its `scores.py`).
 
     A metric that nothing speaks for (no such question, or its answers are hidden) has the value None. Raises BadInput as `units`.
     """
@@ -57,8 +56,9 @@ def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored
     table = _all_units(format, graded)
     scores = summarise(table)
     parts = breakdown(table, FACETS[format])
-    if format == "probmed":
-        parts["aspect"] = conditional_errors(graded)
+    more: Callable[[Graded], Breakdown] | None = getattr(part(format, "scores"), "more_breakdowns", None)
+    if more is not None:
+        parts |= more(graded)
     return Scored(
         scores={HEADLINE[format]: Score(value=None, n=0, n_cases=0)} | scores
         if HEADLINE[format] not in scores
@@ -69,7 +69,7 @@ def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored
 
 
 def _all_units(format: str, graded: Graded) -> pd.DataFrame:
-    return pd.concat([_UNITS[format](graded), _everywhere(format, graded)], ignore_index=True)
+    return pd.concat([part(format, "scores").units(graded), _everywhere(format, graded)], ignore_index=True)
 
 
 def _everywhere(format: str, graded: Graded) -> pd.DataFrame:

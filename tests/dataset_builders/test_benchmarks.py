@@ -49,3 +49,26 @@ def test_a_set_of_no_family_is_told_so():
     assert recognise(plain.assign(modality="CT")) == "gmai-mmbench"
     assert recognise(plain.iloc[:2].assign(case_id="1")) == "mediconfusion"
     assert recognise(plain.assign(scenario="fake")) == "halt-medvqa"
+
+
+def test_the_harness_side_says_what_is_missing_too():
+    from eval_harness.benchmarks.prompt import bare_question
+    from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+
+    metrics = {"accuracy": MetricInfo("Accuracy", "Questions answered correctly.")}
+    prompts = (bare_question("vqa-fifth", "a test", ("mc",)),)
+    with pytest.raises(TypeError, match="headline 'hits'"):
+        EvalSpec(headline="hits", metrics=metrics, prompts=prompts, default_prompts={"mc": "question"})
+    with pytest.raises(TypeError, match="must name a template for 'mc'"):
+        EvalSpec(headline="accuracy", metrics=metrics, prompts=prompts, default_prompts={"mc": "other"})
+
+
+def test_a_space_gets_every_module_of_the_benchmarks():
+    from pathlib import Path
+
+    from dataset_builders.space_files import imported_modules
+
+    root = Path(__file__).parents[2]
+    there = set(imported_modules(root / "leaderboard_space").values())
+    wanted = {path.relative_to(root).as_posix() for path in (root / "eval_harness" / "benchmarks").rglob("*.py")}
+    assert wanted <= there

@@ -20,7 +20,7 @@ from dataset_builders.fingerprints import (
 from dataset_builders.repository import open_repository
 from dataset_builders.schema import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
 from eval_harness.scores import score
-from eval_harness.scores.guessing import constant_answers
+from tests.eval_harness.guessing import constant_answers
 
 
 @pytest.fixture(scope="module", params=BENCHMARKS)

@@ -10,12 +10,12 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.answer_reading.official_readers import probmed_hit
+from eval_harness.benchmarks.probmed.official_scores import official_figures
+from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.scores import aggregates, score
 from eval_harness.scores.calibration import calibration, confidence_of
 from eval_harness.scores.grading import grade
-from eval_harness.scores.probmed import pair_units
-from eval_harness.scores.probmed_official import official_figures
 
 
 def questions() -> pd.DataFrame:

@@ -10,11 +10,11 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from eval_harness.benchmarks import spec
 from eval_harness.comparison import compare_results, load_side
 from eval_harness.forms import FORMS
 from eval_harness.models.interface import Response, Settings
 from eval_harness.models.load import load_backend
-from eval_harness.prompts import API_SYSTEM
 from eval_harness.requests import Writer, original, rotation, shot_rows, shown, with_shot_images, written
 from eval_harness.runner import Asked, all_places, evaluate, first_request
 from eval_harness.runs import RunRequest
@@ -124,7 +124,7 @@ def test_a_form_is_the_same_for_every_back_end(data, form, is_api):
     for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
         requests = requests_of(data, benchmark=benchmark, is_api=is_api, generation=named)
         assert {r.image_first for r in requests} == {form.image_first}
-        assert {r.system for r in requests} == {API_SYSTEM.get(benchmark) if form.system else None}
+        assert {r.system for r in requests} == {spec(benchmark).system if form.system else None}
 
 
 def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examples(data):

@@ -10,7 +10,7 @@ import pytest
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from eval_harness.scores import HEADLINE, METRICS, score, summarise, units
-from eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
+from tests.eval_harness.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
 
 
 def answers(choices: dict[str, list[int]], sample: int = 0, **statuses: str) -> pd.DataFrame:

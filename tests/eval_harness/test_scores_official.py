@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from eval_harness.answers import read_answers
+from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.scores import score, summarise
 from eval_harness.scores.aggregates import best_over_methods
 from eval_harness.scores.grading import grade
-from eval_harness.scores.probmed import pair_units
 
 pytestmark = pytest.mark.sources
 

@@ -3,11 +3,11 @@
 The authors' scorer averages image types with weights that count, for condition and position, also the images that have no such
 question. `condition`, `position`, `overall` (and their `_without_adversarial`) carry these weights, so that they are the paper's
 numbers; we recommend `<name>_reweighted`, which divides by the images that have such questions. Three more defects of that scorer
-do not touch complete answers in file order and are reproduced only in `probmed_official.py`.
+do not touch complete answers in file order and are reproduced only in `official_scores.py`.
 
 The VQA-RAD ablation (Table 3) has pairs of questions and no aspects: its scores are those of `pair_units`.
 
-Not here: the errors of Table 6 (`probmed_errors.py`).
+See also: the errors of Table 6 (`errors.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,18 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
+from eval_harness.benchmarks.probmed.errors import conditional_errors
+from eval_harness.results import Breakdown
 from eval_harness.scores.grading import Floats, Graded, Ints, make_units
 
 FORMAT = "probmed"
 WEIGHTED = ("condition", "position")
 """Aspects whose weights count images without such questions."""
+
+
+def more_breakdowns(graded: Graded) -> Breakdown:
+    """The errors of Table 6 per aspect; there `refused` is a share of errors."""
+    return {"aspect": conditional_errors(graded)}
 
 
 def units(graded: Graded) -> pd.DataFrame:

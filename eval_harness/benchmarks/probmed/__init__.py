@@ -1,0 +1,71 @@
+"""ProbMed: how it is asked and scored (Yan et al., 2024)."""
+
+from __future__ import annotations
+
+from dataset_builders.schema import ASPECTS
+from eval_harness.benchmarks.prompt import OPEN, bare_question
+from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+
+_ASPECT_LABELS = {
+    "modality": "Modality",
+    "organ": "Organ",
+    "abnormality": "Abnormality",
+    "condition": "Condition",
+    "position": "Position",
+}
+
+
+def _probmed() -> dict[str, MetricInfo]:
+    metrics: dict[str, MetricInfo] = {}
+    for aspect in ASPECTS:
+        label = _ASPECT_LABELS[aspect]
+        weighted = " Image types are weighted as in the paper's scorer." if aspect in ("condition", "position") else ""
+        metrics[aspect] = MetricInfo(label, f"Images with every question on {aspect} answered correctly.{weighted}")
+        if aspect != "abnormality":
+            metrics[f"{aspect}_without_adversarial"] = MetricInfo(
+                f"{label}, no adversarial", f"The same without the adversarial questions.{weighted}"
+            )
+    metrics["overall"] = MetricInfo("Overall", "All five aspects together, weighted as in the paper's scorer.")
+    metrics["overall_without_adversarial"] = MetricInfo(
+        "Overall, no adversarial",
+        "Four aspects (abnormality has no adversarial questions) without the adversarial questions. Never to be set against `overall`.",
+    )
+    for name in ("condition", "position", "overall"):
+        for base in (name, f"{name}_without_adversarial"):
+            metrics[f"{base}_reweighted"] = MetricInfo(
+                f"{metrics[base].label} (reweighted)", f"As `{base}`, divided by the images that have such questions."
+            )
+    return metrics
+
+
+_PROBMED_ERRORS = {
+    "accuracy_given_earlier": MetricInfo(
+        "Accuracy given earlier steps",
+        "Of the images with every earlier step of the diagnosis right, those with this one right.",
+    ),
+    "denies_truth": MetricInfo("Denies the truth", "Errors that answer no where the finding is there.", False),
+    "accepts_hallucination": MetricInfo(
+        "Accepts a hallucination", "Errors that answer yes to an invented finding.", False
+    ),
+    "wrong_answer": MetricInfo("Wrong answer", "Errors on abnormality that are a wrong answer.", False),
+}
+
+_PAIRS = {
+    "accuracy_without_adversarial": MetricInfo(
+        "Accuracy, no adversarial", "Pairs with the original question right (ProbMed Table 3)."
+    ),
+    "accuracy_with_adversarial": MetricInfo(
+        "Accuracy with adversarial", "Pairs with both questions right (ProbMed Table 3)."
+    ),
+}
+
+SPEC = EvalSpec(
+    headline="overall",
+    metrics={**_probmed(), **_PROBMED_ERRORS, **_PAIRS},
+    prompts=(bare_question("probmed", "ProbMed: the question as it stands", ("mc", "gd", *OPEN)),),
+    default_prompts={"mc": "question", **dict.fromkeys(OPEN, "question")},
+    # `eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a.
+    system="You are a student in medical school. You are preparing for your final exam. Answer the following question in your "
+    "practice exam as directed to earn higher scores. You answer will only be for academic purpose.",
+    similar_questions=True,
+)

@@ -1,0 +1,48 @@
+"""What a benchmark's package says about how it is asked and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eval_harness.benchmarks.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """How a metric is shown. `higher_is_better` None: neither end is good (position bias). `unit`: `percent` or `count`."""
+
+    label: str
+    description: str
+    higher_is_better: bool | None = True
+    unit: str = "percent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSpec:
+    """The harness side of a benchmark; what is left out has a default.
+
+    `headline`: the metric it is sorted by, one of `metrics`. `prompts`: its templates. `default_prompts`: method, or question type for
+    the method `mc`, -> name of the template; `mc` must be there. `system`: the message that the authors sent to API models. `max_tokens`:
+    room for an answer of the method `mc`. `similar_questions`: questions differ in one term, so that a response that repeats the question
+    says nothing about which of them it answers. `judged_free_form`: the judge of free-form answers compares its two options.
+
+    The package also has `scores.py` with `units(graded)` (and `more_breakdowns(graded)` where there are further facets) and
+    `official.py` with `read(response, options, question_type)`, the paper's own reader.
+    """
+
+    headline: str
+    metrics: Mapping[str, MetricInfo]
+    prompts: tuple[Prompt, ...]
+    default_prompts: Mapping[str, str]
+    system: str | None = None
+    max_tokens: int = 512
+    similar_questions: bool = False
+    judged_free_form: bool = False
+
+    def __post_init__(self) -> None:
+        if self.headline not in self.metrics:
+            raise TypeError(f"headline {self.headline!r}: must be one of the metrics ({', '.join(self.metrics)})")
+        names = {prompt.name for prompt in self.prompts}
+        if "mc" not in self.default_prompts or not set(self.default_prompts.values()) <= names:
+            raise TypeError(f"default_prompts: must name a template for 'mc', each one of {', '.join(sorted(names))}")
