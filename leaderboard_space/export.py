@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval_harness.results import Score
+from leaderboard_space.groups import reader_of
 from leaderboard_space.published_results import table_of
 from leaderboard_space.sections import Entry, Section
 from leaderboard_space.standings import Row, Standings, own_cell, with_interval
@@ -110,6 +111,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 "place_last": row.last,
                 "kind": result.kind,
                 "provenance": result.provenance,
+                **_said_by_store(row),
                 "source": result.source.citation if result.source else None,
                 "table": _table_of(row, found.metric, branches),
                 "interval_method": score.interval_method,
@@ -117,6 +119,24 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
             }
         )
     return rows
+
+
+def _said_by_store(row: Row) -> dict[str, Any]:
+    """Where a result stands, whose it is, and what the store says of it."""
+    standing, result = row.entry.standing, row.entry.result
+    landing, withdrawal = standing.landing, standing.withdrawal
+    return {
+        "group": row.group,
+        "reader_version": reader_of(result),
+        "runs_tried": row.tried if result.kind == "measured" else None,
+        "abstained": row.abstained,
+        "answered_accuracy": row.answered_accuracy,
+        "account": landing.account if landing else None,
+        "landed_at": landing.landed_at if landing else None,
+        "flags": "; ".join(landing.flags) if landing else None,
+        "withdrawn": withdrawal.reason if withdrawal else None,
+        "notes": "; ".join(f"{note.account}: {note.text}" for note in standing.notes) or None,
+    }
 
 
 def as_csv(table: Table) -> str:

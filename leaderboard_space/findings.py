@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
+from leaderboard_space.groups import called
 from leaderboard_space.sentences import Caption, Finding, Ranked
-from leaderboard_space.standings import Row, Standings, info_of, shown_method, with_interval
+from leaderboard_space.standings import Standings, info_of, shown_method, with_interval
 from leaderboard_space.tree import Path, branch_name
 
 GUESS = {"mediconfusion": "a coin flip"}
@@ -30,7 +31,8 @@ def headline(format: str, found: Standings) -> str:
     """The finding as one sentence, computed from the standings. Baselines never count as models."""
     models = found.models
     info = info_of(found.metric)
-    names = names_of(models)
+    names = called([row.entry for row in models])
+    ranked = [row for row in found.rows if row.group == "ranked"]
     return sentences.headline(
         Finding(
             label=info.label,
@@ -41,17 +43,13 @@ def headline(format: str, found: Standings) -> str:
             ),
             are_models=len({row.entry.result.model.name for row in models}) == len(models),
             higher=info.higher_is_better is not False,
-            baselines=sum(row.is_baseline and row.score.value is not None for row in found.rows),
-            uncounted=sum(row.score.value is None for row in found.rows),
+            baselines=sum(row.is_baseline and row.score.value is not None for row in ranked),
+            uncounted=sum(row.score.value is None for row in ranked),
+            apart=len(found.rows) - len(ranked),
             partial=len(found.hidden),
             unit=info.unit,
         )
     )
-
-
-def names_of(rows: Sequence[Row]) -> dict[str, str]:
-    """Entry key -> the name a sentence calls the row by."""
-    return {row.entry.key: row.entry.result.model.name for row in rows}
 
 
 def caption(format: str, found: Standings, branches: Sequence[Path], tagged: bool) -> str:

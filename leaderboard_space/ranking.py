@@ -71,6 +71,12 @@ class MetricUnits:
             self.binary,
         )
 
+    def shares(self, rows: Ints | None) -> Floats:
+        """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
+        top, base = (self.top, self.base) if rows is None else (self.top[:, rows], self.base[:, rows])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return top.sum(axis=1, dtype=np.float64) / np.broadcast_to(base.sum(axis=1), top.shape[0])
+
     def of(self, runs: Ints) -> MetricUnits:
         """The same units for some of the runs."""
 

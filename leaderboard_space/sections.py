@@ -21,6 +21,7 @@ from dataset_builders import schema
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of, is_released_set
+from eval_harness.landing import LANDING, WITHDRAWN, Standing, read_standing
 from eval_harness.results import Result, read_result, scan_store
 from eval_harness.store_source import Folder, open_store
 from leaderboard_space import answer_cache
@@ -47,6 +48,13 @@ class Entry:
     folder: Path | None = None
     notes: tuple[str, ...] = ()
     """What the board says of it: numbers that were left out."""
+    standing: Standing = field(default_factory=Standing)
+    """What the store says of it: who submitted it and when it landed, whether it was withdrawn, remarks."""
+
+    @property
+    def account(self) -> str | None:
+        """Who submitted it; None for a paper's number and for what landed before landings were written down."""
+        return self.standing.landing.account if self.standing.landing else None
 
     @property
     def answers(self) -> Path | None:
@@ -118,7 +126,7 @@ class Board:
         self._source = open_store(store) if store is not None else None
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
-        self._read: dict[Path, tuple[tuple[int, int], Entry | str]] = {}
+        self._read: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
         self._units: dict[tuple[str, str, int], RunUnits] = {}
         self._renewed: dict[str, str] = {}
         """Fingerprints of version 1 whose questions are here -> those of version 2."""
@@ -304,7 +312,7 @@ class Board:
 
     def _marks(self, section: Section) -> tuple[object, ...]:
         """The files of a section as they are now: results, answers, and where its questions come from."""
-        files = [(entry.key, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
+        files = [(entry.key, entry.standing, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
                  for entry in section.entries]  # fmt: skip
         measured = any(entry.result.kind == "measured" for entry in section.entries)
         if self.store is None or section.fingerprint is None or not measured:
@@ -316,12 +324,14 @@ class Board:
         """All results, each file read once per change; one line per file that cannot be used."""
         found: list[Entry] = []
         problems: list[str] = []
-        seen: dict[Path, tuple[tuple[int, int], Entry | str]] = {}
+        seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
         paths = sorted((self.store / "results").glob("*/*/*/result.json")) if self.store is not None else []
         for path in paths:
             try:
                 status = path.stat()
-                stamp = (status.st_mtime_ns, status.st_size)
+                # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
+                beside = (_stamp(path.parent / name) for name in (LANDING, WITHDRAWN))
+                stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *beside)
                 if path in self._read and self._read[path][0] == stamp:
                     seen[path] = self._read[path]
                 elif not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_RESULT:
@@ -345,7 +355,7 @@ class Board:
         assert self.store is not None
         key = path.parent.relative_to(self.store / "results").as_posix()
         result, notes = without_impossible(read_result(path))
-        return Entry(key, result, path.parent, tuple(notes))
+        return Entry(key, result, path.parent, tuple(notes), read_standing(path.parent))
 
 
 def _stamp(path: Path | None) -> Stamp:

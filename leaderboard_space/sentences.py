@@ -9,16 +9,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from eval_harness.results import Verdict
-from leaderboard_space.html import count, in_words, interval, number, plural, score_text
+from leaderboard_space.html import count, in_words, interval, number, percent, plural, score_text
 
 FEW = 30
 """Cases under which a number is shown in grey."""
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
 """The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
 PLACES = (
-    "Place: 1 and how many are significantly better, to how many are not significantly worse. Rows whose places overlap may still be told "
-    "apart; a row says from how many it is."
+    "Place 1 is every model that may be the best. Another place counts the models surely ahead and surely behind; places that overlap "
+    "do not by themselves say that two models are tied: point at one to see."
 )
+"""What the column of places says (`comparisons.Places`)."""
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
 
@@ -37,7 +38,8 @@ class Ranked:
 class Finding:
     """What the headline speaks of. `ranked`: best first. `guess`: what chance is called ("guessing"). `are_models`: every row is a model of
     its own (else they are results). `higher`: whether the first row has the highest value. `baselines`: baselines with a score;
-    `uncounted`: results whose score is undefined here; `partial`: results of which only other selections are known."""
+    `uncounted`: results whose score is undefined here; `partial`: results of which only other
+    selections are known; `apart`: results that are shown and not ranked with the others."""
 
     label: str
     guess: str
@@ -47,6 +49,7 @@ class Finding:
     baselines: int = 0
     uncounted: int = 0
     partial: int = 0
+    apart: int = 0
     unit: str = "percent"
 
 
@@ -65,6 +68,9 @@ def _nothing(found: Finding) -> str:
         return f"{found.label}: nothing of this selection counts for it, or the key is hidden."
     if found.baselines:
         return "Only baselines are known for these questions."
+    if found.apart:
+        stands = "the one result stands" if found.apart == 1 else f"the {in_words(found.apart)} results stand"
+        return f"Nothing is ranked here: {stands} apart, with the reason."
     if found.partial:
         return f"{found.label}: known of parts of this selection, not of the whole."
     return "No results for this selection."
@@ -124,9 +130,7 @@ def _extreme(found: Finding) -> str:
             else f"{in_words(len(equal)).capitalize()} {many}"
         )
         verb, it = "share", "them"
-    others = (
-        f"; {in_words(tied)} {'other' if tied == 1 else 'others'} cannot be told apart from {it}" if tied > 0 else ""
-    )
+    others = f"; {in_words(tied)} {'other' if tied == 1 else 'others'} may be as good as {it}" if tied > 0 else ""
     return f"{who} {verb} the {extreme} {label} ({value}){others}."
 
 
@@ -279,3 +283,17 @@ def cases_found(cases: int, searched: bool) -> str:
     if not searched:
         return f"{plural(cases, 'case')}."
     return f"{plural(cases, 'case')} {'matches' if cases == 1 else 'match'}."
+
+
+def place_in_words(ahead: int, behind: int, tied: int, may_lead: bool) -> str:
+    """What a row's places stand for: how many of the others are surely ahead of it, surely behind it, and not told apart from it."""
+    lead = "may be the best" if may_lead else "surely not the best"
+    return f"{lead}; of the others {count(ahead)} surely ahead, {count(behind)} surely behind, {count(tied)} not told apart from it"
+
+
+def beside(abstained: float | None, answered_accuracy: float | None) -> str:
+    """How much of a score rests on answers: what stands beside it."""
+    parts = [] if abstained is None else [f"abstained {percent(abstained)}%"]
+    if answered_accuracy is not None:
+        parts.append(f"accuracy where answered {percent(answered_accuracy)}%")
+    return ", ".join(parts)

@@ -159,7 +159,7 @@ class Service:
         format = asked.section.format
         return plots.plot(
             format,
-            self.standings(replace(asked, metric=plots.CHOOSING.get(format, asked.metric))).rows,
+            self.standings(replace(asked, metric=plots.CHOOSING.get(format, asked.metric))).standing,
             lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
             where,
         )
@@ -191,7 +191,7 @@ class Service:
     def _entries(self, asked: Asked) -> list[Entry]:
         """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
         found = self.standings(asked)
-        return [*(row.entry for row in found.rows), *found.hidden]
+        return [*(row.entry for row in found.standing), *found.hidden]
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from eval_harness.prompts import DEFAULT_PROMPT
 from eval_harness.results import Score
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import places, published_interval
+from leaderboard_space.groups import GROUPS, WITH_PLACES, Group, group_of, newest_reader, order_of, owner_of, runs_tried
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.published_results import ONLY_PRINTED
-from leaderboard_space.ranking import Floats, MetricUnits, p_values, scores_of, unpaired_p_values
+from leaderboard_space.ranking import Bools, Floats, MetricUnits, p_values, scores_of, unpaired_p_values
 from leaderboard_space.sections import Entry, Section
 from leaderboard_space.tree import Path, Tree, cells_under
 
 ALL, ONE = "all", "one"
-"""Which results are shown: every one of them, or one per model."""
+"""Which results are shown: every one of them, or one per model and account."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Row:
     last: int | None = None
     recomputed: bool = False
     apart_from: frozenset[str] = frozenset()
+    group: Group = "ranked"
+    tried: int = 1
+    """Runs of this model that its account has in the store on these questions."""
+    abstained: float | None = None
+    answered_accuracy: float | None = None
+    """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
 
     @property
     def is_baseline(self) -> bool:
@@ -52,11 +58,19 @@ class Standings:
     rows: list[Row]
     hidden: list[Entry] = field(default_factory=list)
     selected: int = 0
+    one_per_model: bool = False
 
     @property
     def models(self) -> list[Row]:
-        """The rows that are ranked: no baselines, a value."""
-        return [row for row in self.rows if not row.is_baseline and row.score.value is not None]
+        """The rows that are ranked: no baselines, a value, read by today's reader, not withdrawn."""
+        return [
+            row for row in self.rows if row.group == "ranked" and not row.is_baseline and row.score.value is not None
+        ]
+
+    @property
+    def standing(self) -> list[Row]:
+        """The rows but those withdrawn."""
+        return [row for row in self.rows if row.group != "withdrawn"]
 
 
 METHODS = {
@@ -126,52 +140,69 @@ def standings(
     if outcomes is not None and metric in outcomes.metrics:
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
+    beside = {name: _shares(outcomes, name, mask) for name in BESIDE}
+    newest, tried = newest_reader(section.entries), runs_tried(section.entries)
     rows: list[Row] = []
     hidden: list[Entry] = []
     for entry in section.entries:
         if shown not in (ALL, ONE, entry.result.method.name):
             continue
-        if entry.key in measured:
-            rows.append(Row(entry, measured[entry.key], recomputed=True))
-            continue
-        score = own_score(entry, metric, branches)
+        score = measured.get(entry.key) or own_score(entry, metric, branches)
         if score is None:
             hidden.append(entry)
-        else:
-            rows.append(Row(entry, score))
+            continue
+        abstained, answered = (
+            shares.get(entry.key, _own_value(entry, name, branches)) for name, shares in beside.items()
+        )
+        group, count = group_of(entry, newest), tried.get(owner_of(entry), 1)
+        rows.append(
+            Row(
+                entry,
+                score,
+                recomputed=entry.key in measured,
+                group=group,
+                tried=count,
+                abstained=abstained,
+                answered_accuracy=answered,
+            )
+        )
     rows = one_per_model(rows) if shown == ONE else rows
-    rows = _ranked(rows, units, outcomes, higher, info.unit == "count")
-    rows.sort(key=lambda row: _order(row, higher))
-    return Standings(metric, rows, hidden, int(mask.sum()) if mask is not None else section.questions)
+    placed: list[Row] = []
+    for group in GROUPS:
+        part = [row for row in rows if row.group == group]
+        if group in WITH_PLACES:
+            part = _ranked(part, units, outcomes, higher, info.unit == "count")
+        placed += sorted(part, key=lambda row: _order(row, higher))
+    return Standings(metric, placed, hidden, int(mask.sum()) if mask is not None else section.questions, shown == ONE)
+
+
+BESIDE = ("abstained", "answered_accuracy")
+"""Metrics whose values stand beside every score."""
+
+
+def _shares(outcomes: Outcomes | None, metric: str, mask: Bools | None) -> dict[str, float | None]:
+    """Entry key -> value of a metric in percent on a selection, without all that a score has besides."""
+    if outcomes is None or metric not in outcomes.metrics:
+        return {}
+    values = outcomes.metrics[metric].shares(outcomes.rows(metric, mask))
+    return {
+        key: round(100 * value, 10) if np.isfinite(value) else None
+        for key, value in zip(outcomes.runs, values.tolist(), strict=True)
+    }
+
+
+def _own_value(entry: Entry, metric: str, branches: Sequence[Path]) -> float | None:
+    score = own_score(entry, metric, branches)
+    return score.value if score is not None else None
 
 
 def one_per_model(rows: list[Row]) -> list[Row]:
-    """One row per model and provenance: models are compared, not how often each was asked.
-
-    Of a paper's rows the best over methods stands for the model, of measured ones multiple choice with the benchmark's default prompt and
-    our extraction, the newest of several. What combines many samples or knows the answers (a `variant`) comes last.
-    """
-    chosen: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        result = row.entry.result
-        key = (result.model.name, result.provenance if result.kind != "aggregate" else result.kind)
-        if key not in chosen or _stands_for(row) > _stands_for(chosen[key]):
-            chosen[key] = row
+    """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
+    a score stands for its model only where no other has one."""
+    chosen: dict[tuple[object, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: (row.score.value is None, order_of(row.entry))):
+        chosen.setdefault((row.group, *owner_of(row.entry)), row)
     return list(chosen.values())
-
-
-def _stands_for(row: Row) -> tuple[bool, bool, bool, bool, bool, bool, str]:
-    """How well a result stands for its model; larger is better."""
-    result, method = row.entry.result, row.entry.result.method
-    return (
-        row.score.value is not None,
-        "variant" not in method.generation,
-        method.name == "best",
-        method.name == "mc",
-        method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.format)) and method.extraction in (None, "ours"),
-        (method.samples or 1) == 1,
-        result.created_at,
-    )
 
 
 def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:

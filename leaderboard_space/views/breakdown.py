@@ -9,6 +9,7 @@ import numpy as np
 from dataset_builders.benchmarks import FACETS
 from eval_harness.results import Score
 from leaderboard_space import sentences
+from leaderboard_space.groups import called
 from leaderboard_space.html import count, number, options, percent, text
 from leaderboard_space.outcomes import Outcomes
 from leaderboard_space.ranking import Bools, scores_of
@@ -16,7 +17,7 @@ from leaderboard_space.sections import Entry, Section
 from leaderboard_space.sentences import FEW
 from leaderboard_space.standings import Standings, info_of, own_score, with_interval
 from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
-from leaderboard_space.views.leaderboard import files, sorted_by, source_mark, tags
+from leaderboard_space.views.leaderboard import entry_mark, files, sorted_by, tags
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
@@ -105,13 +106,13 @@ def view(
     columns = columns[:MOST_COLUMNS]
     top = "".join(_column_head(name, cells[name], facet) for name in columns)
     body = ""
-    entries = [*(row.entry for row in found.rows), *found.hidden]
+    entries = [*(row.entry for row in found.standing), *found.hidden]
     entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
-    tag = tags(entries)
+    tag, names = tags(entries), called(entries)
     for entry in entries:
         line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
         more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
-        body += f'<tr><th scope="row"><bdi>{text(entry.result.model.name, 80)}</bdi>{more}</th>{line}</tr>'
+        body += f'<tr><th scope="row"><bdi>{text(names[entry.key], 80)}</bdi>{more}</th>{line}</tr>'
     drawn = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
     return (
         f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
@@ -221,7 +222,7 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     if score.chance is not None:
         said += f", chance {number(score.chance)}"
-    said += f", {source_mark(entry.result, metric, cell)}"
+    said += f", {entry_mark(entry, metric, cell)}"
     style = "" if shade is None else f' style="--s:{shade:.3f}"'
     kind = "few" if score.n_cases < FEW else "shade" if shade is not None else "plain"
     return (

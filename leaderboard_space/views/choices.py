@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from leaderboard_space.groups import called
 from leaderboard_space.html import count, options
 from leaderboard_space.sections import Board, Entry, Section
-from leaderboard_space.views.leaderboard import source_mark
+from leaderboard_space.views.leaderboard import entry_mark
 
 NAMES = {
     "mediconfusion": "MediConfusion",
@@ -51,17 +53,26 @@ def section_select(board: Board, key: str) -> str:
 
 def labels(entries: list[Entry]) -> dict[str, str]:
     """A name for every result that no other of them has: the model, then what tells its results apart."""
+    names, marks = called(entries), {entry.key: _settings(entry) for entry in entries}
+    alike = Counter(names[entry.key] for entry in entries)
+    twice = Counter((names[entry.key], marks[entry.key]) for entry in entries)
     named: dict[str, str] = {}
     for entry in entries:
-        result = entry.result
-        same = [other.result for other in entries if other.result.model.name == result.model.name]
-        parts = [result.model.name]
-        if len(same) > 1:
-            parts += [part for part in (result.method.name, result.method.prompt, source_mark(result)) if part]
-            if len({(r.method.name, r.method.prompt, source_mark(r)) for r in same}) < len(same):
+        parts = [names[entry.key]]
+        if alike[parts[0]] > 1:
+            parts += marks[entry.key]
+            if twice[names[entry.key], marks[entry.key]] > 1:
                 parts.append(entry.key.rsplit("/", 1)[-1])
+        if entry.standing.withdrawal is not None:
+            parts.append("withdrawn")
         named[entry.key] = " · ".join(parts)
     return named
+
+
+def _settings(entry: Entry) -> tuple[str, ...]:
+    """What tells results of one model apart."""
+    method = entry.result.method
+    return tuple(part for part in (method.name, method.prompt, entry_mark(entry)) if part)
 
 
 def _all(board: Board) -> Iterator[Section]:

@@ -7,9 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from eval_harness.landing import Standing
 from eval_harness.results import Result, Score
 from leaderboard_space import findings, sentences
-from leaderboard_space.html import count, interval, number, options, plural, score_text, text
+from leaderboard_space.groups import FIRST_READER, called, group_of, newest_reader
+from leaderboard_space.groups import GROUPS as APART
+from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
 from leaderboard_space.published_results import table_of
 from leaderboard_space.sections import Entry, Section, Snapshot
 from leaderboard_space.sentences import FEW
@@ -29,6 +32,7 @@ from leaderboard_space.tree import Path, cells_under, shown_label
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
 NARROW = "\N{NO-BREAK SPACE}"
+ABSTAINED = "Responses that choose no option, in percent of all asked for; point at one for the accuracy where an option was chosen"
 GROUPS = (("better", "surely better than"), ("no different", "not told apart from"), ("worse", "surely worse than"))
 
 
@@ -179,9 +183,11 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
         f"{_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
         f"{_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
         f"{_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
+        f"{_head('num abst', 'Abstained', 'abstained', ABSTAINED)}"
         f"{_head('src', 'Source', 'source')}</tr></thead>"
     )
     tags = _tags(found)
+    names = called([row.entry for row in found.rows])
     body = ""
     for title, rows in _groups(section.format, found.rows):
         heading = ""
@@ -190,7 +196,10 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
                 f'<tr class="group"><th colspan="2" scope="rowgroup">{text(title)} '
                 f"<span>{plural(len(rows), 'result')}</span></th></tr>"
             )
-        lines = "".join(_row(row, scale, tags[row.entry.key], found.metric, branches) for row in rows)
+        lines = "".join(
+            _row(row, scale, names[row.entry.key], tags[row.entry.key], found, branches, format=section.format)
+            for row in rows
+        )
         body += f"<tbody>{heading}{lines}</tbody>"
     label = f"{info.label}, {section.title()}"
     return f'<div class="scroll"><table class="board" data-table="leaderboard" aria-label="{text(label)}">{head}{body}</table></div>'
@@ -199,10 +208,14 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
 def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Rows by their verdict against chance; those that have none (no chance known, no value) follow."""
     guess = findings.short_guess(format)
-    groups = [(f"{words} {guess}", [row for row in rows if row.score.verdict == verdict]) for verdict, words in GROUPS]
-    rest = [row for row in rows if row.score.verdict is None]
-    judged = any(found for _, found in groups)
-    groups.append(("not compared with chance" if judged else "", rest))
+    ranked = [row for row in rows if row.group == "ranked"]
+    groups = [
+        (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS
+    ]
+    rest = [row for row in ranked if row.score.verdict is None]
+    judged, apart = any(found for _, found in groups), len(ranked) < len(rows)
+    groups.append(("not compared with chance" if judged else "ranked" if apart else "", rest))
+    groups += [(title, [row for row in rows if row.group == group]) for group, title in APART.items() if title]
     return [(title, found) for title, found in groups if found]
 
 
@@ -217,32 +230,66 @@ def sorted_by(value: float | None) -> str:
     return f' data-v="{value!r}"' if value is not None and math.isfinite(value) else ' data-v=""'
 
 
-def _row(row: Row, scale: float, tag: str, metric: str, branches: Sequence[Path]) -> str:
-    result, score = row.entry.result, with_interval(row.score)
+def _row(
+    row: Row, scale: float, name: str, tag: str, found: Standings, branches: Sequence[Path], format: str = ""
+) -> str:
+    result, score, metric = row.entry.result, with_interval(row.score), found.metric
     kind = result.model.kind if result.model.kind in KINDS else "unstated"
-    place = ""
-    if row.first is not None:
-        place = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
-    elif row.is_baseline:
-        place = '<abbr title="A baseline: shown for comparison, not ranked">ref</abbr>'
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
     ends = interval(score.low, score.high)
     known = score.value is not None
-    mark = source_mark(result, metric, own_cell(row.entry, branches))
-    said = f"n {n} · {mark.replace(' ', NARROW)}" if known else mark  # what a narrow screen has no columns for
+    mark = entry_mark(row.entry, metric, own_cell(row.entry, branches))
+    said = [f"n {n}", mark] if known else [mark]  # what a narrow screen has no columns for
+    if row.abstained:
+        said.insert(1, f"{percent(row.abstained)}% abstained")
+    small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
+    beside = sentences.beside(row.abstained, row.answered_accuracy)
     return (
-        f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}"><td class="place"{sorted_by(row.first)}>{place}</td>'
+        f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found)}'
         f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false" '
-        f'data-said="{text(said)}"><i class="dot"></i>'
-        f"<span>{text(result.model.name)}</span>{f' <small>{text(tag, 60)}</small>' if tag else ''}</button></th>"
+        f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"><i class="dot"></i>'
+        f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</button></th>"
         f'<td class="chart">{dots(score, scale)}</td>'
-        f'<td class="num val" data-ci="{ends}" title="{text(score.value)}"{sorted_by(score.value)}>'
-        f"{score_text(score.value, info_of(metric).unit)}</td>"
+        f'<td class="num val" data-ci="{ends}" title="{text(f"{score.value}; {beside}" if beside else score.value, 200)}"'
+        f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, format).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
-        f'<td class="src"{_tables(result)}>{text(mark)}</td></tr>'
+        f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
+        f'<td class="src"{_tables(result)}>{text(mark, 60)}</td></tr>'
     )
+
+
+def _remarks(row: Row, found: Standings) -> list[str]:
+    """What the store says of a result, in a word each; the details have it in full."""
+    standing = row.entry.standing
+    parts = []
+    if row.tried > 1 and found.one_per_model:
+        parts.append(f"1 of {count(row.tried)} runs")
+    if standing.withdrawal is not None:
+        parts.append(f"withdrawn: {standing.withdrawal.reason}")
+    if standing.landing is not None and standing.landing.flags:
+        parts.append("flagged" if row.group != "withdrawn" else "was flagged")
+    if standing.notes:
+        parts.append(plural(len(standing.notes), "note"))
+    return parts
+
+
+def _place(row: Row, found: Standings) -> str:
+    """The cell of a row's places, which tells from how many others it is told apart."""
+    if row.first is None:
+        why = "A baseline: shown for comparison, not ranked" if row.is_baseline else "Not ranked"
+        sign = "ref" if row.is_baseline else "–"
+        return f'<td class="place" data-v=""><abbr title="{why}">{sign}</abbr></td>'
+    others = [
+        other for other in found.rows if other.first is not None and other.group == row.group and other is not row
+    ]
+    up = info_of(found.metric).higher_is_better is not False
+    apart = [other for other in others if other.entry.key in row.apart_from]
+    ahead = sum(((other.score.value or 0) > (row.score.value or 0)) == up for other in apart)
+    said = sentences.place_in_words(ahead, len(apart) - ahead, len(others) - len(apart), row.first == 1)
+    places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
+    return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{places}</td>'
 
 
 def dots(score: Score, scale: float, rest: float | None = None) -> str:
@@ -273,7 +320,8 @@ def _tags(found: Standings) -> dict[str, str]:
 def tags(entries: Sequence[Entry]) -> dict[str, str]:
     """What tells results apart: the method, and the prompt or extraction where these differ; nothing where all are alike. Results of one
     model that all this does not tell apart are told by their run."""
-    results = {entry.key: entry.result for entry in entries}
+    results, by_key = {entry.key: entry.result for entry in entries}, {entry.key: entry for entry in entries}
+    newest = newest_reader(entries)
     varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
         {r.method.name for r in results.values()}
     )
@@ -291,14 +339,22 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
             parts.append(f"{method.shots} shots")
         if method.samples and method.samples > 1:
             parts.append(f"{method.samples} samples")
+        if group_of(by_key[key], newest) == "older reader":
+            parts.append(f"reader {result.reader_version or FIRST_READER}")
         found[key] = " · ".join(parts)
     if len(set(found.values())) < 2:
         found = dict.fromkeys(found, "")
-    alike = Counter((results[key].model.name, tag, source_mark(results[key])) for key, tag in found.items())
+    alike = Counter((results[key].model.name, tag, entry_mark(by_key[key])) for key, tag in found.items())
     for key, tag in found.items():
-        if alike[results[key].model.name, tag, source_mark(results[key])] > 1:
+        if alike[results[key].model.name, tag, entry_mark(by_key[key])] > 1:
             found[key] = " · ".join(part for part in (tag, key.rsplit("/", 1)[-1]) if part)
     return found
+
+
+def entry_mark(entry: Entry, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
+    """`source_mark` with the account that submitted the result, where the store knows it: `measured · alice`."""
+    mark = source_mark(entry.result, metric, cell)
+    return f"{mark} · {entry.account}" if mark in ("measured", "aggregate") and entry.account else mark
 
 
 def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
@@ -422,16 +478,40 @@ def detail(entry: Entry, section: Section) -> str:
         ("Questions", f"{count(benchmark.questions)}, {benchmark.split}"),
         ("Fingerprint", benchmark.fingerprint),
         ("Dataset", " ".join(str(x) for x in (benchmark.repo, benchmark.revision) if x)),
-        ("Made", result.created_at),
+        ("Reader", result.reader_version or (FIRST_READER if result.kind == "measured" else None)),
+        *_said_by_store(entry.standing),
+        ("Made (as submitted)" if result.kind == "measured" else "Made", result.created_at),
         ("Command", result.command),
         ("Runs combined", ", ".join(result.run_ids or [])),
     ]
     if result.source:
         pairs += [("Source", result.source.citation), ("Table", result.source.table), ("Note", result.source.note)]
     items = "".join(
-        f"<div><dt>{name}</dt><dd>{text(value, 600)}</dd></div>" for name, value in pairs if value not in (None, "")
+        f"<div><dt>{name}</dt><dd>{text(value, 2200 if name in LONG else 600)}</dd></div>"
+        for name, value in pairs
+        if value not in (None, "")
     )
     return f'<dl class="detail">{items}</dl>'
+
+
+LONG = ("Withdrawn", "Note")
+"""What is shown in full: a reason or a remark of the greatest length."""
+
+
+def _said_by_store(standing: Standing) -> list[tuple[str, object]]:
+    """Who submitted a result, when it landed, what its checks found, what was remarked, and whether it was taken back."""
+    landing, withdrawal = standing.landing, standing.withdrawal
+    pairs: list[tuple[str, object]] = []
+    if landing is not None:
+        pairs += [
+            ("Submitted by", landing.account),
+            ("Landed", landing.landed_at),
+            ("Verified by", landing.verified_by),
+        ]
+        pairs += [("Flagged", flag) for flag in landing.flags]
+    if withdrawal is not None:
+        pairs.append(("Withdrawn", f"{withdrawal.withdrawn_at} by {withdrawal.account}: {withdrawal.reason}"))
+    return pairs + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in standing.notes]
 
 
 def _permuted(found: object) -> str | None:

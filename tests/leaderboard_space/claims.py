@@ -43,7 +43,15 @@ def rounds_to(said: str, value: float) -> bool:
 
 
 def check_headline(
-    said: str, rows: Sequence[Truth], *, baselines: int, uncounted: int, partial: int, up: bool, models: bool
+    said: str,
+    rows: Sequence[Truth],
+    *,
+    baselines: int,
+    uncounted: int,
+    partial: int,
+    up: bool,
+    models: bool,
+    stand_apart: int = 0,
 ) -> None:
     """Raises AssertionError where the headline claims what the rows do not show. `up`: the first row has the highest value."""
     noun = ("model", "models") if models else ("result", "results")
@@ -71,6 +79,11 @@ def check_headline(
             assert not (baselines or uncounted or partial), said
         elif said == "Only baselines are known for these questions.":
             assert baselines and not uncounted, said
+        elif apart := re.fullmatch(
+            rf"Nothing is ranked here: the {NUM} results? stands? apart, with the reason\.", said
+        ):
+            assert stand_apart == whole(apart[1]) and not (baselines or uncounted), said
+            assert (" result stands " in said) == (stand_apart == 1), said
         elif said.endswith(": known of parts of this selection, not of the whole."):
             assert partial and not (baselines or uncounted), said
         else:
@@ -129,7 +142,7 @@ def check_headline(
         ), said
         return
     found = re.fullmatch(
-        rf"(.+) (has|share) the {extreme} .+ \((\S+)\)(?:; {NUM} (other|others) cannot be told apart from (it|them))?\.",
+        rf"(.+) (has|share) the {extreme} .+ \((\S+)\)(?:; {NUM} (other|others) may be as good as (it|them))?\.",
         said,
     )
     assert found, f"no pattern for: {said}"

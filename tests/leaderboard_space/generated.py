@@ -20,14 +20,14 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs import read_question_file
-from eval_harness.scores import score, units
+from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparisons import paired_test
 from leaderboard_space.sections import Board, Section
 from leaderboard_space.service import Service
 from leaderboard_space.standings import info_of
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_marks, rounds_to
-from tests.leaderboard_space.stores import MADE_AT, add_run, answers, questions
+from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 
 CASES = {"mediconfusion": "pair", "probmed": "image", "gmai-mmbench": "question", "halt-medvqa": "question"}
 FACET = {"mediconfusion": "category", "probmed": "organ", "gmai-mmbench": "department", "halt-medvqa": "scenario"}
@@ -58,12 +58,34 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
             store, format, asked, answers(keyed, 0.5 if alike else skill, seed=drawn), f"Model {at}",
             str(rng.choice(["open", "medical", "proprietary"])), name=name, origin=origin, selection=selection,
         )  # fmt: skip
+        _said(folder, rng)
         if rng.random() < 0.08:
             (folder / "answers.parquet").write_bytes(b"PAR1 no")
     for at in range(int(rng.choice([0, 0, 1, 2]))):
         add_run(store, format, asked, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
                 selection=selection)  # fmt: skip
     return format
+
+
+def _said(folder: Path, rng: np.random.Generator) -> None:
+    """What a store says of some results, and what read them."""
+    draw = rng.random(6)
+    if draw[0] < 0.5:
+        flags = ["the key's order"] if draw[1] < 0.3 else []
+        land(
+            folder,
+            str(rng.choice(["alice", "bob", "=1+1", "名字"])),
+            f"2026-11-{int(rng.integers(10, 30))}T00:00:00+00:00",
+            flags,
+        )
+    if draw[2] < 0.12:
+        withdraw(folder, "alice", "<b>wrong</b> prompt, 50% of it")
+    if draw[3] < 0.12:
+        remark(folder, "owner", "=cmd() & <i>seen</i>")
+    if draw[4] < 0.15:
+        change(folder, lambda result: result["method"].update(extraction="official"))
+    if draw[5] < 0.15:
+        change(folder, lambda result: result.update(reader_version=2))
 
 
 def printed(format: str, seed: int) -> list[Result]:
@@ -97,12 +119,14 @@ def printed(format: str, seed: int) -> list[Result]:
 
 @dataclass(frozen=True)
 class Raw:
-    """A result as its files say it: whole scores, and per facet value; `answered`: whether its answers could be read."""
+    """A result as its files say it: whole scores, and per facet value; `units` None: its answers cannot be read."""
 
     result: Result
     scores: Scores
     cells: dict[str, dict[str, Scores]]
     units: pd.DataFrame | None
+    account: str | None = None
+    withdrawn: bool = False
 
 
 def raw(store: Path, section: Section) -> dict[str, Raw]:
@@ -114,10 +138,13 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             found[entry.key] = Raw(result, result.scores, result.breakdown, None)
             continue
         result = read_result(entry.folder / "result.json")
+        landing = entry.folder / "landing.json"
+        account = json.loads(landing.read_text(encoding="utf-8"))["account"] if landing.is_file() else None
+        said = (account, (entry.folder / "withdrawn.json").is_file())
         try:
             given = pd.read_parquet(entry.folder / "answers.parquet")
         except Exception:
-            found[entry.key] = Raw(result, result.scores, result.breakdown, None)
+            found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
             continue
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
         scored = score(section.format, asked, given)
@@ -126,7 +153,7 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             section.format != "mediconfusion"
         ):  # whose categories count image labels; elsewhere a cell is its questions, scored alone
             cells = cells | {FACET[section.format]: _alone(section.format, asked, given)}
-        found[entry.key] = Raw(result, scored.scores, cells, units(section.format, asked, given))
+        found[entry.key] = Raw(result, scored.scores, cells, units(section.format, asked, given), *said)
     return found
 
 
@@ -202,6 +229,18 @@ def check_store(store: Path, format: str, extra: list[Result]) -> int:
     return pages
 
 
+APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}
+
+
+def _apart(truth: dict[str, Raw]) -> dict[str, str]:
+    """Results that are not ranked with the others, and why."""
+    read = {key: found.result.reader_version or 1 for key, found in truth.items() if found.result.kind == "measured"}
+    newest = max(read.values(), default=1)
+    why = {key: "official" for key, found in truth.items() if found.result.method.extraction == "official"}
+    why |= {key: "older" for key, version in read.items() if version < newest}
+    return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
+
+
 def _holds_everything(format: str, label: str, truth: dict[str, Raw]) -> bool:
     """Whether every question carries a label."""
     held = [
@@ -215,7 +254,12 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
     info = info_of(metric)
     rows = rows_of(page)
     held: dict[str, Score] = {}
-    for key, group, _, value, ends in rows:
+    stand_apart = _apart(truth)
+    for key, group, place, value, ends in rows:
+        assert group.startswith(("read by", "withdrawn")) == (key in stand_apart), (key, group)
+        if key in stand_apart:
+            assert group.startswith(APART[stand_apart[key]]), (key, group)
+            assert place in ("–", "ref") or stand_apart[key] == "official", (key, place)
         found = truth[key].scores if cell is None else truth[key].cells.get(cell[0], {}).get(cell[1], {})
         score = found.get(metric, Score(value=None, n=0, n_cases=0))
         held[key] = score
@@ -227,25 +271,36 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
             low, high = ends.split("–")
             assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
         words = {"better": "surely better than", "worse": "surely worse than", "no different": "not told apart from"}
+        if key in stand_apart:
+            continue
         if group and score.verdict:
             assert group.startswith(words[score.verdict]), (group, score)
         elif group:
-            assert group == "not compared with chance", (group, score)
-    baselines = [key for key in held if truth[key].result.model.kind == "baseline"]
-    ranked = []
+            assert group in ("not compared with chance", "ranked"), (group, score)
+    main = {key: score for key, score in held.items() if key not in stand_apart}
+    baselines = [key for key in main if truth[key].result.model.kind == "baseline"]
+    ranked, models = [], []
+    sources = {
+        truth[key].account or truth[key].result.kind
+        for key in main
+        if key not in baselines and main[key].value is not None
+    }
     for key, _, place, _, _ in rows:
-        if key not in baselines and held[key].value is not None:
+        if key in main and key not in baselines and held[key].value is not None:
             first = int(place.partition("–")[0])
-            ranked.append(Truth(truth[key].result.model.name, held[key].value or 0.0, held[key].verdict, first))
+            model, account = truth[key].result.model.name, truth[key].account
+            models.append(model)
+            name = f"{model} ({account})" if account and len(sources) > 1 else model
+            ranked.append(Truth(name, held[key].value or 0.0, held[key].verdict, first))
     up = info.higher_is_better is not False
     ranked.sort(key=lambda row: -row.value if up else row.value)
     headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
-    names = {row.name for row in ranked}
     check_headline(
         headline, ranked, baselines=sum(held[key].value is not None for key in baselines),
-        uncounted=sum(score.value is None for score in held.values()),
-        partial=len(truth) - len(held), up=up, models=len(names) == len(ranked),
+        uncounted=sum(score.value is None for score in main.values()), stand_apart=len(held) - len(main),
+        partial=len(truth) - len(held), up=up, models=len(set(models)) == len(models),
     )  # fmt: skip
+    check_places([row for row in rows if row[0] in main], truth, held, metric, up, cell)
     known = [score for score in held.values() if score.value is not None]
     drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
     check_caption(
@@ -269,6 +324,33 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
             assert any(truth[key].result.kind == "published" for key in held), said
 
 
+def check_places(
+    rows: list[tuple[str, str, str, str, str]],
+    truth: dict[str, Raw],
+    held: dict[str, Score],
+    metric: str,
+    up: bool,
+    cell: tuple[str, str] | None,
+) -> None:
+    """Who is shown behind place 1 is surely worse than somebody by the test of that pair alone; who shares place 1 is not beaten by
+    anybody even at the strictest correction for all pairs (Bonferroni's)."""
+    if cell is not None or (METRICS.get(metric) and METRICS[metric].unit == "count"):
+        return
+    compared = {
+        key: truth[key].units for key, *_ in rows if truth[key].units is not None and held[key].value is not None
+    }
+    compared = {key: frame for key, frame in compared.items() if truth[key].result.model.kind != "baseline"}
+    place = {key: int(shown.partition("–")[0]) for key, _, shown, _, _ in rows if key in compared}
+    for key in compared:
+        ahead = [other for other in compared if (held[other].value - held[key].value) * (1 if up else -1) > 1e-9]  # type: ignore[operator]
+        p = [paired_test(compared[key], compared[other], metric).p for other in ahead]  # type: ignore[arg-type]
+        if place[key] > 1 and all(raw.units is not None for raw in truth.values()):
+            assert p and min(p) < 0.05, (metric, key, place[key], p)
+        if place[key] == 1:
+            pairs = len(compared) * (len(compared) - 1) / 2
+            assert not p or min(p) * pairs >= 0.05, (metric, key, p)
+
+
 def check_breakdown(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
     """Signs and numbers of the heat map, and the legend under it."""
     page = service.breakdown({"format": format, "section": section.key, "shown": "all", "facet": FACET[format]})
@@ -288,7 +370,8 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
         by_name.setdefault(found.result.model.name, []).append(found)
     cells = []
     for line in re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi>.*?</th>(.*?)</tr>', match[0], re.DOTALL):
-        (one,) = by_name[html.unescape(line[0])]
+        name = html.unescape(line[0])
+        (one,) = by_name[name if name in by_name else name.rpartition(" (")[0]]
         for label, (kind, body) in zip(heads, re.findall(r'<td class="(\w+)"[^>]*>(.*?)</td>', line[1]), strict=True):
             score = one.cells.get(FACET[format], {}).get(label, {}).get(metric)
             if score is None or score.value is None:
@@ -331,7 +414,7 @@ def check_comparison(board: Board, format: str, section: Section, truth: dict[st
         assert "cannot be told apart" in finding, (finding, test)
     else:
         upper = one if test.difference > 0 else other
-        assert finding.startswith(f"{upper.result.model.name} is surely "), (finding, test)
+        assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is surely ", finding), (finding, test)
 
 
 def main() -> None:

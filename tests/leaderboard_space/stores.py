@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.schema import ASPECTS
+from eval_harness.landing import LANDING, WITHDRAWN, Landing, Note, Withdrawal
 from eval_harness.results import Benchmark, Method, Model, Result, model_slug
 from eval_harness.scores import score
 from eval_harness.scoring import ANSWERS_SCHEMA
@@ -142,6 +144,30 @@ def add_run(
     kept.parent.mkdir(parents=True, exist_ok=True)
     asked.to_parquet(kept, index=False)
     return folder
+
+
+def land(folder: Path, account: str, landed_at: str = MADE_AT, flags: list[str] | None = None) -> None:
+    """Write how a result came into the store."""
+    record = Landing(account=account, landed_at=landed_at, verified_by="owner", flags=flags or [])
+    (folder / LANDING).write_bytes(record.to_bytes())
+
+
+def withdraw(folder: Path, account: str, reason: str) -> None:
+    """Take a result back."""
+    (folder / WITHDRAWN).write_bytes(Withdrawal(account=account, withdrawn_at=MADE_AT, reason=reason).to_bytes())
+
+
+def remark(folder: Path, account: str, text: str) -> None:
+    """Write a note under a result."""
+    note = Note(account=account, written_at=MADE_AT, text=text)
+    (folder / note.file_name).write_bytes(note.to_bytes())
+
+
+def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit the document of a result."""
+    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    edit(document)
+    (folder / "result.json").write_text(json.dumps(document), encoding="utf-8")
 
 
 MODELS = [

@@ -41,6 +41,7 @@ def findings(draw: st.DrawFn) -> tuple[Finding, list[Truth]]:
         baselines=draw(st.integers(0, 2)),
         uncounted=draw(st.integers(0, 2)),
         partial=draw(st.integers(0, 2)),
+        apart=draw(st.integers(0, 2)),
     )
     return found, rows
 
@@ -50,7 +51,7 @@ def test_a_headline_claims_what_its_numbers_show(drawn: tuple[Finding, list[Trut
     found, rows = drawn
     check_headline(
         sentences.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
-        up=found.higher, models=found.are_models,
+        up=found.higher, models=found.are_models, stand_apart=found.apart,
     )  # fmt: skip
 
 

@@ -1,0 +1,171 @@
+"""Which of a model's results stands for it, and which results are ranked together."""
+
+import json
+import re
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from eval_harness.answers import READER_VERSION
+from leaderboard_space.api import tools
+from leaderboard_space.sections import Board
+from leaderboard_space.service import Service
+from leaderboard_space.standings import ALL, ONE, Standings, standings
+from leaderboard_space.views import compare
+from tests.leaderboard_space.stores import add_run, answers, change, land, questions, remark, withdraw
+
+FORMAT = "halt-medvqa"
+ASKED = questions(FORMAT, 30, seed=5)
+
+
+def run(store: Path, place: str, /, model: str = "GPT-4o", skill: float = 0.5, **method: object) -> Path:
+    """A result in the folder `place`; `method`: changes to its document's method, `created_at` and `provenance` to the document."""
+    folder = add_run(store, FORMAT, ASKED, answers(ASKED, skill, seed=len(place)), model)
+    moved = folder.rename(folder.with_name(place))
+    outer = {key: method.pop(key) for key in ("created_at", "provenance", "reader_version") if key in method}
+
+    def edit(document: dict) -> None:
+        document.update(outer)
+        document["method"].update(prompt="L+D0", **method)
+
+    change(moved, edit)
+    return moved
+
+
+def shown(store: Path, which: str = ONE) -> Standings:
+    board = Board(store)
+    (section,) = board.snapshot.sections[FORMAT]
+    outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
+    return standings(section, outcomes, tree, "average", shown=which)
+
+
+def names(found: Standings) -> list[tuple[str, str | None, str]]:
+    return [(row.entry.key.rsplit("/", 1)[-1], row.entry.account, row.group) for row in found.rows]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_result_that_landed_first_stands_for_a_model_whatever_date_it_claims(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    for at in order:
+        folder = run(tmp_path, f"run-{at}", created_at=f"{9999 - at}-01-01T00:00:00+00:00")
+        land(folder, "alice", f"2026-11-2{at}T00:00:00+00:00")
+    (row,) = shown(tmp_path).rows
+    assert row.entry.key.endswith("run-0") and row.tried == 3
+    page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
+    assert "1 of 3 runs" in page
+
+
+def test_a_stranger_neither_replaces_nor_joins_anothers_model(tmp_path: Path) -> None:
+    land(run(tmp_path, "honest", created_at="2026-01-01T00:00:00+00:00"), "alice", "2026-11-20T00:00:00+00:00")
+    land(
+        run(tmp_path, "newest", skill=0.9, created_at="9999-01-01T00:00:00+00:00", name="best"),
+        "mallory",
+        "2026-11-21T00:00:00+00:00",
+    )
+    found = shown(tmp_path)
+    assert sorted(names(found)) == [("honest", "alice", "ranked"), ("newest", "mallory", "ranked")]
+    page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
+    assert "GPT-4o (alice)" in page and "GPT-4o (mallory)" in page and "measured · alice" in page
+
+
+def test_what_the_owner_reproduced_comes_before_anything_else(tmp_path: Path) -> None:
+    land(run(tmp_path, "first"), "alice", "2026-11-20T00:00:00+00:00")
+    land(run(tmp_path, "reproduced", provenance="reproduced", name="ff"), "alice", "2026-11-25T00:00:00+00:00")
+    assert names(shown(tmp_path)) == [("reproduced", "alice", "ranked")]
+
+
+def test_a_store_without_landings_takes_the_earliest_by_its_own_date(tmp_path: Path) -> None:
+    run(tmp_path, "later", created_at="2026-05-01T00:00:00+00:00")
+    run(tmp_path, "earlier", created_at="2026-04-01T00:00:00+00:00")
+    assert names(shown(tmp_path)) == [("earlier", None, "ranked")]
+
+
+def test_default_settings_come_before_an_earlier_landing(tmp_path: Path) -> None:
+    land(run(tmp_path, "many-samples", samples=16), "alice", "2026-11-01T00:00:00+00:00")
+    land(run(tmp_path, "plain"), "alice", "2026-11-20T00:00:00+00:00")
+    assert names(shown(tmp_path)) == [("plain", "alice", "ranked")]
+
+
+def test_withdrawn_results_leave_the_ranking_and_say_why(tmp_path: Path) -> None:
+    land(run(tmp_path, "good", skill=0.3), "alice")
+    folder = run(tmp_path, "bad", model="Other", skill=1.0)
+    land(folder, "bob")
+    board = Board(tmp_path)
+    service = Service(board)
+    before = service.view({"format": FORMAT})["html"]
+    withdraw(folder, "bob", "wrong <b>images</b>")
+    board.refresh()
+    found = shown(tmp_path)
+    assert [(row.group, row.first) for row in found.rows] == [("ranked", 1), ("withdrawn", None)]
+    page = service.view({"format": FORMAT})["html"]
+    assert page != before and "withdrawn: not ranked" in page and "withdrawn: wrong &lt;b&gt;images" in page
+    key = next(row.entry.key for row in found.rows if row.group == "withdrawn")
+    assert "by bob: wrong &lt;b&gt;images" in service.detail({"format": FORMAT, "key": key})
+    assert "Other" not in service.breakdown({"format": FORMAT})
+    (folder / "withdrawn.json").write_text("{torn", encoding="utf-8")  # what cannot be read is not ranked again
+    board.refresh()
+    assert "withdrawn.json" in board.snapshot.problems[0]
+
+
+def test_official_readers_stand_apart_with_their_own_places(tmp_path: Path) -> None:
+    for at, (skill, extraction) in enumerate([(1.0, "official"), (0.0, "official"), (0.9, "ours"), (0.1, "ours")]):
+        land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, extraction=extraction), "alice")
+    found = shown(tmp_path, ALL)
+    places = {row.entry.result.model.name: (row.group, row.first, row.last) for row in found.rows}
+    assert places["Model 0"] == ("official reader", 1, 1) and places["Model 1"] == ("official reader", 2, 2)
+    assert places["Model 2"] == ("ranked", 1, 1) and places["Model 3"] == ("ranked", 2, 2)
+    assert [row.entry.result.model.name for row in found.models] == ["Model 2", "Model 3"]
+    assert "places of their own" in Service(Board(tmp_path)).view({"format": FORMAT, "shown": "all"})["html"]
+
+
+def test_an_older_reader_is_not_ranked_against_todays(tmp_path: Path) -> None:
+    run(tmp_path, "old", model="Old", skill=1.0)
+    assert [row.group for row in shown(tmp_path).rows] == ["ranked"]  # all were read alike
+    run(tmp_path, "new", model="New", skill=0.2, reader_version=READER_VERSION)
+    run(tmp_path, "scored", model="Scored", skill=0.2, name="gd")  # options chosen by their likelihood: no reader
+    groups = {row.entry.result.model.name: (row.group, row.first is not None) for row in shown(tmp_path).rows}
+    assert groups == {"Old": ("older reader", False), "New": ("ranked", True), "Scored": ("ranked", True)}
+    page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
+    assert "read by an older reader" in page and "reader 1" in page
+
+
+def test_flags_notes_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:
+    folder = run(tmp_path, "run")
+    land(folder, "=cmd()", flags=["nearly perfect", "half pairs"])
+    remark(folder, "owner", "+cmd() <i>seen</i>")
+    service = Service(Board(tmp_path))
+    page = service.view({"format": FORMAT})["html"]
+    assert "flagged" in page and "1 note" in page and "accuracy where answered" in page and "<i>seen" not in page
+    (section,) = service.board.snapshot.sections[FORMAT]
+    detail = service.detail({"format": FORMAT, "key": section.entries[0].key})
+    assert "nearly perfect" in detail and "&lt;i&gt;seen" in detail and "=cmd()" in detail
+    (row,) = json.loads(service.export({"format": FORMAT, "as": "json"})["text"])
+    raw = section.entries[0].result.scores
+    assert row["abstained"] == pytest.approx(raw["abstained"].value) and row["answered_accuracy"] == pytest.approx(
+        raw["answered_accuracy"].value
+    )
+    assert row["account"] == "=cmd()" and row["flags"] == "nearly perfect; half pairs" and row["group"] == "ranked"
+    body = service.export({"format": FORMAT, "as": "csv"})["text"]
+    assert not re.search(r'(^|,)"?[=+]cmd', body, re.MULTILINE)
+    leaderboard = tools(service.board, service)[1]
+    assert leaderboard(FORMAT)[0]["runs_tried"] == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["100% =1+1", "O'Model", "模型", "نموذج", "a\u202eb", "<script>x</script>", "é e\u0301", "®–", "x" * 5000]
+)
+def test_any_name_is_shown_as_text(tmp_path: Path, name: str) -> None:
+    for at, account in enumerate((name, "bob")):
+        land(run(tmp_path, f"run-{at}", model=name), account, flags=[name])
+    board = Board(tmp_path)
+    service = Service(board)
+    asked = {"format": FORMAT, "shown": "all"}
+    key = f"{FORMAT}/{board.snapshot.sections[FORMAT][0].key}"
+    pages = [service.view(asked)["html"], service.breakdown(asked), compare.page(board, {"set": key})]
+    for page in pages:
+        assert "<script" not in page and "\u202e" not in page and "x" * 1000 not in page
+    for of in ("leaderboard", "breakdown"):
+        body = service.export({**asked, "of": of, "as": "csv"})["text"]
+        assert not re.search(r'(^|,)"?=', body, re.MULTILINE)
