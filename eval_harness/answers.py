@@ -163,7 +163,7 @@ def read_choice(
 
 def _said(raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None) -> Said:
     if texts.status:
-        text = spell_status(text)
+        text = spell_status(text, any(len(option[0]) == 1 for option in texts.words if option))
     leads = len(texts.leads) == 2 and set(texts.leads) == {"yes", "no"}
     return Said(text, raw, texts, question_type == "multiple", question_type != "yes_no", leads, question)
 
@@ -487,7 +487,11 @@ RULES: tuple[Rule, ...] = (
 """Every rule, in the order of the promise: the whole response is an option; an explicit answer, of which the last counts; declining;
 what is implied by a denial or an assertion; the rest. The first that finds anything decides. Names are stored in `answers.parquet`
 (column `rule`): they are not changed, and what a rule decides is versioned by `READER_VERSION`."""
-EXPLICIT = tuple(rule for rule in RULES if rule.stage in ("whole", "explicit") or rule.name == "refusal")
+EXPLICIT = tuple(
+    rule
+    for rule in RULES
+    if (rule.stage in ("whole", "explicit") and rule.name != "letter with its option") or rule.name == "refusal"
+)
 """What may be read of a response that was cut off: an explicit answer, or that it declines."""
 STATEMENTS = tuple(
     rule for rule in RULES if rule.name in ("letter on the last line", "answer statement", "verdict on each option")

@@ -30,13 +30,20 @@ def _version(name: str) -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says in the folder of this code; None where there is no git, or the code is no checkout of its own."""
+    """What git says in the folder of this code; None where there is no git, or the code is no checkout of its own.
+
+    It takes no lock: a run killed at that moment would leave the checkout locked.
+    """
     here = Path(__file__).resolve().parents[1]
     if not (here / ".git").exists():
         return None
     try:
         done = subprocess.run(
-            ["git", "-C", str(here), *arguments], capture_output=True, text=True, timeout=10, check=True
+            ["git", "--no-optional-locks", "-C", str(here), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None

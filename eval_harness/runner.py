@@ -7,6 +7,7 @@ Not here: which questions (`selection.py`), how they are put (`requests.py`), th
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shlex
 import sys
@@ -34,7 +35,7 @@ from eval_harness.results import Method, Result, model_slug
 from eval_harness.runs import Journal, Run, RunRequest, disk_trouble, make_run_folder, read_run, record_of, write_run
 from eval_harness.scoring import NO_JUDGE, answer_frame, make_result
 from eval_harness.selection import Selection, select_questions
-from eval_harness.shards import Shard
+from eval_harness.shards import Shard, case_numbers, put_together, set_aside, whole_folder
 
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 
@@ -98,14 +99,22 @@ def evaluate(asked: Asked) -> tuple[Result | None, Path]:
     folder = asked.out or Path("runs") / run.run_id
     shard = Shard.of_this_process()
     with disk_trouble(folder):
-        run = _begin(folder, run, selection, asked, shard, backend)
-        places = shard.places(selection.questions, all_places(selection, run.request))
-        with Journal(shard.journal(folder), also=shard.others(folder)) as journal:
-            if _ask(run, selection, backend, journal, _writer(run, selection, backend, shots), places):
-                _remember(folder, run, backend, shard)
-        if not shard.finish(folder):
-            return None, folder
-        return score_run(folder, extraction=asked.extraction), folder
+        make_run_folder(folder)
+        cases, everything = case_numbers(selection.questions), all_places(selection, run.request)
+        places = shard.places(selection.questions, everything)
+        with shard.taking_part(folder):
+            with whole_folder(folder):
+                run = _begin(folder, run, selection, asked, shard, backend)
+                journal = shard.open_journal(folder, cases, _starts_over(asked))
+            with journal:
+                if _ask(run, selection, backend, journal, _writer(run, selection, backend, shots), places):
+                    _remember(folder, run, backend)
+            with whole_folder(folder):
+                # Under the lock, so that the result of the process that finishes last is the one that stays.
+                ids = selection.questions["question_id"].tolist()
+                if not put_together(folder, cases).issuperset((ids[row], sample) for row, sample in everything):
+                    return None, folder
+                return score_run(folder, extraction=asked.extraction), folder
 
 
 def first_request(asked: Asked) -> tuple[Request, Run]:
@@ -362,29 +371,50 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _begin(folder: Path, run: Run, selection: Selection, asked: Asked, shard: Shard, backend: Backend) -> Run:
-    """Make the run folder, or check that the one there holds the same request. Returns the run as it goes on."""
+    """Write `run.json`, or check that the one there holds the same request. Returns the run as it goes on.
+
+    `--no-resume` starts this process's share over, and with it the whole run where it asks something else. Call inside `whole_folder`.
+    """
     questions = selection.questions
-    make_run_folder(folder)
-    with shard.alone(folder):
-        if not asked.resume and shard.is_first:
-            for path in [folder / name for name in ("result.json", "answers.parquet", "answers.jsonl", "run.json")]:
-                path.unlink(missing_ok=True)
-            shard.start_over(folder)
-        if not (folder / "run.json").exists():
-            write_run(folder, run, questions)
-            return run
+    if not (folder / "run.json").exists():
+        write_run(folder, run, questions)
+        return run
+    if not _starts_over(asked):
         kept = _continued(folder, run, asked, backend, _prompts(asked, selection), selection)
         write_run(folder, kept, questions)
         return kept.model_copy(update={"environment": run.environment})
+    for name in ("result.json", "answers.parquet"):
+        (folder / name).unlink(missing_ok=True)
+    if _asks_the_same(folder, run):
+        if shard.world == 1:
+            write_run(folder, run, questions)
+    elif shard.others_live(folder):
+        raise BadInput(f"{folder}: another process is writing another run there. Wait for it, or give another --out.")
+    else:
+        set_aside(folder)
+        write_run(folder, run, questions)
+    return run
 
 
-def _remember(folder: Path, run: Run, backend: Backend, shard: Shard) -> None:
+def _starts_over(asked: Asked) -> bool:
+    """`--no-resume`, but for a process that torchrun started again after one of its processes had died."""
+    return not asked.resume and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+
+
+def _asks_the_same(folder: Path, run: Run) -> bool:
+    try:
+        return read_run(folder).request == run.request
+    except BadInput:
+        return False
+
+
+def _remember(folder: Path, run: Run, backend: Backend) -> None:
     """What only showed while the model ran (deviations, settings found) goes into run.json.
 
     The environment is the one the run was begun in; where a resumed run was finished in another, what differs stands under
     `resumed_with`.
     """
-    with shard.alone(folder):
+    with whole_folder(folder):
         stored = read_run(folder)
         deviations = list(dict.fromkeys([*stored.deviations, *backend.deviations]))
         now = run.environment | backend.describe()

@@ -7,7 +7,6 @@ Not here: asking the model (`runner.py`), reading and scoring answers (`scoring.
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import json
 import os
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput
@@ -190,30 +190,34 @@ def key_of(record: dict[str, Any]) -> Key:
     return str(record["question_id"]), int(record.get("sample", 0))
 
 
+def lock_of(journal: Path) -> Path:
+    """The file whose lock the writer of a journal holds."""
+    return journal.with_name(f".{journal.name}.lock")
+
+
 class Journal:
     """Append-only answers of a run: one JSON object per line, flushed as it is written, held under a lock."""
 
-    def __init__(self, path: Path, also: Iterable[Path] = ()) -> None:
-        """Open for appending, drop a torn last line, load what is there. `also`: journals of the same run that are only read.
+    def __init__(self, path: Path, known: Iterable[dict[str, Any]] = ()) -> None:
+        """Open for appending, drop a torn last line, load what is there. `known`: records that other journals of the run hold.
 
-        Raises BadInput when another process holds the journal, or one is damaged.
+        Raises BadInput when another process holds the journal, or it is damaged.
         """
-        self._file = path.open("a+b")
+        self._lock = FileLock(lock_of(path))
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
+            self._lock.acquire(blocking=False)
+        except Timeout:
             raise BadInput(
                 f"{path.parent}: another process is writing this run. Wait for it, or give another --out."
             ) from None
         try:
             records, whole = read_journal(path)
-            elsewhere = [record for other in also for record in read_journal(other)[0]]
-        except BadInput:
-            self._file.close()
+            self._file = path.open("ab")
+        except BaseException:
+            self._lock.release()
             raise
         self._file.truncate(whole)
-        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in elsewhere + records}
+        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in (*known, *records)}
 
     def is_answered(self, key: Key) -> bool:
         """Whether this question needs no more asking; one that failed does."""
@@ -238,8 +242,11 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.sync()
-        self._file.close()
+        try:
+            self.sync()
+        finally:
+            self._file.close()
+            self._lock.release()
 
 
 def make_run_folder(folder: Path) -> None:

@@ -1,24 +1,40 @@
-"""Several processes of one run on one machine (`torchrun`, `accelerate launch`): each asks its share of the cases and keeps its own
-journal; the last one to finish puts the journals together. Nobody waits for anybody, so a late or dead process harms no other.
+"""Several processes on one run (torchrun, accelerate, a cluster's array job: RANK of WORLD_SIZE): each asks its share of the cases.
 
-Not here: starting the processes.
+Files of a run folder, and who writes them:
+
+- `answers.jsonl`: the journal of a process that runs alone; else what the processes have answered together, put together from their
+  journals whenever one of them begins or finishes.
+- `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process. The name is never used again. It is removed once its answers are in
+  `answers.jsonl` and its process has ended. A name that ends in `.fresh.jsonl` says that the process began its share over
+  (`--no-resume`): what earlier journals hold of that share does not count.
+- `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
+- `.shards.lock`: held while somebody begins, puts journals together, or scores.
+
+Nobody waits for anybody, so a late, killed or restarted process loses no other's answers. Not here: starting the processes.
 """
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
-from collections.abc import Iterator
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput
-from eval_harness.runs import read_journal, write_atomically
+from eval_harness.runs import Journal, Key, key_of, lock_of, read_journal, write_atomically
 
-LOCK = ".shards.lock"
+TOGETHER = "answers.jsonl"
+_NAME = re.compile(r"answers\.rank(\d+)(?:of(\d+)\.(\d+)-\w+)?(\.fresh)?\.jsonl")
+"""Earlier versions wrote `answers.rank0.jsonl`."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +52,6 @@ class Shard:
             raise BadInput(f"RANK={rank}, WORLD_SIZE={world}: not a share of a run. Start the processes with torchrun.")
         return cls(int(rank), int(world))
 
-    @property
-    def is_first(self) -> bool:
-        return self.rank == 0
-
     def places(self, questions: pd.DataFrame, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """This process's share of the (row, sample) places: every `world`-th case."""
         if self.world == 1:
@@ -47,55 +59,137 @@ class Shard:
         case = pd.factorize(questions["case_id"])[0]
         return [(row, sample) for row, sample in places if case[row] % self.world == self.rank]
 
-    def journal(self, folder: Path) -> Path:
-        """The journal this process writes."""
-        return folder / ("answers.jsonl" if self.world == 1 else f"answers.rank{self.rank}.jsonl")
-
-    def others(self, folder: Path) -> list[Path]:
-        """The other journals of the run, also of an earlier attempt with another number of processes."""
-        own = self.journal(folder)
-        return [path for path in _journals(folder) if path != own]
-
-    def start_over(self, folder: Path) -> None:
-        """Forget what earlier processes answered."""
-        for path in [*folder.glob("answers.rank*.jsonl"), *folder.glob(".rank*.done")]:
-            path.unlink(missing_ok=True)
-
-    def finish(self, folder: Path) -> bool:
-        """Say that this share is done; True for the process that finds all done, after it has put the journals together."""
-        with self.alone(folder):
-            (folder / f".rank{self.rank}of{self.world}.done").touch()
-            done = [folder / f".rank{rank}of{self.world}.done" for rank in range(self.world)]
-            if not all(path.exists() for path in done):
-                return False
-            _merge(folder)
-            for path in folder.glob(".rank*.done"):
-                path.unlink(missing_ok=True)
-            return True
-
     @contextmanager
-    def alone(self, folder: Path) -> Iterator[None]:
-        """One process of the run at a time. The lock dies with its holder."""
-        with (folder / LOCK).open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+    def taking_part(self, folder: Path) -> Iterator[None]:
+        """Hold this share. Raises BadInput where another process has it, or others share the run in another way."""
+        held = FileLock(self._lock(folder))
+        with whole_folder(folder):
+            busy = [name for name in _living(folder) if name == self.name or _world(name) != self.world]
+            if busy:
+                raise BadInput(
+                    f"{folder}: another process is writing this run ({busy[0]}). Wait for it, or give another --out."
+                )
+            held.acquire(blocking=False)
+        try:
             yield
+        finally:
+            held.release()
+
+    def open_journal(self, folder: Path, cases: Mapping[str, int], start_over: bool) -> Journal:
+        """The journal this process writes, which knows what was answered before. Call inside `whole_folder` and `taking_part`.
+
+        `cases`: question id -> number of its case. `start_over`: nothing of this share counts as answered.
+        """
+        if self.world == 1:
+            if start_over:
+                set_aside(folder)
+            put_together(folder, cases)
+            return Journal(folder / TOGETHER)
+        number = 1 + max((_number(path) for path in _shares(folder)), default=0)
+        ending = ".fresh" if start_over else ""
+        path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}{ending}.jsonl"
+        path.touch()
+        return Journal(path, known=_answers(folder, cases).values())
+
+    @property
+    def name(self) -> str:
+        return f"rank{self.rank}of{self.world}"
+
+    def _lock(self, folder: Path) -> Path:
+        return folder / f".{self.name}.lock"
+
+    def others_live(self, folder: Path) -> bool:
+        """Whether another process takes part in the run. Call inside `whole_folder`."""
+        return any(name != self.name for name in _living(folder))
 
 
-def _journals(folder: Path) -> list[Path]:
-    return [path for path in (folder / "answers.jsonl", *sorted(folder.glob("answers.rank*.jsonl"))) if path.exists()]
+def case_numbers(questions: pd.DataFrame) -> dict[str, int]:
+    """Question id -> number of its case, by which the shares are dealt."""
+    return dict(zip(questions["question_id"], pd.factorize(questions["case_id"])[0].tolist(), strict=True))
 
 
-def _merge(folder: Path) -> None:
-    """Append the shares' whole lines to `answers.jsonl`, then drop the shares. A kill in between loses nothing: lines of a share that
-    are there twice are the same answer."""
-    shares = sorted(folder.glob("answers.rank*.jsonl"))
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[None]:
+    """One process of the run at a time. The lock dies with its holder."""
+    with FileLock(folder / ".shards.lock"):
+        yield
+
+
+def put_together(folder: Path, cases: Mapping[str, int]) -> set[Key]:
+    """Write what all journals hold into `answers.jsonl`, remove those of processes that have ended, and return what was asked so far.
+
+    Call inside `whole_folder`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
+    and read once more it says the same.
+    """
+    answers = _answers(folder, cases)
+    shares = _shares(folder)
     if not shares:
-        return
-    parts = []
-    for path in (folder / "answers.jsonl", *shares):
-        if path.exists():
-            whole = read_journal(path)[1]
-            parts.append(path.read_bytes()[:whole])
-    write_atomically(folder / "answers.jsonl", b"".join(parts))
+        return set(answers)
+    write_atomically(folder / TOGETHER, b"".join(json.dumps(record).encode() + b"\n" for record in answers.values()))
     for path in shares:
-        path.unlink(missing_ok=True)
+        # One that stays is read after what was just written, and says the same: nobody else writes its share as long as it lives.
+        if lock_is_free(lock_of(path)):
+            path.unlink(missing_ok=True)
+            lock_of(path).unlink(missing_ok=True)
+    return set(answers)
+
+
+def set_aside(folder: Path) -> None:
+    """Move every journal into a hidden folder: the run starts over. Call inside `whole_folder`, where no other process takes part."""
+    journals = [path for path in (folder / TOGETHER, *_shares(folder)) if path.exists()]
+    if journals:
+        aside = folder / f".before-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+        aside.mkdir()
+        for path in journals:
+            path.rename(aside / path.name)
+
+
+def _answers(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, Any]]:
+    """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun."""
+    found: dict[Key, dict[str, Any]] = {}
+    for path in (folder / TOGETHER, *_shares(folder)):
+        if path.name.endswith(".fresh.jsonl"):
+            rank, world = map(int, re.findall(r"\d+", _owner(path)))
+            found = {key: record for key, record in found.items() if cases.get(key[0], -1) % world != rank}
+        for record in read_journal(path)[0]:
+            key = key_of(record)
+            if record["status"] != "failed" or found.get(key, record)["status"] == "failed":
+                found[key] = record
+    return found
+
+
+def _shares(folder: Path) -> list[Path]:
+    """The journals of the processes, the oldest first."""
+    found = [path for path in folder.glob("answers.rank*.jsonl") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (_number(path), path.name))
+
+
+def _number(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match[3] or 0) if match else 0
+
+
+def _owner(path: Path) -> str:
+    """`rank0of2` of the process that writes a journal; a name nobody has for the journals of earlier versions."""
+    match = _NAME.fullmatch(path.name)
+    return f"rank{match[1]}of{match[2]}" if match and match[2] else ""
+
+
+def _world(name: str) -> int:
+    return int(name.rpartition("of")[2])
+
+
+def _living(folder: Path) -> set[str]:
+    """`rank0of2` of every process that takes part in the run. Call inside `whole_folder`, in which alone these locks are taken."""
+    return {path.name[1:-5] for path in folder.glob(".rank*of*.lock") if not lock_is_free(path)}
+
+
+def lock_is_free(path: Path) -> bool:
+    """Whether nobody holds this lock."""
+    probe = FileLock(path)
+    try:
+        probe.acquire(blocking=False)
+    except Timeout:
+        return False
+    probe.release()
+    return True

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.plain_text import words_of
-from eval_harness.answer_reading.polarity import denied_after, is_denied, is_supposed
+from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
 
 Found = tuple[int, ...] | None
 
@@ -147,8 +147,18 @@ def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool
 _LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
 
 
+_LAST_WORD = re.compile(rf"(?<=[a-z])\s?[:–—]\s{{1,2}}{OPEN}([A-HJ-Z]){CLOSE}\.?$")
+
+
 def last_line_letter(text: str, count: int) -> Found:
     """A letter by itself on the last line of a longer response; not where a list of options breaks off there ("B. femur\\nC")."""
+    ends = _LAST_WORD.search(text, max(0, len(text) - 12))
+    if (
+        ends is not None
+        and len(text) > 20
+        and not (is_named_thing(text, ends.start(1)) or is_denied(text, ends.start(1), ends.end(1)))
+    ):
+        return (position(ends[1], count),)
     last = _LAST_LINE.search(text, max(0, len(text) - 400))
     if last is None or not re.search(r"\w{2}", last[1]):
         return None
@@ -299,6 +309,11 @@ _NAME_AFTER = re.compile(
 )
 
 
+def is_named_thing(text: str, start: int) -> bool:
+    """Whether a letter at text[start] is the name of a thing and no option: "angle C", "hepatitis B", "patient A"."""
+    return _NAME_BEFORE.search(text[max(0, start - 36) : start]) is not None
+
+
 _WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choices)\s*:?\s*$", re.IGNORECASE)
 
 
@@ -356,7 +371,7 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
             continue
         if len(places) > 1 and _WEIGHED.search(text[max(0, match.start() - 24) : match.start()]):
             continue
-        if is_supposed(text, match.start()):
+        if is_supposed(text, match.start()) or is_past(text, match.start()):
             continue
         if is_denied(text, match.start(), end) or _GROUP_WRONG.search(text[max(0, match.start() - 20) : match.start()]):
             denied.update(places)

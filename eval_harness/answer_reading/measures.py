@@ -46,6 +46,8 @@ _DEGREES = (
     (r"°|(?<=\d)\s*\b(?:degrees?|deg)\b", " degrees "),
 )
 _UNITS = (
+    (r"(?<=\d)\s*(?:millimet(?:er|re)s?)\b", " mm"),
+    (r"(?<=\d)\s*(?:centimet(?:er|re)s?)\b", " cm"),
     (r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
     (r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
 )
@@ -61,6 +63,7 @@ _STEPS = tuple(
     )
 )
 """What is written out, in this order, each where its hint is found."""
+_LONG_STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{1,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
 _STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{0,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
 
 _LATEX_LOOKS = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|[,;:! ])|[\s${}*_`]|\\[()\[\]]")
@@ -89,9 +92,12 @@ def spell_measures(text: str) -> str:
     return text
 
 
-def spell_status(text: str) -> str:
-    """ "ER-", "HER2+", "Rh(-)" as "ER negative", "HER2 positive", "Rh negative": only where options are of this kind."""
-    return _STATUS.sub(lambda found: f"{found[1]} {'positive' if (found[2] or found[3]) == '+' else 'negative'}", text)
+def spell_status(text: str, letters: bool = True) -> str:
+    """ "ER-", "HER2+", "Rh(-)" as "ER negative", "HER2 positive", "Rh negative": only where options are of this kind. `letters`: also
+    "A+", which is a label where no option is a blood group."""
+    return (_STATUS if letters else _LONG_STATUS).sub(
+        lambda found: f"{found[1]} {'positive' if (found[2] or found[3]) == '+' else 'negative'}", text
+    )
 
 
 def has_status(text: str) -> bool:

@@ -195,7 +195,7 @@ _ASSERTS = re.compile(
     r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
     r"|corresponds? to"
     r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
-    r"|means?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|points? to)\b",
+    r"|means?|expect(?:s|ed)?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|points? to)\b",
     re.IGNORECASE,
 )
 _ONLY_NEAR = re.compile(
@@ -297,11 +297,19 @@ def _last_sentence(text: str) -> int:
 _SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)|\n+(?=\S)")
 
 
+_REST = re.compile(r"\w")
+
+
 def _only_number(text: str, mention: Mention, final: int) -> bool:
     """Whether a number is the only one that a response without workings names, or the only one of its last sentence."""
     own = set(_ANY_NUMBER.findall(text[mention.start : mention.end]))
     start = 0 if len(text) <= PROSE and "=" not in text and own.issuperset(_ANY_NUMBER.findall(text)) else final
-    return mention.start >= start and own.issuperset(_ANY_NUMBER.findall(text[start:])) and "=" not in text[start:]
+    if mention.start < start or not own.issuperset(_ANY_NUMBER.findall(text[start:])):
+        return False
+    signs = text.count("=", start)
+    return signs == 0 or (
+        signs == 1 and text[: mention.start].rstrip().endswith("=") and not _REST.search(text, mention.end)
+    )
 
 
 def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
@@ -316,13 +324,27 @@ def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
     return any(word in words for option, words in enumerate(texts.telling) if option not in mention.options)
 
 
+_RIGHT_THERE = re.compile(
+    r"\s+(?:next|behind|above|below|beside|beneath|at|here|there|now|away|in front|under|over|on top|where)\b", re.I
+)
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_CJK_SAYS = re.compile(
+    r"(?:显示|显示为|提示|表现为|考虑为?|诊断为?|符合|存在|可见|属于|是|为|有|选|答案|^)[了的\s::\"“]*$"
+)
+_CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否")
+
+
 def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> bool:
     before = clause_before(text, mention.start)
     lead = _LEADS.fullmatch(before) is not None
     if any(option in texts.common for option in mention.options):
         return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
-    if text[mention.start : mention.end].lower() == "right" and _AGREES.search(before):
+    if text[mention.start : mention.end].lower() == "right" and (
+        _AGREES.search(before) or _RIGHT_THERE.match(text, mention.end)
+    ):
         return False
+    if _CJK.search(text, mention.start, mention.end):
+        return _CJK_SAYS.search(before[-16:]) is not None and _CJK_DENIES.search(before[-16:]) is None
     if _BOUND.search(before) and _NUMBER.search(text, mention.start, mention.end):
         return False
     negative = texts.negative.issuperset(mention.options)
@@ -330,7 +352,12 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
         return False
     if _ONLY_NEAR.search(before) or _WEIGHED.search(before) or _ADJECTIVE_USE.match(text, mention.end):
         return False
-    if _SEEN_AFTER.match(text, mention.end) or mention.labelled or _ASSERTS.search(before):
+    if (
+        _SEEN_AFTER.match(text, mention.end)
+        or mention.labelled
+        or _ASSERTS.search(before)
+        or before.rstrip().endswith("=")
+    ):
         return True
     return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
 

@@ -343,7 +343,8 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
     common = frozenset(i for i, option in enumerate(words) if len(option) == 1 and option[0] in _TOO_COMMON)
     negative = frozenset(i for i, option in enumerate(words) if option and option[0] in _NEGATIVE)
     own = tuple(
-        _stems(option) if i not in common | negative | numeric else frozenset() for i, option in enumerate(words)
+        _stems(option) if i not in common | negative | numeric and not has_status(options[i]) else frozenset()
+        for i, option in enumerate(words)
     )
     telling = tuple(stems - frozenset().union(*own[:i], *own[i + 1 :]) for i, stems in enumerate(own))
     longest = max(map(len, options), default=0)
@@ -356,7 +357,8 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
     found = None
     if index:
         pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
-        found = re.compile(rf"(?<![^\W_])(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+        found = re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+    status = status or any(option[-1:] in (("positive",), ("negative",)) and len(option) > 1 for option in words)
     return OptionTexts(
         words, found, index, common, negative, own, telling, longest, lone, leads, formulas, numeric, status
     )
@@ -365,11 +367,17 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
 _UNBOUND = "".join(rf"(?<!{word} )" for word in sorted(_BOUNDS - {"plus"})) + r"(?<!\d/)"
 
 
+_WIDE = re.compile(rf"[{_CJK}]")
+"""Scripts without blanks between words."""
+
+
 def _pattern(words: Sequence[str]) -> str:
     body = r"[\W_]{1,4}".join(re.escape(word) for word in words)
     plural = "" if words[-1][-1].isdigit() else "(?:e?s)?"
     decimal = r"(?![.,]\d)(?!\s?/\d)" if words[-1][-1].isdigit() else ""
-    return rf"{_UNBOUND if words[0][0].isdigit() else ''}{body}{plural}(?![^\W_]){decimal}"
+    starts = "" if _WIDE.match(words[0][0]) else r"(?<![^\W_])"
+    ends = "" if _WIDE.match(words[-1][-1]) else rf"{plural}(?![^\W_]){decimal}"
+    return rf"{starts}{_UNBOUND if words[0][0].isdigit() else ''}{body}{ends}"
 
 
 @lru_cache(maxsize=4096)

@@ -97,3 +97,15 @@ def sentence_end(text: str, start: int) -> int:
     stop = min(len(text), start + 400)
     match = _SENTENCE.search(text, start, stop)
     return match.start() if match else stop
+
+
+_FIRST_THOUGHT = re.compile(
+    r"\b(?:initially|originally|at first|previously|first (?:thought|guess|impression|glance)"
+    r"|tempted|(?:might|going to) (?:think|choose|say))\b",
+    re.IGNORECASE,
+)
+
+
+def is_past(text: str, start: int) -> bool:
+    """Whether the clause before text[start] tells a first thought, which what follows may take back ("I initially chose A")."""
+    return _FIRST_THOUGHT.search(clause_before(text, start)) is not None

@@ -14,6 +14,7 @@ from eval_harness.answer_reading.letters import (
     HEAD,
     OPEN,
     Found,
+    is_named_thing,
     letter_list,
     letters_at,
     letters_run,
@@ -23,22 +24,23 @@ from eval_harness.answer_reading.letters import (
 from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.plain_text import OptionTexts, named_option
-from eval_harness.answer_reading.polarity import clause_before, is_denied, is_supposed, negated_before, sentence_end
+from eval_harness.answer_reading.polarity import is_denied, is_past, is_supposed, negated_before, sentence_end
 
 _ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
 _LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
     r"(?:(?<![^\W_])|(?<=[\u3040-\uffff]))(?P<word>answers?|ans|options?|choices?|letters?|response|selection|conclusion"
     r"|diagnosis|impression(?=\s*[:\n])|respuesta|réponse|antwort|lösung|risposta"
-    r"|resposta|ответ|答案|选项|正解|정답|correct(?=\s*:))"
+    r"|resposta|ответ|答案|选项|正解|정답|correct(?=\s*:)|final(?=\s*:))"
     rf"(?![^\W_])[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\blautet\b|\best\b|\bes\b|\bè|\bé"
     rf"|[是为為はは은는]|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
     rf"|are|be)\b|:)\s*)*",
     re.IGNORECASE,
 )
 _CUE_WORD = re.compile(
-    r"[Aa]ns(?:wer)?|[Oo]ption|[Cc]hoice|[Ll]etter|[Rr]esponse|[Ss]election|[Cc]onclusion|[Dd]iagnosis|[Ii]mpression|[Rr]espuesta|[Rr]éponse"
-    r"|[Aa]ntwort|[Ll]ösung|[Rr]isposta|[Rr]esposta|[Оо]твет|[Cc]orrect|ANSWER|OPTION|CHOICE|RESPONSE|答案|选项|正解|정답"
+    r"[Aa]ns(?:wer)?|[Oo]ption|[Cc]hoice|[Ll]etter|[Rr]esponse|[Ss]election|[Cc]onclusion|[Dd]iagnosis|[Ii]mpression"
+    r"|[Rr]espuesta|[Rr]éponse"
+    r"|[Aa]ntwort|[Ll]ösung|[Rr]isposta|[Rr]esposta|[Оо]твет|[Cc]orrect|[Ff]inal|ANSWER|OPTION|CHOICE|RESPONSE|答案|选项|正解|정답"
 )
 """What `_CUE` may begin with: looked for first, since it is found faster."""
 _PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}[^\w.\n!?;]+(?:\w+[^\w.\n!?;]+){{0,2}}$", re.IGNORECASE)
@@ -58,7 +60,7 @@ _NO_ANSWER = re.compile(r"\b(?:not|with|choices are|options are|can|cannot|could
 _LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
 _CHOOSE = re.compile(
     r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with"
-    r"|going with|say"
+    r"|going with|go for|settle on|say"
     r"|think|believe|answer|opt for"
     r"|vote for)(?:\s+(?:that\s+)?(?:it\s+is|it's|the\s+answer\s+is))?"
     r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|it's|i choose|the))?"
@@ -67,7 +69,7 @@ _CHOOSE = re.compile(
     r"|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|it's|that is|should be"
     r"|make that)?"
     r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
-    r"|select|pick)(?:ing)?|leaving|leaves(?: us with)?|going with"
+    r"|select|pick)(?:ing)?|leaving|leaves(?: us with)?|going with|go for|settle on"
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
@@ -81,6 +83,8 @@ _CHOOSE_HINTS = (
         "select",
         "go with",
         "going with",
+        "go for",
+        "settle",
         "say",
         "think",
         "believe",
@@ -110,7 +114,8 @@ _CHOOSE_HINTS = (
 _IS_CORRECT = re.compile(
     r"[\"')\]}.:]*\s*(?:(?:is|are|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?"
     r"(?:the\s+)?(?:\w+\s+){0,3}?"
-    r"(?:correct|right|best|answers?|true|(?:(?:more|most) (?:likely|probable)|better)"
+    r"(?:correct|right(?!\s+(?!because|since|as|answer|option|choice|one|here|in this)\w)|best|answers?|true|(?:(?:more"
+    r"|most) (?:likely|probable)|better)"
     r"(?=\W*(?:$|[.,;:\n)]|than\b|given\b|because\b|since\b|here\b))|most likely|most appropriate|most accurate"
     r"|most suitable)\b|[-:–—]\s*(?:correct|true"
     r"|right(?![^\S\n]+\w))\b)",
@@ -121,11 +126,6 @@ _FAINT = re.compile(
     re.IGNORECASE,
 )
 _THE_MOST = re.compile(r"\s+(?:as )?the (?:most|best|only) \w+", re.IGNORECASE)
-_FIRST_THOUGHT = re.compile(
-    r"\b(?:initially|originally|at first|previously|first (?:thought|guess|impression|glance)"
-    r"|tempted|(?:might|going to) (?:think|choose|say))\b",
-    re.IGNORECASE,
-)
 _CAPITAL = re.compile(rf"(?<![^\W_]){OPEN}([A-Z])(?![^\W_])(?P<close>{CLOSE})")
 _REASON = re.compile(
     r"\W*(?:\((?:option |choice )?[A-Z]\)\W*)?"
@@ -137,7 +137,7 @@ _REASON = re.compile(
 def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
-    for statements in (_after_cue, _chosen, _called, _in_other_words):
+    for statements in (_after_cue, _chosen, _called, _text_called, _in_other_words):
         for place, found in statements(text, count, texts, multiple):
             if place >= best[0]:
                 best = (place, found)
@@ -174,7 +174,7 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
         if (
             negated_before(text, start)
             or is_supposed(text, start)
-            or _is_past(text, lone.start())
+            or is_past(text, lone.start())
             or _DOUBTED.search(text[max(0, start - 40) : start])
         ):
             continue
@@ -195,6 +195,30 @@ def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
     yield from reversed(found)
 
 
+def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
+    """ "sarcoidosis is the most likely diagnosis"."""
+    if texts.pattern is None or multiple:
+        return
+    mentions = text_mentions(text, texts)
+    for mention in reversed(mentions[-most(text) :]):
+        option = mention.options[0]
+        if len(mention.options) > 1 or mention.crossed or option in texts.common | texts.numeric:
+            continue
+        tail = _TEXT_IS_BEST.match(text, mention.end)
+        before = text[max(0, mention.start - 60) : mention.start].rsplit(",", 1)[-1]
+        if tail and not _NOT_IT.search(before) and not is_supposed(text, mention.start):
+            yield mention.start, (option,)
+
+
+_NOT_IT = re.compile(r"\b(?:no|not|never|neither|nor|doubt|unlike|without|than)\b", re.IGNORECASE)
+_TEXT_IS_BEST = re.compile(
+    r"\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"
+    r"|remains) my \w+"
+    r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
+    r"(?:(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
+    r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than)\b)",
+    re.IGNORECASE,
+)
 _OTHER_WORDS = re.compile(
     r"(?:(?:\b(?:richtig|korrekt) (?:ist|wäre)|\b(?:ich|je|yo) (?:wähle|nehme|choisis|elijo)|\b(?:elijo|escojo|scelgo|escolho|opto por)"
     r"|\bc'est|\b(?:opción|option|opção|opzione|réponse|respuesta) (?:correcta|correcte|correta|corretta) (?:es|est|é|è))"
@@ -255,19 +279,14 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
         return False
     if _NO_ANSWER.search(cue["mid"]) or is_supposed(text, cue.start()):
         return False
-    return not _is_past(text, cue.end())
-
-
-def _is_past(text: str, start: int) -> bool:
-    """Whether the clause before text[start] tells a first thought, which what follows may take back ("I initially chose A")."""
-    return _FIRST_THOUGHT.search(clause_before(text, start)) is not None
+    return not is_past(text, cue.end())
 
 
 def _called_correct(
     text: str, head: re.Match[str], count: int, texts: OptionTexts
 ) -> tuple[tuple[int, ...], int] | None:
     """The letters of "B is correct", "A and C are the right answers", "making C. thyroid the most fitting answer", and where they end."""
-    if LETTERS.index(head[1]) >= count:
+    if LETTERS.index(head[1]) >= count or is_named_thing(text, head.start()):
         return None
     list_head = HEAD.match(text, head.start())
     places, end, _ = letter_list(text, list_head, count) if list_head else ([], head.end(), False)

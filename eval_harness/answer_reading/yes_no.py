@@ -31,7 +31,8 @@ _UNDECIDED = re.compile(
 )
 _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
 _NOT_NO = (
-    r"(?!\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b|\s+(?:\w+\s+){0,4}\w+\?"
+    r"(?!\s+(?:puedo|se puede|es posible|sé)\b"
+    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret))\b"
     r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give) (?:enough|sufficient)\b"
     r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
@@ -106,7 +107,7 @@ _WEIGHTS = re.compile(
 _IF = re.compile(r"\b(?:if|unless|had)\b[^.!?\n]*$", re.IGNORECASE)
 _AFFIRMS = re.compile(
     _BEGINS + r"(?:there (?:is|are)"
-    rf"\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)",
+    rf"\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)|^\W*indeed\b",
     re.IGNORECASE,
 )
 
@@ -214,7 +215,8 @@ def repeats(text: str, question: str) -> str | None:
 
 
 def _content(text: str) -> list[str]:
-    return [stem(word) for word in words_of(text) if word not in _EMPTY_WORDS]
+    words = (stem(word) for word in words_of(text) if word not in _EMPTY_WORDS)
+    return [word.removesuffix("s") if len(word) > 3 else word for word in words]
 
 
 def _without_pairs(text: str) -> str:

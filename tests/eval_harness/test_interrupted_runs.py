@@ -1,5 +1,6 @@
 """No answer is lost: kill -9 at random moments, a server that misbehaves, full disks, several processes."""
 
+import contextlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.chaos import warm
@@ -221,3 +223,70 @@ def test_a_process_that_never_came_harms_no_other(place):
     assert scores(place / "alone") == scores(place / "whole")
     ids = re.findall(r'"question_id": "([^"]+)"', (place / "alone/answers.jsonl").read_text())
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_late_process_that_starts_over_loses_nothing_of_the_others(place, late):
+    run = f"late{late}"
+    arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", run)
+    processes(arguments, place, 2, (1 - late,))
+    assert not (place / run / "result.json").exists()
+    (said,) = processes(arguments, place, 2, (late,))
+    assert "finished its share" not in said
+    warmly("eval", "probmed", "--model", "baseline:chance", "--out", f"whole{late}", cwd=place)
+    assert one_each(place / run) == one_each(place / f"whole{late}")
+    assert scores(place / run) == scores(place / f"whole{late}")
+
+
+def together(run):
+    """Every whole line of every journal of a run."""
+    lines = []
+    for path in run.glob("answers*.jsonl"):
+        with contextlib.suppress(FileNotFoundError):  # put together meanwhile
+            whole = path.read_bytes().rpartition(b"\n")[0]
+            lines += [json.loads(line) for line in whole.splitlines()]
+    return {(line["question_id"], line["sample"]): line["response"] for line in lines}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
+    """A server gives a text of its own to every question; what was answered once is never asked again."""
+    run, chance = place / f"pair{seed}", random.Random(seed)
+    with ChaosServer(answer=lambda body: f"B {abs(hash(json.dumps(body['messages']))):x}", delay=0.05) as server:
+        arguments = (
+            "eval",
+            "probmed",
+            "--model",
+            "openai:m",
+            "--base-url",
+            server.url,
+            "--in-flight",
+            2,
+            "--out",
+            run.name,
+        )
+        kept = {}
+        for _ in range(6):
+            started = []
+            for rank in random.Random(chance.random()).sample([0, 1], 2):
+                started.append(warm.start(arguments, place, RANK=str(rank), WORLD_SIZE="2"))
+                time.sleep(chance.uniform(0, 0.5))
+            goal, begun = len(kept) + chance.randrange(2, 8), time.monotonic()
+            while len(together(run)) < goal and any(p.is_alive() for p in started) and time.monotonic() - begun < 60:
+                time.sleep(0.02)
+            for process in started[: chance.randrange(1, 3)]:
+                process.kill()
+            for process in started:
+                process.join(timeout=100)
+                assert process.exitcode in (0, -signal.SIGKILL), warm.said(process, place)
+            now = together(run)
+            assert kept.items() <= now.items()
+            kept = now
+        processes(arguments, place, 2, (1, 0))
+        assert kept.items() <= together(run).items()
+        total = len(pd.read_parquet(run / "questions.parquet"))
+        assert len(one_each(run)) == total
+        # A question in flight when its process was killed is asked again; no other.
+        assert sum(server.asked.values()) <= total + 6 * 2 * 2
+    assert json.loads((run / "result.json").read_text())["statuses"]["failed"] == 0

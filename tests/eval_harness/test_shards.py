@@ -1,0 +1,164 @@
+"""Several processes in one run folder: no order of begins, kills, restarts and ends loses an answer that counts."""
+
+import contextlib
+import json
+from random import Random
+
+import pandas as pd
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Response
+from eval_harness.runs import read_journal
+from eval_harness.shards import Shard, case_numbers, put_together, whole_folder
+
+QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
+CASES = case_numbers(QUESTIONS)
+PLACES = [(row, 0) for row in range(len(QUESTIONS))]
+
+
+class Process:
+    """What one process does in a folder, step by step."""
+
+    def __init__(self, folder, rank, world, fresh):
+        self.folder, self.shard = folder, Shard(rank, world)
+        self.stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as beginning:
+            beginning.enter_context(self.shard.taking_part(folder))
+            with whole_folder(folder):
+                self.journal = self.shard.open_journal(folder, CASES, fresh)
+            self.stack = beginning.pop_all()
+        ids = [f"q{row}" for row, _ in self.shard.places(QUESTIONS, PLACES)]
+        self.left = [name for name in ids if not self.journal.is_answered((name, 0))]
+
+    def answer(self, text):
+        name = self.left.pop()
+        self.journal.append(Response(name, 0, text))
+        return name
+
+    def end(self):
+        self.journal.__exit__(None, None, None)
+        with whole_folder(self.folder):
+            put_together(self.folder, CASES)
+        self.stack.close()
+
+    def kill(self, torn):
+        """What the system does when a process dies: its locks are free, its last line may be half written."""
+        if torn:
+            self.journal._file.write(b'{"question_id": "q1", "resp')
+        self.journal.__exit__(None, None, None)
+        self.stack.close()
+
+
+def held(folder):
+    with whole_folder(folder):
+        keys = put_together(folder, CASES)
+    records = {record["question_id"]: record["response"] for record in read_journal(folder / "answers.jsonl")[0]}
+    assert {(name, 0) for name in records} == keys
+    return records
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_order_of_events_loses_an_answer(tmp_path, seed):
+    random = Random(seed)
+    expected, living = {}, {}
+    for step in range(60):
+        rank, world = random.choice([(0, 2), (1, 2), (0, 2), (1, 2), (0, 3), (2, 3), (0, 1)])
+        process = living.get((rank, world))
+        event = random.choice(["begin", "begin", "answer", "answer", "answer", "answer", "end", "kill", "look"])
+        if event == "begin":
+            fresh = random.random() < 0.3
+            if process or any(world != other for _, other in living):
+                with pytest.raises(BadInput, match="another process"):
+                    Process(tmp_path, rank, world, fresh)
+                continue
+            living[rank, world] = Process(tmp_path, rank, world, fresh)
+            if fresh:
+                expected = {name: text for name, text in expected.items() if CASES[name] % world != rank}
+            mine = {name for name in CASES if CASES[name] % world == rank}
+            assert set(living[rank, world].left) == mine - expected.keys()
+        elif event == "look" and not any(world == 1 for _, world in living):
+            assert held(tmp_path) == expected
+        elif process is None:
+            continue
+        elif event == "answer" and process.left:
+            text = f"answer {step}"
+            expected[process.answer(text)] = text
+        elif event in ("end", "kill"):
+            process.end() if event == "end" else process.kill(torn=random.random() < 0.5)
+            del living[rank, world]
+    for process in living.values():
+        process.kill(torn=False)
+    last = Process(tmp_path, 0, 1, fresh=False)
+    assert set(last.left) == CASES.keys() - expected.keys()
+    last.end()
+    assert held(tmp_path) == expected
+    assert not list(tmp_path.glob("answers.rank*"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, monkeypatch, seed):
+    """The process that puts journals together dies after removing some of them."""
+    from pathlib import Path
+
+    random = Random(seed)
+    expected = {}
+    for number in range(5):
+        rank = random.randrange(2)
+        process = Process(tmp_path, rank, 2, fresh := random.random() < 0.4)
+        if fresh:
+            expected = {name: text for name, text in expected.items() if CASES[name] % 2 != rank}
+        for _ in range(random.randrange(len(process.left) + 1)):
+            text = f"answer {number}"
+            expected[process.answer(text)] = text
+        process.kill(torn=False)
+    real, left = Path.unlink, random.randrange(8)
+
+    def dying(path, *arguments, **options):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        real(path, *arguments, **options)
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(Path, "unlink", dying)
+        held(tmp_path)
+    assert held(tmp_path) == expected
+
+
+def test_a_failed_question_is_asked_again_by_whoever_has_its_share_and_never_hides_an_answer(tmp_path):
+    first = Process(tmp_path, 0, 2, fresh=False)
+    name = first.left[-1]
+    first.journal.append(Response(name, 0, "", "failed", error="x"))
+    first.end()
+    alone = Process(tmp_path, 0, 1, fresh=False)
+    assert name in alone.left
+    alone.journal.append(Response(name, 0, "B"))
+    alone.end()
+    again = Process(tmp_path, 0, 2, fresh=False)
+    assert name not in again.left
+    again.journal.append(Response(name, 0, "", "failed", error="y"))
+    again.end()
+    assert held(tmp_path)[name] == "B"
+
+
+def test_journals_of_earlier_versions_count(tmp_path):
+    """`answers.rank0.jsonl` and a stale done-mark."""
+    line = {"question_id": "q0", "sample": 0, "response": "A", "status": "answered"}
+    (tmp_path / "answers.rank0.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / ".rank0of2.done").touch()
+    second = Process(tmp_path, 1, 2, fresh=False)
+    assert held(tmp_path) == {"q0": "A"}
+    second.end()
+    assert "q0" not in Process(tmp_path, 0, 2, fresh=False).left
+
+
+def test_what_a_run_started_over_had_is_kept_aside(tmp_path):
+    first = Process(tmp_path, 0, 1, fresh=False)
+    first.answer("old")
+    first.end()
+    Process(tmp_path, 0, 1, fresh=True).end()
+    assert held(tmp_path) == {}
+    (aside,) = tmp_path.glob(".before-*/answers.jsonl")
+    assert "old" in aside.read_text()
