@@ -172,6 +172,9 @@ def evaluate(
     base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
     in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
     timeout: Annotated[float, typer.Option(help="seconds to wait for one answer of a server")] = 120.0,
+    cache: Annotated[
+        Path | None, typer.Option(help="folder that keeps replies across runs: the same request is not sent again")
+    ] = None,
     price: Annotated[
         str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: adds the cost to the result")
     ] = None,
@@ -230,6 +233,7 @@ def evaluate(
         form=form,
         system=system,
         max_tokens=max_tokens,
+        cache=cache,
         extraction=extraction,
         judge=judge,
         out=out,

@@ -6,10 +6,16 @@ import hashlib
 import io
 import tempfile
 from pathlib import Path
+from statistics import mean
 
 from eval_harness.broken_images import broken_images
 from eval_harness.models.interface import Request
-from eval_harness.runner import Asked, first_request
+from eval_harness.runner import Asked, Size, first_request, size_of
+
+CHARACTERS_PER_TOKEN = 4
+"""Of English text, roughly, with every common tokenizer."""
+PIXELS_PER_TOKEN = 750
+"""Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
 
 
 def describe_first_request(asked: Asked) -> str:
@@ -30,7 +36,29 @@ def describe_first_request(asked: Asked) -> str:
     lines += ["--- prompt", request.prompt, "---"]
     if request.candidates:
         lines.append("scored: " + " | ".join(request.candidates))
+    lines += _cost(size_of(asked), asked.settings.price)
     return "\n".join(lines)
+
+
+def _cost(size: Size, price: tuple[float, float] | None) -> list[str]:
+    """Questions, images and tokens of the whole run, and what they would cost at most."""
+    texts = size.characters / CHARACTERS_PER_TOKEN
+    images = size.requests * mean(size.pixels) / PIXELS_PER_TOKEN if size.pixels else 0.0
+    lines = [
+        f"in all: {size.requests} requests, {size.images} distinct images; about {_round(texts + images)} tokens in "
+        f"({_round(texts)} of text, {_round(images)} of images: servers count images in ways of their own), at most "
+        f"{_round(size.most_tokens_out)} tokens out"
+    ]
+    if price:
+        tokens_in, tokens_out = ((texts + images) * price[0] / 1e6, size.most_tokens_out * price[1] / 1e6)
+        lines.append(f"cost: about {tokens_in:.2f} for what goes in, at most {tokens_out:.2f} for what comes out")
+    return lines
+
+
+def _round(number: float) -> str:
+    """With two digits that mean something: 12,345 is 12,000."""
+    digits = max(0, len(str(int(number))) - 2)
+    return f"{round(number / 10**digits) * 10**digits:,}"
 
 
 def _saved(request: Request) -> str:

@@ -6,12 +6,14 @@ Not here: which questions (`selection.py`), how they are put (`requests.py`), th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +31,7 @@ from eval_harness.forms import DEFAULT_FORM, form_before_forms, form_hash, form_
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
+from eval_harness.reply_cache import ReplyCache, Send
 from eval_harness.requests import AT_ONCE, Place, Writer, shot_rows, with_shot_images, written
 from eval_harness.rescoring import score_run
 from eval_harness.results import Method, Result, model_slug
@@ -79,6 +82,8 @@ class Asked:
     """System message instead of the form's; "" sends none."""
     max_tokens: int | None = None
     """Most output tokens of an answer, reasoning included, instead of the benchmark's."""
+    cache: Path | None = None
+    """Folder of replies kept across runs."""
     extraction: str = "ours"
     judge: str | None = None
     out: Path | None = None
@@ -107,7 +112,8 @@ def evaluate(asked: Asked) -> tuple[Result | None, Path]:
                 run = _begin(folder, run, selection, asked, shard, backend)
                 journal = shard.open_journal(folder, cases, _starts_over(asked))
             with journal:
-                if _ask(run, selection, backend, journal, _writer(run, selection, backend, shots), places):
+                writer = _writer(run, selection, backend, shots)
+                if _ask(run, selection, backend, journal, writer, places, _send(asked, run, backend)):
                     _remember(folder, run, backend)
             with whole_folder(folder):
                 # Under the lock, so that the result of the process that finishes last is the one that stays.
@@ -115,6 +121,41 @@ def evaluate(asked: Asked) -> tuple[Result | None, Path]:
                 if not put_together(folder, cases).issuperset((ids[row], sample) for row, sample in everything):
                     return None, folder
                 return score_run(folder, extraction=asked.extraction), folder
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a run would ask: requests, distinct images, characters of all prompts, pixels of the images of the first requests, and
+    the most tokens that may come back."""
+
+    requests: int
+    images: int
+    characters: int
+    pixels: tuple[int, ...]
+    most_tokens_out: int
+
+
+def size_of(asked: Asked, images: int = 64) -> Size:
+    """What a run would ask, measured on its prompts and on its first `images` images; asks nothing."""
+    from PIL import Image
+
+    selection, backend, run, shots = _prepared(asked)
+    writer, places = _writer(run, selection, backend, shots), all_places(selection, run.request)
+    characters = most = 0
+    for batch in written(selection, writer, places, with_images=False):
+        for request in batch:
+            texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
+            characters += sum(map(len, texts))
+            most += 0 if request.candidates and not getattr(backend, "is_api", False) else request.max_tokens
+    pixels: list[int] = []
+    if backend.needs_images:
+        for batch in written(selection, writer, places[:images], with_images=True):
+            for request in batch:
+                if request.image is not None:
+                    with contextlib.suppress(OSError), Image.open(io.BytesIO(request.image)) as image:
+                        pixels.append(image.width * image.height)
+    distinct = len(selection.questions[["case_id", "image_id"]].drop_duplicates()) if backend.needs_images else 0
+    return Size(len(places), distinct, characters, tuple(pixels), most)
 
 
 def first_request(asked: Asked) -> tuple[Request, Run]:
@@ -305,6 +346,8 @@ def _generation(asked: Asked, backend: Backend, max_tokens: int, sampled: bool) 
     template = settings.chat_template
     given = {
         "system": asked.system,
+        # A server's model that reasons is given more room than the benchmark's, but not more than the user's.
+        "fixed_limit": True if asked.max_tokens is not None and getattr(backend, "is_api", False) else None,
         "max_image_side": settings.max_image_side,
         **{name: getattr(settings, name) for name in OPTIONS},
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],
@@ -427,15 +470,29 @@ def _remember(folder: Path, run: Run, backend: Backend) -> None:
         write_run(folder, stored.model_copy(update={"deviations": deviations, "environment": environment}), None)
 
 
+def _send(asked: Asked, run: Run, backend: Backend) -> Send:
+    """What answers the requests of the run: the back end, behind the cache where there is one."""
+    send: Send = backend.generate
+    if run.request.method in ("gd", "ps", "ps_official"):
+        send = backend.score  # type: ignore[attr-defined]
+    if asked.cache is None:
+        return send
+    cache = ReplyCache(asked.cache, run, backend, getattr(backend, "base_url", None))
+    return cache.through(send, streams=getattr(backend, "takes_stream", False))
+
+
 def _ask(
-    run: Run, selection: Selection, backend: Backend, journal: Journal, writer: Writer, places: list[Place]
+    run: Run,
+    selection: Selection,
+    backend: Backend,
+    journal: Journal,
+    writer: Writer,
+    places: list[Place],
+    send: Send,
 ) -> int:
     """Ask what the journal does not hold; returns how many that were."""
     ids = selection.questions["question_id"].tolist()
     unanswered = [(row, sample) for row, sample in places if not journal.is_answered((ids[row], sample))]
-    send: Callable[[Any], Iterable[Response]] = backend.generate
-    if run.request.method in ("gd", "ps", "ps_official"):
-        send = backend.score  # type: ignore[attr-defined]
     with tqdm(
         total=len(places),
         initial=len(places) - len(unanswered),

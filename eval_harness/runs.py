@@ -181,6 +181,8 @@ def record_of(response: Response) -> dict[str, Any]:
         record["reasoning"] = response.reasoning
     if response.finish_reason is not None:
         record["finish_reason"] = response.finish_reason
+    if response.from_cache:
+        record["from_cache"] = True
     return record
 
 

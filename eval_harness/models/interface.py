@@ -75,6 +75,8 @@ class Response:
     usage: tuple[int, int] | None = None
     reasoning: str | None = None
     finish_reason: str | None = None
+    from_cache: bool = False
+    """Kept from an earlier run (`reply_cache.py`)."""
 
 
 class Backend(Protocol):

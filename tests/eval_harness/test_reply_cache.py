@@ -1,0 +1,121 @@
+"""A cache of replies answers what was sent before in the same way to the same model, and nothing else."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.dry_run import describe_first_request
+from eval_harness.models.interface import Settings
+from eval_harness.rescoring import tokens_and_accuracy
+from eval_harness.runner import Asked, evaluate
+from tests.chaos.server import ChaosServer, answer_to, completion
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    build("mediconfusion", out=folder / "mediconfusion")
+    return folder / "mediconfusion"
+
+
+def asked(data, folder, server, **changes):
+    settings = Settings(base_url=server.url, timeout=5, price=(1.0, 10.0), **changes.pop("settings", {}))
+    values = {"benchmark": "mediconfusion", "model": "openai:m", "data": str(data), "limit": 8}
+    return Asked(**(values | {"cache": folder / "cache", "settings": settings} | changes))
+
+
+def test_the_same_request_is_not_sent_again(data, tmp_path):
+    with ChaosServer(answer=lambda body: (200, completion(answer_to(body), reasoning_content="hm"))) as server:
+        first, _ = evaluate(asked(data, tmp_path, server, out=tmp_path / "one"))
+        before = sum(server.asked.values())
+        again, folder = evaluate(asked(data, tmp_path, server, out=tmp_path / "two"))
+        assert sum(server.asked.values()) == before == 8
+    assert again.scores == first.scores
+    assert again.deviations == first.deviations != []
+    assert (again.environment["answers_from_cache"], first.environment.get("answers_from_cache")) == (8, None)
+    assert (first.environment["cost"], again.environment.get("cost")) == (8 * (10 + 20) / 1e6, None)
+    lines = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    assert {line["reasoning"] for line in lines} == {"hm"}
+    assert {line["from_cache"] for line in lines} == {True}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"form": "authors"},
+        {"system": "Be brief."},
+        {"prompt": "mc-1"},
+        {"max_tokens": 9},
+        {"model": "openai:other"},
+        {"settings": {"generation": {"top_p": 0.5}}},
+        {"settings": {"max_image_side": 20}},
+        {"settings": {"thinking": "off"}},
+        {"permute": True},
+    ],
+    ids=str,
+)
+def test_whatever_changes_what_is_sent_is_sent(data, tmp_path, changes):
+    with ChaosServer() as server:
+        evaluate(asked(data, tmp_path, server, out=tmp_path / "one"))
+        server.asked.clear()
+        evaluate(asked(data, tmp_path, server, out=tmp_path / "two", **dict(changes)))
+        # In one of its two orders the permuted question is the question as it stands, but the run is another.
+        assert sum(server.asked.values()) == (16 if "permute" in changes else 8)
+
+
+def test_samples_of_a_server_failures_and_damaged_files_are_not_kept(data, tmp_path):
+    with ChaosServer() as server:
+        for run in ("one", "two"):
+            evaluate(asked(data, tmp_path, server, samples=2, out=tmp_path / run))
+        assert sum(server.asked.values()) == 2 * 16
+    assert not list((tmp_path / "cache").rglob("*.json"))
+    with ChaosServer() as server:
+        evaluate(asked(data, tmp_path, server, out=tmp_path / "three"))
+        files = sorted((tmp_path / "cache").rglob("*.json"))
+        assert len(files) == 8
+        files[0].write_text("{")
+        files[1].write_bytes(files[1].read_bytes()[:20])
+        server.asked.clear()
+        evaluate(asked(data, tmp_path, server, out=tmp_path / "four"))
+        assert sum(server.asked.values()) == 2
+
+
+def test_a_model_without_revision_has_no_cache(data, tmp_path):
+    with pytest.raises(BadInput, match="no revision"):
+        evaluate(Asked("mediconfusion", "baseline:chance", data=str(data), cache=tmp_path / "c", out=tmp_path / "run"))
+
+
+def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path):
+    with ChaosServer() as server:
+        words = describe_first_request(asked(data, tmp_path, server))
+        assert not server.asked
+        dear = describe_first_request(replace(asked(data, tmp_path, server), samples=3, max_tokens=8000))
+    assert "in all: 8 requests, 8 distinct images" in words
+    assert "at most 4,100 tokens out" in words
+    assert "at most 0.04 for what comes out" in words
+    assert "in all: 24 requests, 8 distinct images" in dear
+    assert "at most 190,000 tokens out" in dear
+
+
+def test_accuracy_stands_against_tokens():
+    import pandas as pd
+
+    questions = pd.DataFrame({"question_id": list("abcdefgh"), "answer": [[0]] * 7 + [[]]})
+    answers = pd.DataFrame(
+        {
+            "question_id": list("abcdefgh"),
+            "choice": [[0], [0], [0], [1], [], [0], [1], [0]],
+            "tokens_out": [1, 2, 3, 4, 5, 6, None, 7],
+        }
+    )
+    found = tokens_and_accuracy(answers, questions)
+    assert found["tokens_out_per_answer"] == {"median": 4, "p90": pytest.approx(6.4), "max": 7}
+    assert found["accuracy_by_tokens_out"] == [
+        {"up_to": 2, "answers": 2, "accuracy": 100},
+        {"up_to": 4, "answers": 2, "accuracy": 50},
+        {"up_to": 6, "answers": 2, "accuracy": 50},
+    ]
+    assert tokens_and_accuracy(answers.assign(tokens_out=None), questions) == {}
