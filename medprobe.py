@@ -382,6 +382,7 @@ def results(
     from dataset_builders.errors import BadInput
     from eval_harness.results import scan_store
     from eval_harness.results_table import tidy
+    from eval_harness.spreadsheets import harmless_table
     from leaderboard_space.published_results import published_results
 
     if format not in ("csv", "json"):
@@ -393,7 +394,10 @@ def results(
         for problem in problems:
             typer.echo(f"medprobe: set aside: {problem}", err=True)
     table = tidy(found)
-    typer.echo(table.to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1), nl=False)
+    typer.echo(
+        harmless_table(table).to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1),
+        nl=False,
+    )
 
 
 @app.command(short_help="Say what differs between two results.")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval_harness.results import Score
+from eval_harness.spreadsheets import harmless
 from leaderboard_space.groups import reader_of
 from leaderboard_space.published_results import table_of
 from leaderboard_space.sections import Entry, Section
@@ -148,7 +149,7 @@ def as_csv(table: Table) -> str:
         out, fieldnames=list(dict.fromkeys(name for row in table for name in row)), lineterminator="\r\n"
     )
     writer.writeheader()
-    writer.writerows([{name: _harmless(value) for name, value in row.items()} for row in table])
+    writer.writerows([{name: harmless(value) for name, value in row.items()} for row in table])
     return out.getvalue()
 
 
@@ -156,13 +157,6 @@ def as_json(table: Table) -> str:
     """A list of objects; nothing is rounded."""
     plain = [{name: _finite(value) for name, value in row.items()} for row in table]
     return json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def _harmless(value: Any) -> Any:
-    """A spreadsheet takes cells that begin with these characters for formulas (CSV injection)."""
-    if isinstance(value, str) and value.lstrip(" \t\r\n")[:1] in ("=", "+", "-", "@", "|", "%"):
-        return "'" + value
-    return value
 
 
 def _finite(value: Any) -> Any:

@@ -19,6 +19,7 @@ import pandas as pd
 from dataset_builders.problems import clip
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import DELIVERIES, STATUSES, Result, Scores
+from eval_harness.submissions.plausibility import doubts
 from eval_harness.submissions.predictions import MAX_SAMPLES, is_duration, whole, wrong_response
 
 TOLERANCE = 5e-5
@@ -208,7 +209,7 @@ def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) 
     """
     flags: list[str] = []
     if result.model.kind == "baseline":
-        return flags
+        return doubts(result, questions, answers)
     key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
     first = answers[answers["sample"] == 0]
     given = [_tuple(choice) for choice in first["choice"]]
@@ -225,7 +226,7 @@ def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) 
     seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
     if len(seconds) and (seconds <= 0).all():
         flags.append("all response times are zero")
-    return flags
+    return [*flags, *doubts(result, questions, answers)]
 
 
 def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:

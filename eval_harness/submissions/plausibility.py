@@ -1,0 +1,170 @@
+"""What a human should look at before a result lands: nothing here refuses one, and nothing here proves one.
+
+Not here: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), answers equal to those of another result
+(`folder_store.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.lexical_tree import select
+from dataset_builders.problems import clip
+from eval_harness.answers import read_answers
+from eval_harness.results import DELIVERIES, Result
+from eval_harness.spreadsheets import harmless
+
+REMARKABLE = 0.90
+"""Share of right answers from which a result is looked at: no model in the papers of the four benchmarks comes near it."""
+ENOUGH = 30
+"""Questions from which on such a share says something."""
+DISPUTED = 0.01
+"""Share of answers on which the paper's reader and ours may differ without a word."""
+LONGEST_TEXT = 1_000
+"""Characters of a text that goes with a result; the longest of our own, a list of branches, has some hundred."""
+
+
+def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
+    """Flags for a result whose `answers` (as scored) were given to `questions`."""
+    found = [*look_alike(result.model.name), *odd_texts(result)]
+    if result.model.kind != "baseline":
+        found += _remarkable(questions, answers)
+    if result.method.extraction == "official":
+        found += _disputed(result, questions, answers)
+    return found
+
+
+def odd_selection(selection: str | None, questions: pd.DataFrame, split: pd.DataFrame) -> list[str]:
+    """Flags for a part of a `split` that is not what its words (`selection`) say: chosen by hand, or with parts of cases.
+
+    `eval` asks the first N questions with the rest of their cases, and branches of the lexical tree; nothing else.
+    """
+    if selection is None:
+        return []
+    sizes = split.groupby("case_id").size()
+    asked = questions.groupby("case_id").size()
+    halves = int((asked < sizes.reindex(asked.index)).sum())
+    found = [f"{halves:,} of its {len(asked):,} cases were asked in part"] if halves else []
+    branches = re.search(r"only the branch (.+?)(?:; only the first|$)", selection)
+    first = re.search(r"only the first (\d{1,9}) questions", selection)
+    expected = split
+    if branches:
+        try:
+            expected = expected[select(expected, branches[1].split(" + "))]
+        except BadInput:
+            return [*found, f"the dataset has no branch {clip(branches[1])}, which it says that it asked"]
+    if first:
+        expected = expected[expected["case_id"].isin(expected["case_id"].iloc[: int(first[1])])]
+    if (branches or first) and set(expected["question_id"]) != set(questions["question_id"]):
+        found.append(f"its questions are not {clip(selection, 200)}: they may have been picked by hand")
+    if not branches and not first and not halves:
+        found.append(f"its questions are a choice of its own ({clip(selection, 200)})")
+    return found
+
+
+def look_alike(name: str, others: Iterable[str] = ()) -> list[str]:
+    """Flags for a name whose letters pass for Latin ones ("GPT-4\\u043e"), or that looks like one of `others` and is another."""
+    seen = skeleton(name)
+    found = []
+    if not name.isascii() and seen.isascii() and any(_passes_for_latin(letter) for letter in name):
+        found.append(
+            f"the model's name {clip(ascii(name))} is written with letters that look like others: it reads {clip(seen)}"
+        )
+    for other in dict.fromkeys(others):
+        if other != name and skeleton(other) == seen:
+            found.append(f"the model's name looks like {clip(ascii(other))}, which is another result's")
+    return found
+
+
+def skeleton(name: str) -> str:
+    """A name as it looks: letters of other scripts as the Latin ones that they pass for (Unicode TR 39, table of confusables), without
+    case, blanks and signs."""
+    import unicodedata
+
+    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name))
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
+    return re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
+
+
+_SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
+
+
+def _latin(letter: str) -> str:
+    if letter.isascii():
+        return letter
+    from confusable_homoglyphs.confusables import confusables_data
+
+    return next(
+        (each["c"] for each in confusables_data.get(letter, ()) if each["c"].isascii() and each["c"].isalnum()), letter
+    )
+
+
+def _passes_for_latin(letter: str) -> bool:
+    import unicodedata
+
+    return not letter.isascii() and not unicodedata.name(letter, "").startswith("LATIN") and _latin(letter).isascii()
+
+
+def odd_texts(result: Result) -> Iterator[str]:
+    """What a submitter wrote that is long, holds invisible characters, or would be a formula in a spreadsheet."""
+    for place, text in _texts(result.model_dump(exclude={"scores", "breakdown", "statuses"})):
+        long = LONGEST_TEXT * (20 if place in ("command", "method.generation.system") else 1)
+        if len(text) > long:
+            yield f"{place} has {len(text):,} characters"
+        elif not re.sub(r"[\n\t]", " ", text).isprintable():
+            yield f"{place} holds invisible characters ({clip(ascii(text))})"
+        elif harmless(text) != text:
+            yield f"{place} begins like a formula of a spreadsheet ({clip(ascii(text))})"
+
+
+def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """(where it stands, text) of every text in a document, its keys among them."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if not re.fullmatch(r"[\w. :/+()-]{1,100}", str(key)):
+                yield f"a key of {place or 'the result'}", str(key)
+            name = f"{place}.{str(key)[:40]}".strip(".")
+            yield from _texts(inner, name)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner, place)
+
+
+def _remarkable(questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
+    key = {
+        name: sorted(map(int, wanted))
+        for name, wanted in zip(questions["question_id"], questions["answer"], strict=True)
+    }
+    first = answers[answers["sample"] == 0]
+    known = [
+        (sorted(map(int, given)), key[name]) for name, given in zip(first["question_id"], first["choice"], strict=True)
+    ]
+    known = [(given, wanted) for given, wanted in known if wanted]
+    right = sum(given == wanted for given, wanted in known)
+    if len(known) >= ENOUGH and REMARKABLE <= right / len(known) < 0.99:  # from 99 % on it is told as nearly perfect
+        yield f"a remarkable score: {right:,} of {len(known):,} answers are right, more than of any model in the papers"
+
+
+def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
+    """Answers that the paper's reader credits and ours does not, or that it reads as two answers at once."""
+    several = set(questions.loc[questions["question_type"] == "multiple", "question_id"])
+    two = sum(
+        len(choice) > 1 and name not in several
+        for name, choice in zip(answers["question_id"], answers["choice"], strict=True)
+    )
+    if two > DISPUTED * len(answers):
+        yield f"{two:,} of {len(answers):,} answers read as two answers at once, and the paper's reader takes either for right"
+    if "permuted" in result.environment:
+        return  # their options were shown in another order
+    said = answers.assign(status=answers["delivery"].map({word: status for status, word in DELIVERIES.items()}))
+    ours = read_answers(said, questions, result.benchmark.format, "ours")
+    differ = sum(list(one) != list(other) for one, other in zip(answers["choice"], ours["choice"], strict=True))
+    if differ > DISPUTED * len(answers):
+        yield f"{differ:,} of {len(answers):,} answers are read otherwise by our reader"

@@ -1,0 +1,230 @@
+"""Each lie that numbers cannot refute is put before a human; what honest runs say of themselves is not."""
+
+import random
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.repository import open_repository
+from eval_harness.scoring import answer_frame, make_result
+from eval_harness.spreadsheets import harmless, harmless_table
+from eval_harness.submissions.plausibility import doubts, look_alike, odd_selection, odd_texts, skeleton
+from tests.eval_harness.submissions.submitting import phantom, questions_of, said
+
+LOOKS = {
+    "a": "а",
+    "e": "е",
+    "o": "о",
+    "p": "р",
+    "c": "с",
+    "x": "х",
+    "P": "Р",
+    "T": "Т",
+    "O": "Ο",
+    "M": "М",
+    "H": "Н",
+    "B": "В",
+    "i": "і",
+}
+"""Latin letters and others that look like them."""
+
+
+@pytest.fixture(scope="module")
+def probmed(tmp_path_factory):
+    return phantom("probmed", tmp_path_factory.mktemp("data") / "probmed")
+
+
+@pytest.fixture(scope="module")
+def result(run):
+    from eval_harness.results import read_result
+
+    return read_result(run / "result.json")
+
+
+@pytest.mark.parametrize(
+    "name", ["GPT-4o", "Claude 4 Opus", "LLaVA-Med v1.5", "Gemini 2.0 Pro", "BiomedCLIP", "Phi-3.5 MoE"]
+)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_names_in_other_letters_are_flagged(name, seed):
+    draw = random.Random(seed)
+    places = [place for place, letter in enumerate(name) if letter in LOOKS]
+    for place in draw.sample(places, draw.randint(1, len(places))):
+        name = name[:place] + LOOKS[name[place]] + name[place + 1 :]
+    assert look_alike(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GPT-4o",
+        "通义千问 VL",
+        "Модель",
+        "Modèle médical 7B",
+        "GigaChat Вижн",
+        "Med-PaLM β",
+        "Qwen2.5-VL",
+        "モデル",
+        "Größe 3",
+    ],
+)
+def test_honest_names_are_not_flagged(name):
+    assert look_alike(name) == []
+    assert look_alike(name, ["Another", name]) == []
+
+
+def test_a_name_that_looks_like_anothers_is_flagged():
+    for name, other in (
+        ("GPT-4o", "GPT 4o"),
+        ("gpt-4o", "GPT-4o"),
+        ("LlaVA", "L1aVA"),
+        ("Modele", "Modèle"),
+        ("GPT\u20114o", "GPT-4o"),
+    ):
+        assert look_alike(name, ["X", other]), name
+    assert look_alike("GPT-4", ["GPT-4o"]) == []
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=40))
+def test_any_name_has_a_skeleton_that_is_its_own(name):
+    assert skeleton(skeleton(name)) == skeleton(name)
+    assert isinstance(look_alike(name), list)
+
+
+def test_what_honest_runs_say_of_themselves_is_no_reason_to_look(result):
+    assert list(odd_texts(result)) == []
+
+
+ODD = [
+    ("prompt", lambda r, text: r.model_copy(update={"method": r.method.model_copy(update={"prompt": text})})),
+    ("deviations", lambda r, text: r.model_copy(update={"deviations": [*r.deviations, text]})),
+    ("environment", lambda r, text: r.model_copy(update={"environment": r.environment | {"x": {"y": [text]}}})),
+    ("key", lambda r, text: r.model_copy(update={"environment": r.environment | {text: 1}})),
+    (
+        "snapshot_date",
+        lambda r, text: r.model_copy(update={"model": r.model.model_copy(update={"snapshot_date": text})}),
+    ),
+    (
+        "selection",
+        lambda r, text: r.model_copy(update={"benchmark": r.benchmark.model_copy(update={"selection": text})}),
+    ),
+    (
+        "generation",
+        lambda r, text: r.model_copy(update={"method": r.method.model_copy(update={"generation": {"x": text}})}),
+    ),
+]
+
+
+@pytest.mark.parametrize("place", ODD, ids=[name for name, _ in ODD])
+@settings(max_examples=25)
+@given(data=st.data())
+def test_odd_texts_are_found_wherever_they_stand(result, place, data):
+    kind = data.draw(st.sampled_from(["formula", "long", "invisible"]))
+    text = {
+        "formula": data.draw(st.sampled_from("=+-@＝")) + "cmd|' /C calc'!A0",
+        "long": "y" * data.draw(st.integers(25_000, 60_000)),
+        "invisible": "GPT" + data.draw(st.sampled_from("\u202e\u200b\x1b\x00\u2066")) + "4",
+    }[kind]
+    assert any(place[0] in line for line in odd_texts(place[1](result, text)))
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=20))
+def test_no_cell_is_a_formula(text):
+    shown = harmless(text).replace("\ufeff", "")
+    assert not shown.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert harmless(text).removeprefix("'") in (text, text.removeprefix("'"))
+
+
+def test_tables_of_results_are_harmless_and_keep_their_numbers():
+    table = pd.DataFrame(
+        {"model": ["=1+1", "GPT"], "value": [-1.5, None], "n": pd.array([-3, None], "Int64"), "note": [None, "@x"]}
+    )
+    shown = harmless_table(table)
+    assert shown["model"].tolist() == ["'=1+1", "GPT"] and shown["note"].tolist()[1] == "'@x"
+    assert shown["value"].tolist()[0] == -1.5 and shown["n"].tolist()[0] == -3
+
+
+def parts(split, draw):
+    """(words, questions, whether honest) of parts of a split."""
+    ids = list(dict.fromkeys(split["case_id"]))
+    count = draw.randrange(1, len(split) - 2)
+    first = split[split["case_id"].isin(split["case_id"].iloc[:count])]
+    some = set(draw.sample(ids, max(1, len(ids) // 2)) + ids[-1:])
+    return [
+        (f"only the first {count} questions", first, True),
+        ("174 of 176 cases: 2 images were missing; " + f"only the first {count} questions", first, True),
+        (f"only the first {count} questions", split[split["case_id"].isin(some)], False),
+        ("only those I like", split[split["case_id"].isin(some)], False),
+        ("only the first 100000 questions", split.drop_duplicates("case_id"), False),
+        ("only the branch nowhere", split[split["case_id"].isin(some)], False),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_picked_questions_and_half_cases_are_flagged(data, seed):
+    split = questions_of(data)
+    for words, part, honest in parts(split, random.Random(seed)):
+        assert bool(odd_selection(words, part, split)) is not honest, words
+    assert odd_selection(None, split, split) == []
+
+
+def test_branches_are_what_they_say(tmp_path):
+    split = questions_of(phantom("gmai-mmbench", tmp_path / "gmai"))
+    modality = split["modality"].iloc[0]
+    part = split[split["modality"] == modality]
+    assert odd_selection(f"only the branch {modality}", part, split) == []
+    assert odd_selection(f"only the branch {modality}", part.iloc[:-1], split)
+
+
+def scored(data, say, extraction="ours", kind=None):
+    """(result, questions, answers) of a model that says `say(row, number)`."""
+    from eval_harness.results import Model
+    from eval_harness.runs import Run, RunRequest
+
+    repository = open_repository(data)
+    questions = repository.questions(repository.splits[0])
+    records = [
+        {"question_id": row.question_id, "sample": 0, "response": say(row, number), "status": "answered"}
+        for number, row in enumerate(questions.itertuples())
+    ]
+    from eval_harness.results import Method
+    from eval_harness.selection import Selection
+
+    benchmark = Selection(repository, repository.splits[0], questions, None).benchmark()
+    request = RunRequest(
+        benchmark=benchmark.name, data="", split=benchmark.split, fingerprint=benchmark.fingerprint or "", model="m",
+        method="mc", prompt=None, samples=1, generation={},
+    )  # fmt: skip
+    run = Run(
+        run_id="x", request=request, benchmark=benchmark, model=Model(name="M", kind=kind), method=Method(name="mc", samples=1),
+        deviations=[], environment={}, created_at="2026-11-01T00:00:00+00:00",
+    )  # fmt: skip
+    result, answers = make_result(run, questions, answer_frame(records), extraction)
+    return result, questions, answers
+
+
+def test_yes_and_no_at_once_is_flagged(probmed):
+    result, questions, answers = scored(probmed, lambda row, number: "Yes. No.", "official")
+    assert {"yes", "no"} <= {option for row in questions["options"] for option in row}
+    assert result.scores[next(iter(result.scores))].value == 100
+    assert any("two answers at once" in line for line in doubts(result, questions, answers))
+
+
+@pytest.mark.parametrize("format", ["probmed", "mediconfusion", "halt-medvqa"])
+def test_plain_answers_are_read_alike_by_both_readers(tmp_path, format):
+    data = phantom(format, tmp_path / format)
+    found = scored(data, lambda row, number: said(row, number % 3 > 0).capitalize(), "official")
+    assert doubts(*found) == []
+
+
+@pytest.mark.parametrize(("share", "flagged"), [(0.5, False), (0.85, False), (0.93, True), (0.97, True)])
+def test_more_right_answers_than_any_model_gives_are_flagged(probmed, share, flagged):
+    draw = random.Random(1)
+    questions = questions_of(probmed)
+    wrong = set(draw.sample(range(len(questions)), round((1 - share) * len(questions))))
+    found = scored(probmed, lambda row, number: said(row, number not in wrong))
+    assert any("remarkable" in line for line in doubts(*found)) is flagged
