@@ -29,8 +29,6 @@ SHARABLE_INPUTS = {
 """A model whose processor gives anything else (token types for bidirectional prefixes, grids for 3-D positions, cross-attention masks)
 may treat tokens after a prefix differently, so its prompts are not split."""
 
-WRITES_IMAGE_TOKENS = ("Florence2Processor",)
-
 DECODERS = min(8, os.cpu_count() or 1)
 
 
@@ -66,6 +64,7 @@ class InputMaker:
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._sanitize = True
+        self._marker = self._written_marker() if with_images and plain_template is not None else None
         self._image_token = getattr(processor, "image_token_id", None)
 
     def close(self) -> None:
@@ -123,7 +122,7 @@ class InputMaker:
         conversations = [chat_form.conversation(request, pictures) for request in requests]
         if self.plain_template is None:
             return dict(self._templated(conversations))
-        token = self._plain_marker()
+        token = self._marker
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
         texts = [chat_form.plain_text(messages, self.plain_template, token, end) for messages in conversations]
         images: Any = [chat_form.images_of(messages) for messages in conversations] if self.with_images else None
@@ -131,12 +130,21 @@ class InputMaker:
             images = [image for each in images for image in each]
         return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
 
-    def _plain_marker(self) -> str | None:
-        """What stands for an image in a plain prompt; None where the processor writes its image tokens by itself (BLIP-2, Florence-2)."""
+    def _written_marker(self) -> str | None:
+        """What stands for an image in a plain prompt; None where the processor writes its image tokens by itself."""
         token = getattr(self.processor, "image_token", None)
         marker = getattr(token, "content", token)
-        name = type(self.processor).__name__
-        return None if getattr(self.processor, "num_query_tokens", None) or name in WRITES_IMAGE_TOKENS else marker
+        if not marker or getattr(
+            self.processor, "num_query_tokens", None
+        ):  # BLIP-2 takes a second marker without a word
+            return None
+        from PIL import Image
+
+        try:
+            self.processor(text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt")
+        except ValueError:  # Florence-2, Fuyu: two markers for one image
+            return None
+        return str(marker)
 
     def _templated(self, conversations: list[list[Message]]) -> Any:
         options: dict[str, Any] = {

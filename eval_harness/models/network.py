@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,6 +36,10 @@ SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
     "min_p": MinPLogitsWarper,
 }
 """Options of `generate` that only matter where tokens are drawn."""
+
+
+class NotSteered(ValueError):
+    """A class's `generate` takes no logits processors (Janus), or does not write one token after the other (diffusion models)."""
 
 
 @dataclass(slots=True)
@@ -65,9 +70,10 @@ class Network:
             # Classes with a language model inside (BLIP) hand its own padding token on, and take no other.
             if isinstance(inner := getattr(module, "generation_config", None), GenerationConfig):
                 inner.pad_token_id = pad
-        own_generate = (
-            type(model).generate is not GenerationMixin.generate
-        )  # it makes embeddings by itself and hides its cache
+        own_generate = type(model).generate is not GenerationMixin.generate
+        """The class has its own `generate` (BLIP-2, InstructBLIP): it makes embeddings by itself and hides its cache."""
+        self.plain_generate = False
+        """Whether transformers' own `generate` is called where the class has another."""
         parameters = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in parameters
         self._takes_positions = "position_ids" in parameters
@@ -95,16 +101,17 @@ class Network:
         lead = [lead] if isinstance(lead, int) else []
         count = len(lead) + len(tokens[0])
         options: dict[str, Any] = {} if use_cache is None else {"use_cache": use_cache}
+        forced = ForcedTokens([[*lead, *row] for row in tokens])
         output = self._run(
             self._generate_inputs(prepared),
             count,
-            [ForcedTokens([[*lead, *row] for row in tokens])],
+            [forced],
             return_dict_in_generate=True,
             output_logits=True,
             **options,
         )
-        if len(output.logits) != count:
-            raise ValueError("its `generate` does not write one token after the other")
+        if forced.step != count or len(output.logits) != count:
+            raise NotSteered("its `generate` does not write one token after the other")
         return torch.stack(output.logits[len(lead) :], 1).float()
 
     def _generate_inputs(self, prepared: Prepared) -> dict[str, Any]:
@@ -114,7 +121,8 @@ class Network:
         return {"input_ids": context.ids, "attention_mask": context.mask, "past_key_values": context.cache}
 
     def _run(self, inputs: dict[str, Any], max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
-        return self.model.generate(
+        generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
+        return generate(
             **inputs,
             **{
                 "max_new_tokens": max_tokens,
@@ -191,7 +199,7 @@ class Network:
     ) -> torch.Tensor:
         """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`).
 
-        Raises ValueError where the class's `generate` does not write token by token.
+        Raises NotSteered where the class's `generate` does not write token by token.
         """
         steps = Steps()
         used = [*processors, steps]
@@ -203,7 +211,7 @@ class Network:
             used.insert(0, SeededSampling(temperature, seeds, self.device, filters))
         output: torch.Tensor = self._run(self._generate_inputs(prepared), max_tokens, used, **options)
         if not steps.count:
-            raise ValueError("its `generate` does not write one token after the other")
+            raise NotSteered("its `generate` does not write one token after the other")
         return output[:, -steps.count :]
 
     def next_tokens(self, prepared: Prepared, temperature: float, seeds: Sequence[int]) -> torch.Tensor:

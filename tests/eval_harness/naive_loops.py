@@ -32,13 +32,17 @@ def encoder_decoder(config):
     return config.is_encoder_decoder or getattr(config.get_text_config(), "is_encoder_decoder", False)
 
 
-NO_MARKER = ("Florence2Processor", "GitProcessor", "Kosmos2Processor", "BlipProcessor")
+def in_dtype(model, inputs):
+    return {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in inputs.items()}
+
+
+NO_MARKER = ("Florence2Processor", "FuyuProcessor", "GitProcessor", "Kosmos2Processor", "BlipProcessor")
 
 
 @torch.inference_mode()
 def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
     """The greedy answer."""
-    inputs = inputs_of(processor, prompt, image, plain)
+    inputs = in_dtype(model, inputs_of(processor, prompt, image, plain))
     output = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
     prompt_ids = inputs["input_ids"][0]
     if not encoder_decoder(model.config) and output[: len(prompt_ids)].tolist() == prompt_ids.tolist():
@@ -49,7 +53,7 @@ def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
 @torch.inference_mode()
 def option_score(model, processor, prompt, image, option, plain="{prompt}"):
     """Mean log-probability of the token ids `option` after the prompt, from one forward pass over both."""
-    inputs = dict(inputs_of(processor, prompt, image, plain))
+    inputs = in_dtype(model, inputs_of(processor, prompt, image, plain))
     given = torch.tensor([option])
     if encoder_decoder(model.config):
         text = getattr(model.config, "text_config", model.config)

@@ -123,6 +123,7 @@ ODD = (
     "idefics2",
     "instructblip",
     "instructblip_t5",
+    "janus",
     "kosmos2",
     "llava_next",
     "mllama",
