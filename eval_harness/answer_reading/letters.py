@@ -44,7 +44,7 @@ _REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|
 
 def most(text: str) -> int:
     """How many places of a text are looked at closely: a text that names letters or options more often is a model in a loop, or hostile."""
-    return 12 + len(text) // 60
+    return 10 + len(text) // 100
 
 
 def position(letter: str, count: int) -> int:

@@ -142,10 +142,15 @@ def lists_itself(text: str, texts: OptionTexts) -> bool:
 _LETTER_LIST = re.compile(r"(?<![^\W_])\(?([A-Z])[).:]\s*([A-Z])(?![^\W_])")
 
 
+_LABEL_HERE = re.compile(r"[^\w\n]{0,20}\s{0,20}[^\w\n]{0,20}(?:[^\W\d_]{2,20} )?[^\w\n]{0,8}[A-Za-z](?![^\W_])")
+
+
 def labelled_options(text: str, start: int, texts: OptionTexts) -> tuple[int, ...]:
     """The options of a list that begins at text[start], one label and text after the other, up to the first line without one."""
     found: list[int] = []
     end = start
+    if _LABEL_HERE.match(text, start) is None:
+        return ()
     for mention in text_mentions(text, texts, start, min(len(text), start + 3000)):
         gap = text[end : mention.start]
         between = gap.strip(" \t\n-•*.,;")

@@ -42,6 +42,22 @@ _CUE_WORD = re.compile(
     r"|[Rr]espuesta|[Rr]éponse"
     r"|[Aa]ntwort|[Ll]ösung|[Rr]isposta|[Rr]esposta|[Оо]твет|[Cc]orrect|[Ff]inal|ANSWER|OPTION|CHOICE|RESPONSE|答案|选项|正解|정답"
 )
+_CUE_HINTS = (
+    *(
+        "ans",
+        "option",
+        "choice",
+        "letter",
+        "response",
+        "selection",
+        "conclusion",
+        "diagnosis",
+        "impression",
+        "respuesta",
+        "réponse",
+    ),
+    *("antwort", "lösung", "risposta", "resposta", "ответ", "correct", "final", "答案", "选项", "正解", "정답"),
+)
 """What `_CUE` may begin with: looked for first, since it is found faster."""
 _PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}[^\w.\n!?;]+(?:\w+[^\w.\n!?;]+){{0,2}}$", re.IGNORECASE)
 _OTHERS = re.compile(
@@ -151,6 +167,9 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _CUE_HINTS):
+        return
     words = [word.start() for word in _CUE_WORD.finditer(text.lower() if text.isascii() else text)]
     for start in reversed(words[-most(text) :]):
         cue = _CUE.match(text, start)

@@ -1,6 +1,8 @@
 """Reading responses: a table of cases with what a careful reader takes from each, and what must hold for any text."""
 
 import json
+import random
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -125,6 +127,39 @@ def test_an_endless_response_is_read(unit: str, kind: str) -> None:
     assert read_choice(long, options, kind).status in STATUSES
     if kind == "single" and not unit.startswith("<"):
         assert read(long + "\nThe answer is C.", CHEST) == "C"
+
+
+def work_of(response: str, options: list[str], kind: str) -> int:
+    """Calls of functions, ours and built in, while a response is read: the same on a busy machine."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        read_choice(response, options, kind)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+@pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
+def test_work_grows_no_faster_than_the_response(kind: str) -> None:
+    options = ["yes", "no"] if kind == "yes_no" else CHEST
+    units = ["A.A.A.", "answer: ", "the answer is A. ", "Option A is wrong. ", "A, ", "(A) ", "lung abscess ", "I think ", "no ",
+        "A. Empyema: wrong. ", "1 = 2, ", "\\boxed{A} ", "<answer>A</answer>", '{"answer": "B"} ', "A is correct. "]  # fmt: skip
+    draw = random.Random(5)
+    words = " ".join(units).split()
+    units += [" ".join(draw.choices(words, k=draw.randint(1, 4))) + " " for _ in range(15)]
+    for unit in units:
+        short, long = ((unit * length)[:length] for length in (3_000, 12_000))
+        read_choice(short, options, kind)  # compiles the options
+        few, many = work_of(short, options, kind), work_of(long, options, kind)
+        assert many <= 6 * few + 2_000, (unit, few, many)
+        assert many <= 5_000 + 4 * len(long), (unit, many)
 
 
 FORMS = [
