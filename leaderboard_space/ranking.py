@@ -16,8 +16,7 @@ from scipy import stats
 
 from eval_harness.results import Score, Verdict
 from eval_harness.scores import statistics
-from eval_harness.scores.statistics import CLUSTERED, LEVEL
-from leaderboard_space.intervals import NORMAL, clustered_intervals
+from eval_harness.scores.intervals import CLUSTERED, LEVEL, NORMAL, clustered_intervals
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -130,7 +129,7 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     with np.errstate(invalid="ignore", divide="ignore"):
         share = top / total
         chance = np.broadcast_to(_chance(units, counted), runs) / total
-    low, high = _intervals(units, counted, share)
+    low, high = _intervals(units, counted)
     verdicts: list[Verdict | None] = [None] * runs
     if higher_is_better is not None:
         verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
@@ -216,9 +215,9 @@ def _even_weights(group: Ints, base: Floats) -> Floats:
         return np.where(sums > 0, 1 / sums, 0.0)[:, group]
 
 
-def _intervals(units: MetricUnits, counted: Bools, share: Floats) -> tuple[Floats, Floats]:
+def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats]:
     """95 % intervals of all runs as shares; NaN where nothing is counted."""
-    runs = share.size
+    runs = len(units.top)
     if units.base.shape[0] == 1 and units.base.size and counted.all():
         base = units.base[0]
         squares = base * base
@@ -227,8 +226,9 @@ def _intervals(units: MetricUnits, counted: Bools, share: Floats) -> tuple[Float
             crossed if units.binary and bool(np.all(base == 1)) else np.square(units.top).sum(axis=1, dtype=np.float64)
         )
         weight, per_cluster = units.per_cluster(units.base)[0], units.per_cluster(squares[None, :])[0]
+        plain = units.binary and bool(np.all(base == base[0]))
         sums = units.per_cluster(units.top)
-        return clustered_intervals(share, sums, squared, crossed, base, weight, per_cluster, units.binary)
+        return clustered_intervals(sums, squared, crossed.astype(float), weight, per_cluster, plain)[:2]
     low, high = np.full(runs, np.nan), np.full(runs, np.nan)
     for run in range(runs):
         found = statistics.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)

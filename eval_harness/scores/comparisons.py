@@ -379,23 +379,27 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
     """
     outcomes = pack({"a": units_a, "b": units_b}, metric)
     pairs = pairwise(outcomes)
-    top, base = outcomes.by_cluster
-    total = np.maximum(base.sum(axis=1, dtype=np.float64), 1e-300)
-    share = top.sum(axis=1, dtype=np.float64) / total
-    spread = _difference_spread(outcomes, share)
-    half = float(special.stdtrit(spread.df, 0.975)) * math.sqrt(spread.variance)
-    difference = float(share[0] - share[1])
+    low, high = difference_interval(outcomes)
     won = outcomes.numerator[0] - outcomes.numerator[1]
     return PairedTest(
-        100 * difference,
-        100 * max(difference - half, -1.0),
-        100 * min(difference + half, 1.0),
+        float(pairs.difference[0, 1]),
+        100 * low,
+        100 * high,
         float(pairs.p[0, 1]),
         int((won > 0).sum()),
         int((won < 0).sum()),
         len(outcomes.units),
         HOW[int(pairs.how[0, 1])],
     )
+
+
+def difference_interval(outcomes: Outcomes) -> tuple[float, float]:
+    """The 95 % interval, as fractions, of the first model's share less the second's: cluster-robust variance (CR2), Student's t."""
+    top, base = outcomes.by_cluster
+    share = top.sum(axis=1, dtype=np.float64) / np.maximum(base.sum(axis=1, dtype=np.float64), 1e-300)
+    spread = _difference_spread(outcomes, share)
+    half, difference = float(special.stdtrit(spread.df, 0.975)) * math.sqrt(spread.variance), float(share[0] - share[1])
+    return max(difference - half, -1.0), min(difference + half, 1.0)
 
 
 def _difference_spread(outcomes: Outcomes, share: Floats) -> Spread:
@@ -407,10 +411,10 @@ def _difference_spread(outcomes: Outcomes, share: Floats) -> Spread:
     used = weight > 0
     _, index = np.unique(outcomes.cluster[used], return_inverse=True)
     if not used.any() or int(index.max()) == 0:
-        return Spread(1.0, 1.0, 1.0)
+        return Spread(1.0, 1.0)
     spread = ratio_spread((score[0] - score[1])[used], weight[used], index)
-    # Never certain: what one differing cluster more would add.
-    return Spread(spread.variance + (spread.variance == 0) / (int(index.max()) + 1) ** 2, spread.df, spread.size)
+    # Never certain: what one differing cluster more would add (Agresti & Min 2005 add as much to a table of pairs).
+    return Spread(spread.variance + 1 / (int(index.max()) + 2) ** 2, spread.df)
 
 
 def holm(p: Floats) -> Floats:

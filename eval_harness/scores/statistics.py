@@ -6,14 +6,12 @@ Not here: the metrics (one module per benchmark). The comparisons are written in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from eval_harness.results import Verdict
-from eval_harness.scores.clustered import numbered, ratio_spread
 from eval_harness.scores.comparisons import (
     Outcomes,
     PairedTest,
@@ -25,8 +23,20 @@ from eval_harness.scores.comparisons import (
     pairwise,
     places,
 )
+from eval_harness.scores.intervals import (
+    CLUSTERED,
+    EARLIER,
+    LEVEL,
+    Interval,
+    clustered_interval,
+    clustered_intervals,
+    wilson,
+)
 
 __all__ = [
+    "CLUSTERED",
+    "EARLIER",
+    "LEVEL",
     "Interval",
     "Outcomes",
     "PairedTest",
@@ -34,6 +44,7 @@ __all__ = [
     "Places",
     "chance_p_value",
     "clustered_interval",
+    "clustered_intervals",
     "holm",
     "pack",
     "paired_test",
@@ -47,30 +58,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-LEVEL = 0.95
-CLUSTERED = "Wilson, clustered by cases sharing images"
 PUBLISHED = "Wilson on n_cases, no clustering"
-RHO_AT_THE_EDGE = 0.1
-"""Correlation within a cluster that is assumed where all outcomes are equal, so that the data cannot show any."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A 95 % interval as fractions. `n_effective`: independent observations it is worth, `df`: degrees of freedom of that."""
-
-    low: float
-    high: float
-    n_effective: float
-    df: float
-    method: str
-
-
-def wilson(share: float, n: float, critical: float | None = None) -> tuple[float, float]:
-    """Wilson's score interval of a share (0..1) seen in n independent observations."""
-    c = float(special.ndtri(0.5 + LEVEL / 2)) if critical is None else critical
-    centre = (share + c * c / (2 * n)) / (1 + c * c / n)
-    half = c / (1 + c * c / n) * math.sqrt(max(share * (1 - share), 0.0) / n + c * c / (4 * n * n))
-    return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
 
 
 def published_interval(value: float, n_cases: int) -> tuple[float, float, str]:
@@ -79,40 +67,7 @@ def published_interval(value: float, n_cases: int) -> tuple[float, float, str]:
     Nothing is known of shared images there, so nothing is clustered: the true interval is wider where cases share images.
     """
     low, high = wilson(min(max(value / 100, 0.0), 1.0), n_cases)
-    return 100 * low, 100 * high, PUBLISHED
-
-
-def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: ArrayLike) -> Interval | None:
-    """95 % interval of sum(numerator) / sum(denominator), a share in 0..1, over units (U,) in clusters (U,).
-
-    Wilson's interval at the number of independent observations the data are worth: p(1-p) / V, with V the cluster-robust variance of
-    the ratio (CR2 of Bell & McCaffrey 2002, its bias and Satterthwaite's degrees of freedom taken under the correlation within
-    clusters that the data show), and Student's t (Korn & Graubard 1998 do so for rare events in surveys). Two guards: V never falls
-    much under what so few clusters can show, and where all outcomes are equal a small correlation is assumed.
-    Where every cluster is one 0/1 outcome this is Wilson's own interval. None where nothing is counted.
-    """
-    top, base = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
-    used = base > 0
-    if not used.any():
-        return None
-    largest = base.max()
-    top, base = top[used] / largest, base[used] / largest
-    total = float(base.sum())
-    share = min(max(float(top.sum()) / total, 0.0), 1.0)
-    index = numbered(np.asarray(cluster)[used])
-    if int(index.max()) == 0:
-        return Interval(*wilson(share, 1.0), 1.0, 1.0, CLUSTERED)
-    n_plain = total * total / float((base * base).sum())
-    if int(index.max()) + 1 == len(base) and bool(np.all(base == base[0])) and bool(np.all((top == 0) | (top == base))):
-        return Interval(*wilson(share, len(base)), float(len(base)), math.inf, CLUSTERED)
-    spread = ratio_spread(top - share * base, base, index)
-    if 0.0 < share < 1.0:
-        deff = spread.variance * n_plain / (share * (1 - share))
-        deff = max(deff, (spread.df * deff + 2) / (spread.df + 2))
-    else:
-        deff = 1 + RHO_AT_THE_EDGE * max(spread.size - 1, 0.0)
-    critical = float(special.stdtrit(spread.df, 0.5 + LEVEL / 2))
-    return Interval(*wilson(share, n_plain / deff, critical), n_plain / deff, spread.df, CLUSTERED)
+    return 100 * float(low), 100 * float(high), PUBLISHED
 
 
 def chance_p_value(numerator: ArrayLike, denominator: ArrayLike, expected: ArrayLike) -> float:

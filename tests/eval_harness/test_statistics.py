@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks import interval_coverage
 from dataset_builders.errors import BadInput
 from eval_harness.scores import statistics
 from eval_harness.scores.comparisons import HOW, listed_sign_flips
+from eval_harness.scores.intervals import wilson
 
 SIZES = [25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, 3, *[2] * 20, *[1] * 28]
 """Cluster sizes like those of MediConfusion's pairs: 176 in 60 components, a few large."""
@@ -25,36 +27,33 @@ def outcomes(rng: np.random.Generator, cluster: np.ndarray, share: float, correl
     return np.where(copies, coin[cluster], rng.random(len(cluster)) < share).astype(float)
 
 
-def coverage(cluster: np.ndarray, share: float, correlation: float, runs: int = 1200) -> float:
-    rng = np.random.default_rng(7)
-    covered = 0
-    for _ in range(runs):
-        found = statistics.clustered_interval(
-            outcomes(rng, cluster, share, correlation), np.ones(len(cluster)), cluster
-        )
-        assert found is not None
-        covered += found.low <= share <= found.high
-    return covered / runs
+CELLS = [
+    (name, share, icc, mechanism)
+    for name in ("20 x 9", "40 x 5", "60 x 9", "176 x 1", "176 x 9", "60 skewed", "MediConfusion")
+    for share in (0.005, 0.02, 0.1, 0.5, 0.9)
+    for icc, mechanism in ((0.0, "beta"), (0.3, "coin"), (0.5, "beta"), (0.5, "coin"))
+]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "share", "correlation"),
-    [
-        (np.arange(176), 0.25, 0.0),
-        (np.arange(176), 0.5, 0.0),
-        (np.arange(1000), 0.05, 0.0),
-        (UNEQUAL, 0.25, 0.0),
-        (UNEQUAL, 0.25, 0.1),
-        (UNEQUAL, 0.25, 0.3),
-        (UNEQUAL, 0.5, 0.3),
-        (UNEQUAL, 0.5, 0.7),
-        (np.repeat(np.arange(30), 2), 0.5, 0.3),
-        (np.repeat(np.arange(10), 5), 0.5, 0.3),
-    ],
-)
-def test_the_interval_covers_in_95_of_100(cluster: np.ndarray, share: float, correlation: float) -> None:
-    # 1200 runs leave a standard error of 0.6 points; 93..97 is the promise.
-    assert 0.93 - 0.006 <= coverage(cluster, share, correlation) <= 0.97 + 0.006
+@pytest.mark.parametrize("name", sorted({name for name, *_ in CELLS}))
+def test_the_interval_covers_in_93_of_100_at_a_bounded_width(name: str) -> None:
+    """A part of the grid of benchmarks/interval_coverage.py. 1500 draws leave a standard error of 0.66 points."""
+    sizes = interval_coverage.layouts()[name]
+    for cell in (c for c in CELLS if c[0] == name):
+        found = interval_coverage.cell(name, sizes, *cell[1:], draws=1500, seed=7)
+        assert found.coverage >= 0.93 - 0.013, found
+        assert found.width < (1.5 if cell[2] and 0.1 <= cell[1] <= 0.9 else 5.5), found
+
+
+def test_without_clusters_it_covers_whatever_the_share() -> None:
+    """Exact sums over the binomial law: at least 93.3 % from 8 outcomes up."""
+    shares = np.linspace(0.001, 0.999, 999)
+    for n in (8, 12, 20, 41, 60, 176):
+        hits = np.arange(n + 1)
+        low, high = wilson(hits / n, float(n))
+        law = stats.binom.pmf(hits[None, :], n, shares[:, None])
+        inside = (low <= shares[:, None] + 1e-12) & (shares[:, None] - 1e-12 <= high)
+        assert (law * inside).sum(axis=1).min() >= 0.932
 
 
 def test_ignoring_clusters_would_not_cover() -> None:
@@ -62,23 +61,25 @@ def test_ignoring_clusters_would_not_cover() -> None:
     covered = 0
     for _ in range(500):
         hits = outcomes(rng, UNEQUAL, 0.25, 0.3)
-        low, high = statistics.wilson(hits.mean(), len(hits))
+        low, high = statistics.wilson(float(hits.mean()), len(hits))
         covered += low <= 0.25 <= high
     assert covered / 500 < 0.80
 
 
-def test_rare_outcomes_in_strong_clusters_are_the_known_limit() -> None:
-    # Where few clusters hold any hit the data cannot show how they go together: said in the README, watched here.
-    assert coverage(UNEQUAL, 0.05, 0.3, 600) > 0.90
-
-
-@pytest.mark.parametrize(("hits", "n"), [(0, 20), (20, 20), (1, 7), (52, 176), (88, 176)])
+@pytest.mark.parametrize(("hits", "n"), [(0, 20), (20, 20), (52, 176), (88, 176), (300, 1000)])
 def test_without_clusters_it_is_wilsons_interval(hits: int, n: int) -> None:
     outcome = np.arange(n) < hits
     found = statistics.clustered_interval(outcome, np.ones(n), np.arange(n))
     expected = stats.binomtest(hits, n).proportion_ci(method="wilson")
     assert found is not None
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_rare_hits_move_the_near_limit_out_only() -> None:
+    for hits, n in ((1, 20), (2, 176), (3, 60)):
+        low, high = wilson(hits / n, float(n))
+        expected = stats.binomtest(hits, n).proportion_ci(method="wilson")
+        assert low < expected.low and high == pytest.approx(expected.high)
 
 
 def test_an_interval_at_the_edge_is_wider_with_clusters() -> None:
@@ -147,9 +148,9 @@ def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray 
     )
 
 
-def false_positives(cluster: np.ndarray | None, n: int, runs: int = 1000) -> tuple[float, float, float]:
-    """Share of runs in which two equally good models differ: by the test for two, by the test for many, by the interval."""
-    two = many = apart = 0
+def false_positives(cluster: np.ndarray | None, n: int, runs: int = 1000) -> tuple[float, float]:
+    """Share of runs in which two equally good models differ: by the test, by the interval."""
+    two = apart = 0
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         places = np.arange(n) if cluster is None else cluster
@@ -166,13 +167,12 @@ def false_positives(cluster: np.ndarray | None, n: int, runs: int = 1000) -> tup
         test = statistics.paired_test(a, b, "m")
         two += test.p < 0.05
         apart += not test.low <= 0 <= test.high
-        many += statistics.pairwise(statistics.pack({"a": a, "b": b}, "m")).p[0, 1] < 0.05
-    return two / runs, many / runs, apart / runs
+    return two / runs, apart / runs
 
 
 @pytest.mark.parametrize(("cluster", "n"), [(None, 176), (None, 20), (UNEQUAL, 176)])
 def test_equal_models_differ_in_at_most_5_of_100(cluster: np.ndarray | None, n: int) -> None:
-    for rate in false_positives(cluster, n, 600):
+    for rate in false_positives(cluster, n, 500):
         assert rate <= 0.05 + 0.02
 
 
