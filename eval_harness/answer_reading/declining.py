@@ -135,6 +135,25 @@ def declines(text: str) -> bool:
     return any(pattern.search(ends) for hints, pattern in _DECLINES if any(hint in ends for hint in hints))
 
 
+_UNDECIDED_HINTS = (
+    *(
+        "not ",
+        "certain",
+        "conclusive",
+        "determinate",
+        "insufficient",
+        "to ",
+        "no idea",
+        "no clue",
+        "no comment",
+        "clear",
+        "maybe",
+    ),
+    *("perhaps", "depends"),
+)
+
+
 def is_undecided(text: str) -> bool:
     """Whether a response to a yes/no question says that it does not know which."""
-    return _UNDECIDED.search(_ends(text)) is not None
+    ends = _ends(text).lower()
+    return any(hint in ends for hint in _UNDECIDED_HINTS) and _UNDECIDED.search(ends) is not None

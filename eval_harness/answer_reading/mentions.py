@@ -118,7 +118,7 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
     """The labelled options that are meant (with: called right?), and those denied."""
     meant: dict[int, bool] = {}
     denied: set[int] = set()
-    for mention in text_mentions(text, texts):
+    for mention in text_mentions(text, texts)[-4 * most(text) :]:
         if not mention.labelled:
             continue
         option, verdict = mention.options[0], text[mention.end : sentence_end(text, mention.end)][:200]

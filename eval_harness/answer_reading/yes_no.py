@@ -6,6 +6,7 @@ Every function takes a text that has been made plain and returns `yes`, `no`, ``
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from eval_harness.answer_reading.plain_text import stem, words_of
 
@@ -38,7 +39,7 @@ _NOT_NO = (
     r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
 )
 _LEAD = re.compile(
-    rf"^\W*(?:(?:answer|response|a|final answer|the answer is|it(?: is|'s) an?(?: (?:definite|clear|firm))?"
+    rf"^\W{{0,20}}(?:(?:answer|response|a|final answer|the answer is|it(?: is|'s) an?(?: (?:definite|clear|firm))?"
     rf"|definitely|certainly|probably|(?:most )?likely|clearly|indeed|(?:the|this) (?:image|scan|x-?ray) shows"
     rf"|absolutely)\W+)?"
     rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
@@ -66,7 +67,7 @@ _ALONE = re.compile(
     re.IGNORECASE,
 )
 _BEGINS = (
-    r"^\W*(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
+    r"^\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
 )
 _FOUND = (
@@ -107,7 +108,7 @@ _WEIGHTS = re.compile(
 _IF = re.compile(r"\b(?:if|unless|had)\b[^.!?\n]*$", re.IGNORECASE)
 _AFFIRMS = re.compile(
     _BEGINS + r"(?:there (?:is|are)"
-    rf"\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)|^\W*indeed\b",
+    rf"\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)|^\W{{0,20}}indeed\b",
     re.IGNORECASE,
 )
 
@@ -155,12 +156,12 @@ def alone(text: str) -> str | None:
 
 def denies(text: str) -> str | None:
     """A response that begins with a denial, without the word no: "there is no nodule", "I cannot see any"."""
-    return "no" if _DENIES.search(text) else None
+    return "no" if _DENIES.match(text) else None
 
 
 def affirms(text: str) -> str | None:
     """A response that begins with "there is", and denies nothing."""
-    return "yes" if _AFFIRMS.search(text) and not _NEGATED.search(text[:300]) else None
+    return "yes" if _AFFIRMS.match(text) and not _NEGATED.search(text[:300]) else None
 
 
 _EMPTY_WORDS = frozenset(
@@ -219,8 +220,12 @@ def _content(text: str) -> list[str]:
     return [word.removesuffix("s") if len(word) > 3 else word for word in words]
 
 
+@lru_cache(maxsize=4)
 def _without_pairs(text: str) -> str:
     """Without "yes or no", which offers both."""
+    lowered = text.lower()
+    if "yes" not in lowered and "here's" not in lowered:
+        return text
     return _UNDECIDED.sub(" ", text.replace("here's", "here is"))
 
 
