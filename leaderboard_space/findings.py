@@ -69,5 +69,10 @@ def caption(format: str, found: Standings, branches: Sequence[Path], tagged: boo
             rows=len(known),
             bars=sum(score.low is not None and score.high is not None for score in known),
             lower_is_better=info.higher_is_better is False,
+            chance_is_drawn=all(
+                row.entry.result.kind == "published" and row.score.verdict is None
+                for row in found.rows
+                if row.score.chance is not None
+            ),
         )
     )

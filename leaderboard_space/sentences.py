@@ -104,7 +104,9 @@ def _lead(ranked: Sequence[Ranked]) -> str:
     first = [row for row in ranked if row.first == 1]
     if len(first) == 1:
         return f"; {first[0].name} alone holds place 1"
-    return f"; {in_words(len(first))} may hold place 1" if len(first) < len(ranked) else "; any may hold place 1"
+    if len(first) < len(ranked):
+        return f"; {in_words(len(first))} may hold place 1"
+    return f"; {'either' if len(ranked) == 2 else 'any'} may hold place 1"
 
 
 def _extreme(found: Finding) -> str:
@@ -138,7 +140,8 @@ def _extreme(found: Finding) -> str:
 class Caption:
     """What stands under the headline. `sizes`: (n, n_cases) of the rows with a score; `case`: what a case is; `where`: the selection in
     words; `methods`: of the rows but baselines, as they are shown; `chances`: of the rows, None where it is not known; `rows`, `bars`:
-    how many rows have a score, and how many of them an interval."""
+    how many rows have a score, and how many of them an interval. `chance_is_drawn`: every level of chance is a paper's run of random
+    answers, against which nothing is tested."""
 
     label: str
     description: str
@@ -150,6 +153,7 @@ class Caption:
     rows: int
     bars: int
     lower_is_better: bool
+    chance_is_drawn: bool = False
 
 
 def caption(said: Caption) -> str:
@@ -177,7 +181,9 @@ def _chart(said: Caption) -> str:
     known = {chance for chance in said.chances if chance is not None}
     where = " where it is known" if None in said.chances else ""
     line = ""
-    if len(known) == 1:
+    if known and said.chance_is_drawn:
+        line = f", the dashed line is the paper's own random run, no exact chance{where}"
+    elif len(known) == 1:
         line = f", the dashed line is chance ({percent_of_chance(next(iter(known)))}){where}"
     elif known:
         line = f", the dashed line is each row's chance{where}"

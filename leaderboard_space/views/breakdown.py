@@ -219,6 +219,9 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     score = with_interval(score) if info.unit == "percent" else score
     shade = _shade(score, metric)
     mark = sentences.MARK[score.verdict]
+    mark = (
+        mark if score.verdict in ("better", "worse") else f"\N{THIN SPACE}{mark}"
+    )  # they would read as part of the number
     said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     if score.chance is not None:
         said += f", chance {number(score.chance)}"

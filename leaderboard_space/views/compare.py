@@ -304,7 +304,9 @@ def _flips(pair: _Pair) -> str:
     """The units that one of the two won alone, with what was asked and answered."""
     found = list(_won_alone(pair))
     if not found:
-        return '<h3>Questions that flip</h3><p class="sub">None: both have the same outcome everywhere.</p>'
+        return (
+            '<h3>Questions that flip</h3><p class="sub">None: of this score both have the same outcome everywhere.</p>'
+        )
     try:
         said = _said(pair)
     except BadInput as error:

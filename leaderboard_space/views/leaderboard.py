@@ -183,7 +183,7 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
         f"{_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
         f"{_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
         f"{_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
-        f"{_head('num abst', 'Abstained', 'abstained', ABSTAINED)}"
+        f"{_head('num abst', 'Abstained', 'abstained', ABSTAINED) if _abstentions(found) else ''}"
         f"{_head('src', 'Source', 'source')}</tr></thead>"
     )
     tags = _tags(found)
@@ -193,7 +193,7 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
         heading = ""
         if title:
             heading = (
-                f'<tr class="group"><th colspan="2" scope="rowgroup">{text(title)} '
+                f'<tr class="group"><th colspan="4" scope="rowgroup">{text(title)} '
                 f"<span>{plural(len(rows), 'result')}</span></th></tr>"
             )
         lines = "".join(
@@ -245,6 +245,11 @@ def _row(
         said.insert(1, f"{percent(row.abstained)}% abstained")
     small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
     beside = sentences.beside(row.abstained, row.answered_accuracy)
+    abstained = (
+        f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
+        if _abstentions(found)
+        else ""
+    )
     return (
         f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found)}'
         f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false" '
@@ -255,9 +260,14 @@ def _row(
         f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, format).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
-        f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
+        f"{abstained}"
         f'<td class="src"{_tables(result)}>{text(mark, 60)}</td></tr>'
     )
+
+
+def _abstentions(found: Standings) -> bool:
+    """Whether it is known of any row how often it abstained; papers do not print it."""
+    return any(row.abstained is not None for row in found.rows)
 
 
 def _remarks(row: Row, found: Standings) -> list[str]:

@@ -107,8 +107,8 @@ def check_headline(
         lead = found["lead"]
         if lead is None:
             assert found["some"], said
-        elif lead == "; any may hold place 1":
-            assert len(firsts) == len(rows), said
+        elif lead in ("; any may hold place 1", "; either may hold place 1"):
+            assert len(firsts) == len(rows) and ("either" in lead) == (len(rows) == 2), said
         elif alone := re.fullmatch(r"; (.+) alone holds place 1", lead):
             assert [row.name for row in firsts] == [alone[1]], said
         else:
@@ -168,6 +168,7 @@ def check_caption(
     bars: tuple[int, int],
     selected: bool,
     up: bool | None,
+    drawn_chance: bool = False,
 ) -> None:
     """The sentences under the headline. `bars`: rows with an interval, rows with a score. `chances` rounded to six decimals."""
     for n, unit in re.findall(r"n = ([\d,]+) (\w+)\.", said):
@@ -191,6 +192,9 @@ def check_caption(
         assert chart[3] is None, said
         return
     assert chart[3].endswith("where it is known") == (None in chances), said
+    assert (", the dashed line is the paper's own random run" in chart[3]) == drawn_chance, said
+    if drawn_chance:
+        return
     if level := re.match(r", the dashed line is chance \((\S+)%\)", chart[3]):
         assert len(known) == 1 and rounds_to(level[1], next(iter(known))), said
     else:

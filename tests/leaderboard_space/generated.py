@@ -102,7 +102,8 @@ def printed(format: str, seed: int) -> list[Result]:
         n = int(rng.choice([0, 20, 176]))
         value = round(float(rng.choice([0.0, 29.55, 100.0, rng.uniform(0, 100)])), 2)
         verdict = None if rng.random() < 0.5 else str(rng.choice(["better", "no different", "worse"]))
-        return {metric: Score(value=value, n=n, n_cases=n, chance=25.0 if verdict else None, verdict=verdict)}  # type: ignore[arg-type]
+        chance = 25.0 if verdict or rng.random() < 0.3 else None
+        return {metric: Score(value=value, n=n, n_cases=n, chance=chance, verdict=verdict)}  # type: ignore[arg-type]
 
     return [
         Result(
@@ -308,6 +309,9 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         sizes={(score.n, score.n_cases) for score in known}, case=CASES[format],
         chances={None if score.chance is None else round(score.chance, 6) for score in known},
         bars=(len(drawn), len(known)), selected=cell is not None, up=info.higher_is_better,
+        drawn_chance=all(
+            truth[key].result.kind == "published" and score.verdict is None for key, score in held.items() if score.chance is not None
+        ),
     )  # fmt: skip
     for note in re.findall(r'<li class="note">(.*?)</li>', page):
         said = plain(note)
@@ -380,7 +384,7 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
             value, sign = re.fullmatch(r"(.*?)<i>(.*?)</i>", body).groups()  # type: ignore[union-attr]
             assert rounds_to(html.unescape(value), score.value), (label, value, score)
             assert (kind == "few") == (score.n_cases < 30), (kind, score)
-            cells.append((sign, score.verdict, kind == "few"))
+            cells.append((sign.strip(), score.verdict, kind == "few"))
     check_marks(plain(match[1] or ""), cells)
 
 

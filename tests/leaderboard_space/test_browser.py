@@ -228,6 +228,27 @@ def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str, scheme
     page.close()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_legend_names_the_shades_as_they_are_seen(chromium: Any, address: str, scheme: str) -> None:
+    """The highest number's cell is the darkest on light paper and the lightest on dark paper; the legend says which."""
+    page, _ = open_page(chromium, address, scheme=scheme)
+    shades = page.evaluate(
+        """() => {
+          const light = (css) => { const [r, g, b, a = 1] = css.match(/[\\d.]+/g).map(Number); return [r + g + b, a]; };
+          const [paper] = light(getComputedStyle(document.body).backgroundColor);
+          return [...document.querySelectorAll('#mp-mediconfusion table.heat td.shade')].map((cell) => {
+            const [ink, share] = light(getComputedStyle(cell).backgroundColor);
+            return [Number(cell.dataset.v), ink * share + paper * (1 - share)];
+          });
+        }"""
+    )
+    highest, lowest = max(shades), min(shades)
+    assert highest[0] > lowest[0] and (highest[1] < lowest[1]) == (scheme == "light")
+    said = page.locator("#mp-mediconfusion .signs").first.inner_text()
+    assert ("Darker is higher" in said) == (scheme == "light") and ("Lighter is higher" in said) == (scheme == "dark")
+    page.close()
+
+
 def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, f"{address}/?b=halt-medvqa", width=390)
     page.locator("#mp-halt-medvqa table.board").wait_for(timeout=WAIT)
