@@ -9,16 +9,22 @@ LINT   := $(TOOLS)/bin
 # Test processes at a time. Each loads torch and a browser (about 2 GB).
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint types hooks clean
+.PHONY: demo test test-all some-tests all-tests lint types hooks clean
 
 demo: $(STAMP)
 	$(BIN)/medprobe demo
 
 # Every promise, with small samples of what is generated; `make test-all` adds the long generated runs (marked `exhaustive`).
-test: $(STAMP) lint types
+test: $(STAMP) lint
+	@$(MAKE) --no-print-directory -j2 types some-tests
+
+test-all: $(STAMP) lint
+	@$(MAKE) --no-print-directory -j2 types all-tests
+
+some-tests: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
 
-test-all: $(STAMP) lint types
+all-tests: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(TOOLS)/.installed
