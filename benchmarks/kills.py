@@ -1,5 +1,6 @@
 """Kills a run with SIGKILL at 50 random moments, then lets it finish: is every answer there once, unchanged, and are the scores those of
-an undisturbed run? (The tests do it 5 times.)
+an undisturbed run? Then the same with two processes that come late, are killed and come back, one or both at a time. (The tests do it a
+few times.)
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/kills.py
 """
@@ -66,8 +67,65 @@ def main() -> None:
         ours, theirs = (json.loads((folder / each / "result.json").read_text()) for each in ("killed", "calm"))
         assert ours["scores"] == theirs["scores"], "the scores differ"
         print(
-            f"{kills} kills, {before} of {total} answers journaled by then: each answer once, unchanged; same scores, sampled answers too"
+            f"one process: {kills} kills, {before} of {total} answers journaled by then: each answer once, unchanged; same scores, "
+            "sampled answers too"
         )
+        two_processes(arguments[:-1], folder, kills, total, calm)
+
+
+def journaled(run: Path) -> dict[tuple[str, int], str]:
+    """The whole lines of every journal of a run. A journal that another process puts together meanwhile is read there."""
+    while True:
+        found: dict[tuple[str, int], str] = {}
+        try:
+            for path in sorted(run.glob("answers*.jsonl"), reverse=True):
+                data = path.read_bytes()
+                for line in map(json.loads, data.splitlines()[: data.count(b"\n")]):
+                    assert found.setdefault((line["question_id"], line["sample"]), line["response"]) == line["response"]
+        except FileNotFoundError:
+            continue
+        return found
+
+
+def two_processes(arguments: list[str], folder: Path, kills: int, total: int, calm: float) -> None:
+    run, chance = folder / "pair", random.Random(2)
+    arguments = [*arguments, "--out", "pair"]
+    kept: dict[tuple[str, int], str] = {}
+    done = 0
+    while done < kills:
+        ranks = chance.choice([(0, 1), (1, 0), (0,), (1,)])
+        started = []
+        for rank in ranks:
+            started.append(warm.start(arguments, folder, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2"))
+            time.sleep(chance.uniform(0, calm / 20))
+        goal = len(kept) + chance.randrange(0, max(2, 2 * (total - len(kept)) // kills))
+        patience = time.perf_counter() + chance.uniform(0, calm)
+        while (
+            any(each.is_alive() for each in started) and len(journaled(run)) <= goal and time.perf_counter() < patience
+        ):
+            time.sleep(0.005)
+        for process in chance.sample(started, chance.randrange(1, len(started) + 1)):
+            process.kill()
+            done += 1
+        time.sleep(chance.uniform(0, calm / 20))
+        for process in started:
+            process.kill()
+            process.join()
+        now = journaled(run)
+        assert kept.items() <= now.items(), "a journaled answer was lost or changed"
+        kept = now
+    last = [warm.start(arguments, folder, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2") for rank in (1, 0)]
+    for process in last:
+        process.join()
+        assert process.exitcode == 0, warm.said(process, folder)
+    answered = [(line["question_id"], line["sample"]) for line in map(json.loads, lines(run))]
+    assert len(answered) == len(set(answered)) == total, "an answer is missing or there twice"
+    assert kept.items() <= journaled(run).items(), "a journaled answer was lost or changed"
+    ours, theirs = (json.loads((folder / each / "result.json").read_text()) for each in ("pair", "calm"))
+    assert ours["scores"] == theirs["scores"], "the scores differ"
+    print(
+        f"two processes: {done} kills, {len(kept)} of {total} answers journaled by then: none lost or changed; same scores"
+    )
 
 
 if __name__ == "__main__":

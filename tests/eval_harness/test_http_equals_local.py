@@ -1,0 +1,86 @@
+"""The same model asked in this process and through a real server (`transformers serve`): the same conversation, hence the same texts."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from dataset_builders.build import build
+from eval_harness.comparison import compare_results, load_side
+from eval_harness.models.interface import Settings
+from eval_harness.models.tiny_vlm import make_tiny_vlm
+from eval_harness.runner import Asked, evaluate
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    make_tiny_vlm(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(tiny, tmp_path_factory):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run = "from transformers.cli.transformers import main; main()"
+    command = [sys.executable, "-c", run, "serve", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--device", "cpu", "--dtype", "float32", str(tiny)]
+    log = tmp_path_factory.mktemp("log") / "serve.log"
+    with log.open("w") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    try:
+        for _ in range(600):
+            assert process.poll() is None, log.read_text()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                    break
+            except OSError:
+                time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def texts(folder):
+    lines = map(json.loads, (folder / "answers.jsonl").read_text().splitlines())
+    return {line["question_id"]: line["response"] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "form"), [("mediconfusion", None), ("mediconfusion", "authors"), ("halt-medvqa", "text-first")]
+)
+def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark, form):
+    build(benchmark, out=tmp_path / "data")
+    sides = {"local": (str(tiny), Settings()), "http": (f"openai:{tiny}", Settings(base_url=server, in_flight=4))}
+    for name, (model, settings) in sides.items():
+        evaluate(
+            Asked(
+                benchmark,
+                model,
+                data=str(tmp_path / "data"),
+                form=form,
+                max_tokens=8,
+                limit=16,
+                out=tmp_path / name,
+                settings=settings,
+            )
+        )
+    local, http = texts(tmp_path / "local"), texts(tmp_path / "http")
+    assert len(local) >= 16
+    assert len(set(local.values())) > 1, "the model says different things to different questions"
+    assert http == local
+    words = compare_results(*(load_side(str(tmp_path / name), list) for name in sides))
+    assert "method.generation.form" not in words
+    assert "0 texts, 0 choices and 0 statuses differ" in words
