@@ -172,11 +172,8 @@ def _configs(description: Description, columns: dict[str, dict[str, Kind]], writ
         "questions": "a question with its image",
         "cases": "the questions scored together, each of their images once",
         "questions_text": "a question without its image",
-        "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's "
-        "appendix D)",
-        "finetune_disjoint": "a question; the same, and no image is in both halves",
-        "vqa_rad": "a question of the VQA-RAD ablation",
         "lexical_tree": "a leaf of the lexical tree",
+        **spec(description.format).configs,
     }
     lines = ["## Configs", "", "| config | a row is | splits (rows) | MB |", "|---|---|---|---|"]
     for config, done in written.items():

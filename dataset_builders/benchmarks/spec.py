@@ -37,7 +37,7 @@ class DatasetSpec:
     from the list column `categories`: a question counts once in each of its categories). `columns`: the benchmark's own columns beside
     the common ones. `is_whole`: whether what was read has the paper's counts, asked where no released fingerprint is known.
     `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
-    `get_images`: what to tell whoever lacks images.
+    `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell whoever lacks images.
 
     The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
     and `phantoms.py` with `write(folder)`.
@@ -49,4 +49,5 @@ class DatasetSpec:
     columns: Mapping[str, Kind] = field(default_factory=dict)
     is_whole: Callable[[Content], bool] = _never
     recognises: Callable[[pd.DataFrame], bool] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that hold them with --images (it may be given several times)."

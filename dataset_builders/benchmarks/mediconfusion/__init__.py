@@ -60,4 +60,8 @@ SPEC = DatasetSpec(
     facets=("category",),
     columns={"sim_med": NUMBER, "sim_gen": NUMBER, "caption": TEXT, "ai_question": TEXT, "ai_options": TEXTS},
     recognises=_are_pairs,
+    configs={
+        "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's appendix D)",
+        "finetune_disjoint": "a question; the same, and no image is in both halves",
+    },
 )

@@ -59,4 +59,5 @@ SPEC = DatasetSpec(
         "qa_type": TEXT,
     },
     is_whole=_has_paper_counts,
+    configs={"vqa_rad": "a question of the VQA-RAD ablation"},
 )

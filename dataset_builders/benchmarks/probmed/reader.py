@@ -1,6 +1,6 @@
-"""Reads ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer), and the VQA-RAD ablation's layout.
+"""Reads ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer), and pairs of VQA-RAD beside it.
 
-Not here: the weights of the authors' scorer (`eval_harness/scores/probmed.py`), writing.
+See also: the weights of the authors' scorer (`eval_harness/benchmarks/probmed/scores.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, Shelf, place_of, yes_no
+from dataset_builders.benchmarks.probmed_vqa_rad.reader import read_pairs
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageFolders, OwnImage, find_image, own_images, unambiguous
-from dataset_builders.problems import Problems, clip
+from dataset_builders.images import ImageFolders, own_images
+from dataset_builders.problems import Problems
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
 
-OPTIONS = ("yes", "no")
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 PAPER_TYPES: dict[str, tuple[int, int, int]] = {
     "abdomen_mri": (84, 757, 375),
@@ -46,9 +47,9 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     """
     problems = Problems()
     main, ablation = _files(source)
-    shelf = _Shelf(images, [row for _, rows in (*main, *ablation) for row in rows], own_images(source, problems))
+    shelf = Shelf(images, [row for _, rows in (*main, *ablation) for row in rows], own_images(source, problems))
     cases = _cases(main, shelf, problems)
-    pairs = _ablation(ablation, shelf, problems)
+    pairs = read_pairs(ablation, shelf, problems)
     problems.check(REMEDY)
     if not cases:
         return Content(cases={"test": pairs}, counts=[Count("pairs of the VQA-RAD ablation", len(pairs), 118)])
@@ -85,53 +86,7 @@ def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path,
     return main, ablation
 
 
-class _Shelf:
-    """The images of the source, each made once, and named by the first entry that shows it."""
-
-    def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, OwnImage]) -> None:
-        self.folders, self.own = folders, own
-        self.alone = unambiguous({_place(row) for row in rows if isinstance(row, dict)})
-        self.made: dict[str, CaseImage | None] = {}
-        self.last: tuple[object, object, CaseImage | None] = (None, None, None)
-
-    def image(self, entry: Entry, image_id: str) -> CaseImage | None:
-        given, kind, image = self.last
-        if image is not None and entry.value.get("image") == given and entry.value.get("image_type") == kind:
-            return image  # the questions on an image mostly follow each other
-        name, place = entry.text("image"), _place(entry.value)
-        if not name:
-            return None
-        if place not in self.made:
-            self.made[place] = self._make(entry, image_id, name, place)
-        self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[place]
-        return self.made[place]
-
-    def _make(self, entry: Entry, image_id: str, name: str, place: str) -> CaseImage | None:
-        names = [place, name] if name != place else [name]
-        base = place.rsplit("/", 1)[-1]
-        if base in self.alone:
-            names.append(base)
-        own = self.own.get(name, OwnImage())
-        return find_image(
-            entry,
-            self.folders,
-            names,
-            image_id=image_id,
-            called=name,
-            license=own.license or "unknown",
-            source=own.source or ("ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None),
-            sha256=own.sha256,
-        )
-
-
-def _place(row: dict[str, Any]) -> str:
-    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a
-    folder itself."""
-    name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
-    return name if "/" in name or not kind else f"{kind}/{name}"
-
-
-def _cases(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problems) -> list[Case]:
+def _cases(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Problems) -> list[Case]:
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
@@ -168,7 +123,7 @@ def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
     shown: dict[Any, set[tuple[str, str]]] = {}
     for row in (row for _, rows in files for row in rows if isinstance(row, dict)):
         if isinstance(row.get("id"), (str, int)):
-            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), _place(row)))
+            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), place_of(row)))
     return any(
         len({kind for kind, _ in places}) == len({place for _, place in places}) == len(places) > 1
         for places in shown.values()
@@ -177,7 +132,7 @@ def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
 
 def _question(entry: Entry, case_id: str, image: CaseImage | None) -> Question | None:
     kind, text, image_type = entry.text("qa_type"), entry.text("question"), entry.text("image_type")
-    answer = _yes_no(entry)
+    answer = yes_no(entry)
     aspect, adversarial, pair = _read_qa_type(entry, kind)
     if image_type and "_" not in image_type:
         entry.wrong(f'"image_type" {image_type!r} is not ORGAN_MODALITY (such as chest_xray)')
@@ -202,16 +157,6 @@ def _question(entry: Entry, case_id: str, image: CaseImage | None) -> Question |
             "qa_type": kind,
         },
     )
-
-
-def _yes_no(entry: Entry) -> int | None:
-    answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
-    if not answer:
-        return None
-    if answer.lower().rstrip(".") not in OPTIONS:
-        entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
-        return None
-    return OPTIONS.index(answer.lower().rstrip("."))
 
 
 def _read_qa_type(entry: Entry, kind: str) -> tuple[str, bool, str | None]:
@@ -241,45 +186,6 @@ def _paired(asked: list[Question]) -> tuple[Question, ...]:
         else replace(question, extra={**question.extra, "pair_id": None})
         for question in asked
     )
-
-
-def _ablation(files: list[tuple[Path, list[Any]]], shelf: _Shelf, problems: Problems) -> list[Case]:
-    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
-    is a case."""
-    cases = []
-    for file, rows in files:
-        if len(rows) % 2:
-            problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
-        for position in range(0, len(rows) - 1, 2):
-            case_id = f"vqa-rad-{position // 2}"
-            made = []
-            for place, wanted in ((position, 0), (position + 1, 1)):
-                entry = Entry(rows[place], str(file), place, problems)
-                image, text, answer = shelf.image(entry, _place(entry.value)), entry.text("question"), _yes_no(entry)
-                if answer is not None and answer != wanted:
-                    entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
-                if entry.ok and image is not None:
-                    made.append((text, image))
-            if len(made) == 2:
-                cases.append(_ablation_case(case_id, made))
-    return cases
-
-
-def _ablation_case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
-    questions = [
-        Question(
-            question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
-            case_id=case_id,
-            image_id=image.image_id,
-            question=text,
-            options=OPTIONS,
-            answer=(int(adversarial),),
-            question_type="yes_no",
-            extra={"adversarial": adversarial, "pair_id": case_id},
-        )
-        for adversarial, (text, image) in zip((False, True), made, strict=True)
-    ]
-    return Case(case_id, tuple(dict.fromkeys(image for _, image in made)), tuple(questions))
 
 
 def _counts(cases: list[Case]) -> list[Count]:

@@ -1,0 +1,69 @@
+"""What ProbMed's files have in common: rows with an image below a folder, and a yes/no answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from dataset_builders.images import ImageFolders, OwnImage, find_image, unambiguous
+from dataset_builders.problems import clip
+from dataset_builders.schema import CaseImage
+from dataset_builders.source_files import Entry
+
+OPTIONS = ("yes", "no")
+
+
+class Shelf:
+    """The images of the source, each made once, and named by the first entry that shows it."""
+
+    def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, OwnImage]) -> None:
+        self.folders, self.own = folders, own
+        self.alone = unambiguous({place_of(row) for row in rows if isinstance(row, dict)})
+        self.made: dict[str, CaseImage | None] = {}
+        self.last: tuple[object, object, CaseImage | None] = (None, None, None)
+
+    def image(self, entry: Entry, image_id: str) -> CaseImage | None:
+        given, kind, image = self.last
+        if image is not None and entry.value.get("image") == given and entry.value.get("image_type") == kind:
+            return image  # the questions on an image mostly follow each other
+        name, place = entry.text("image"), place_of(entry.value)
+        if not name:
+            return None
+        if place not in self.made:
+            self.made[place] = self._make(entry, image_id, name, place)
+        self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[place]
+        return self.made[place]
+
+    def _make(self, entry: Entry, image_id: str, name: str, place: str) -> CaseImage | None:
+        names = [place, name] if name != place else [name]
+        base = place.rsplit("/", 1)[-1]
+        if base in self.alone:
+            names.append(base)
+        own = self.own.get(name, OwnImage())
+        return find_image(
+            entry,
+            self.folders,
+            names,
+            image_id=image_id,
+            called=name,
+            license=own.license or "unknown",
+            source=own.source or ("ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None),
+            sha256=own.sha256,
+        )
+
+
+def place_of(row: dict[str, Any]) -> str:
+    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a
+    folder itself."""
+    name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
+    return name if "/" in name or not kind else f"{kind}/{name}"
+
+
+def yes_no(entry: Entry) -> int | None:
+    answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
+    if not answer:
+        return None
+    if answer.lower().rstrip(".") not in OPTIONS:
+        entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
+        return None
+    return OPTIONS.index(answer.lower().rstrip("."))

@@ -1,0 +1,42 @@
+"""ProbMed's probing of VQA-RAD: yes-questions, each followed by a counterpart whose answer is no (Yan et al., 2024, section 4.1.1)."""
+
+from __future__ import annotations
+
+from dataset_builders.benchmarks.spec import DatasetSpec, Facts
+from dataset_builders.columns import BOOL, TEXT
+from dataset_builders.schema import Content
+
+PAPER_PAIRS = 118
+"""Section 4.1.1: 118 of the 272 closed questions of VQA-RAD's test set have the answer yes."""
+
+
+def _has_paper_counts(content: Content) -> bool:
+    return {split: len(cases) for split, cases in content.cases.items()} == {"test": PAPER_PAIRS}
+
+
+SPEC = DatasetSpec(
+    facts=Facts(
+        title="ProbMed on VQA-RAD",
+        what=(
+            "Does an accuracy survive the negated question? Closed questions of VQA-RAD's test set whose answer is yes, each "
+            "followed by a counterpart, written by hand, whose answer is no. A pair is a case."
+        ),
+        metrics=(
+            "`accuracy`: pairs with both questions right (guessing: 25%). `accuracy_without_adversarial`: pairs with the original "
+            "question right (50%): who always says yes gets 100 there, and 0 with the counterpart."
+        ),
+        limits="118 pairs tell two models apart from about 13 points on. The counterparts are easier than ProbMed's own questions.",
+        licence="Questions: see ProbMed's and VQA-RAD's authors. Images: VQA-RAD.",
+        citation=(
+            "@misc{yan2024worse,\n"
+            "  title={Worse than Random? An Embarrassingly Simple Probing Evaluation of Large Multimodal Models "
+            "in Medical VQA},\n"
+            "  author={Yan, Qianqi and He, Xuehai and Yue, Xiang and Wang, Xin Eric},\n  year={2024},\n  "
+            "eprint={2405.20421},\n"
+            "  archivePrefix={arXiv}\n}"
+        ),
+    ),
+    columns={"adversarial": BOOL, "pair_id": TEXT},
+    is_whole=_has_paper_counts,
+    get_images="The images are VQA-RAD's (synpic*.jpg). Give their folder with --images.",
+)

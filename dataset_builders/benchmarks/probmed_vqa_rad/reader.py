@@ -1,0 +1,73 @@
+"""Reads the authors' layout of the VQA-RAD pairs: rows `image`, `question`, `gt_ans`, in turn yes and no (JSON list or JSON Lines)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, Shelf, place_of, yes_no
+from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
+from dataset_builders.errors import BadInput
+from dataset_builders.images import ImageFolders, own_images
+from dataset_builders.problems import Problems
+from dataset_builders.schema import Case, CaseImage, Content, Count, Question
+from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
+
+REMEDY = "Fix the entries: each question whose answer is yes is followed by its counterpart whose answer is no."
+
+
+def read(source: Path, images: ImageFolders | None) -> Content:
+    """The pairs of the question files right in the folder; a pair is a case.
+
+    `images` is None in a text-only build. Raises BadInput listing every problem of the files.
+    """
+    problems = Problems()
+    found = [file for file in sorted(source.glob("*.json*")) if file.suffix in (".json", ".jsonl")]
+    files = [(file, read_records(file)) for file in found if file.name not in (ORIGIN_MARKER, "image_dict.json")]
+    if not files:
+        raise BadInput(f"{source}: holds no file of questions (a JSON list or JSON Lines of image, question, gt_ans).")
+    shelf = Shelf(images, [row for _, rows in files for row in rows], own_images(source, problems))
+    pairs = read_pairs(files, shelf, problems)
+    problems.check(REMEDY)
+    if not pairs:
+        raise BadInput(f"{found[0]}: holds no pair of questions. {REMEDY}")
+    return Content(cases={"test": pairs}, counts=[Count("pairs", len(pairs), PAPER_PAIRS)])
+
+
+def read_pairs(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Problems) -> list[Case]:
+    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
+    is a case."""
+    cases = []
+    for file, rows in files:
+        if len(rows) % 2:
+            problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
+        for position in range(0, len(rows) - 1, 2):
+            case_id = f"vqa-rad-{position // 2}"
+            made = []
+            for place, wanted in ((position, 0), (position + 1, 1)):
+                entry = Entry(rows[place], str(file), place, problems)
+                image, text, answer = shelf.image(entry, place_of(entry.value)), entry.text("question"), yes_no(entry)
+                if answer is not None and answer != wanted:
+                    entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
+                if entry.ok and image is not None:
+                    made.append((text, image))
+            if len(made) == 2:
+                cases.append(_case(case_id, made))
+    return cases
+
+
+def _case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
+    questions = [
+        Question(
+            question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
+            case_id=case_id,
+            image_id=image.image_id,
+            question=text,
+            options=OPTIONS,
+            answer=(int(adversarial),),
+            question_type="yes_no",
+            extra={"adversarial": adversarial, "pair_id": case_id},
+        )
+        for adversarial, (text, image) in zip((False, True), made, strict=True)
+    ]
+    return Case(case_id, tuple(dict.fromkeys(image for _, image in made)), tuple(questions))

@@ -1,0 +1,17 @@
+"""ProbMed's Table 3: a pair counts when its true question is right ("without"), or both of its questions are ("with adversarial")."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from eval_harness.benchmarks.probmed.scores import pair_units
+from eval_harness.scores.grading import Graded
+
+
+def units(graded: Graded) -> pd.DataFrame:
+    """Two rows per pair: `accuracy` (both right; chance 1/4) and `accuracy_without_adversarial` (the true question right; chance 1/2).
+
+    Raises BadInput where the columns `pair_id` or `adversarial` are missing.
+    """
+    found = pair_units(graded)
+    return found.assign(metric=found["metric"].replace("accuracy_with_adversarial", "accuracy"))
