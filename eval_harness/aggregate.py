@@ -15,7 +15,6 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
-from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.rescoring import rescore
 from eval_harness.results import Breakdown, Result, Score, Scores
 from eval_harness.runs import read_questions, read_run, write_atomically
@@ -23,6 +22,7 @@ from eval_harness.scores import HEADLINE, score, summarise
 from eval_harness.scores.aggregates import aggregate_result, best_over_methods, majority, oracle, prompts_by_samples
 from eval_harness.scores.calibration import Calibration, calibration
 from eval_harness.scores.grading import grade
+from eval_harness.scores.pairs import pair_units
 
 KINDS = ("best", "mean", "majority", "oracle")
 
@@ -104,12 +104,15 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
     Raises BadInput for a run of another format, or one whose questions hold no pairs.
     """
     result, answers = rescore(folder)
-    if result.benchmark.format != "probmed":
-        raise BadInput(f"{folder}: a run on {result.benchmark.name}. Adversarial pairs are ProbMed's.")
-    graded = grade("probmed", read_questions(folder), answers)
-    units = pair_units(graded)
+    questions = read_questions(folder)
+    if not {"pair_id", "adversarial"} <= set(questions.columns):
+        raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions are in no adversarial pairs.")
+    graded = grade(result.benchmark.format, questions, answers)
+    units = pair_units(result.benchmark.format, graded)
     if units.empty:
         raise BadInput(f"{folder}: its questions hold no pair of a true and an adversarial question.")
+    if "aspect" not in questions.columns:
+        return {"all": summarise(units)}
     aspect = graded.questions.set_index("pair_id")["aspect"].dropna().groupby(level=0).first()
     of_unit = units["unit"].map(aspect)
     parts = {name: summarise(units[(of_unit == name).to_numpy()]) for name in ASPECTS if (of_unit == name).any()}

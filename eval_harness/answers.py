@@ -1,6 +1,6 @@
 """Response -> choice and status, with the rule that decided. Precision first: where a careful reader would hesitate, nothing is read.
 
-The rules are one table (`RULES`); its order is what this reader promises. Elsewhere: the papers' own readers (`official_readers.py`), the
+The rules are one table (`RULES`); its order is what this reader promises. Elsewhere: the papers' readers (`benchmarks/*/official.py`), the
 LLM fall-back (`judge.py`), taking reasoning out (`reasoning.py`), making a response plain (`plain_text.py`), and what the rules look for:
 letters (`letters.py`), option texts (`mentions.py`), statements (`statements.py`), yes and no (`yes_no.py`), declining (`declining.py`).
 """
@@ -15,6 +15,7 @@ from typing import Literal
 
 import pandas as pd
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading import yes_no
@@ -52,26 +53,18 @@ from eval_harness.answer_reading.plain_text import (
     without_markers,
     words_of,
 )
+from eval_harness.answer_reading.reading import Reading
 from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.answer_reading.statements import agreeing, last_statement
+from eval_harness.benchmarks import part, spec
 
 READER_VERSION = 2
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What was read: positions of the options chosen (ascending), the status, and the rule that decided."""
-
-    choice: tuple[int, ...]
-    status: str
-    rule: str
-
-
 LONGEST = 40_000
 """Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many are."""
 
-Reader = Callable[[str, Sequence[str], str], Reading]
 Found = tuple[int, ...] | None
 
 
@@ -538,10 +531,6 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
 _ALPHABET = option_texts(("",) * len(LETTERS))
 
 
-TWINS = frozenset({"probmed"})
-"""Formats whose questions come in twins that differ in one term: there a response is never read by what the question says."""
-
-
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:
     """Read every response of a run: the same rows with the columns `choice`, `status`, `rule` filled.
 
@@ -551,14 +540,13 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
     A row that is already `failed` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the paper's own).
     Raises BadInput for an unknown extraction, format or question id.
     """
-    from eval_harness.answer_reading.official_readers import OFFICIAL_READERS
-
     if extraction not in ("ours", "official"):
         raise BadInput(f"--extraction {extraction}: unknown. There are: ours, official.")
-    if format not in OFFICIAL_READERS:
-        raise BadInput(f"format {format!r}: unknown. There are: {', '.join(OFFICIAL_READERS)}.")
+    if format not in BENCHMARKS:
+        raise BadInput(f"format {format!r}: unknown. There are: {', '.join(BENCHMARKS)}.")
+    official = part(format, "official").read
     ids = questions["question_id"].astype(str)
-    may_use = format not in TWINS and "question" in questions.columns
+    may_use = not spec(format).similar_questions and "question" in questions.columns
     wordings = questions["question"] if may_use else [None] * len(questions)
     asked = {
         question: (tuple(options), str(kind), wording)
@@ -589,7 +577,7 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
             key = (response, options, kind, wording, end == "length")
             if key not in seen:
                 seen[key] = (
-                    OFFICIAL_READERS[format](response, options, kind)
+                    official(response, options, kind)
                     if extraction == "official"
                     else read_choice(response, list(options), kind, wording, end)
                 )

@@ -30,6 +30,7 @@ from eval_harness.submissions import sandbox
 from eval_harness.submissions.foreign_files import MAX_FILE
 from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.api import tools
+from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.published_results import board_results
 from leaderboard_space.sections import Board
 from leaderboard_space.service import Service
@@ -37,7 +38,6 @@ from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
 from leaderboard_space.trusted_data import TrustedData
 from leaderboard_space.views import about, cases, compare
-from leaderboard_space.views.choices import NAMES
 
 ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -83,7 +83,7 @@ def build_app(
         )
         with gr.Tabs(elem_id="mp-tabs") as tabs:
             for number, format in enumerate(BENCHMARKS):
-                with gr.Tab(NAMES[format], id=format, elem_id=f"tab-{format}"):
+                with gr.Tab(LABELS[format], id=format, elem_id=f"tab-{format}"):
                     _benchmark(format, service, script, first=number == 0)
             for name, views in (("Compare", compare), ("Cases", cases)):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):

@@ -5,32 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.groups import called
 from leaderboard_space.sentences import Caption, Finding, Ranked
 from leaderboard_space.standings import Standings, info_of, shown_method, with_interval
 from leaderboard_space.tree import Path, branch_name
 
-GUESS = {"mediconfusion": "a coin flip"}
-"""What a guesser does, in a word, where "guessing" is not the plainest one."""
-COIN = {"set_accuracy": "flipping a coin for each image", "individual_accuracy": "flipping a coin"}
-CASES = {"mediconfusion": "pair", "probmed": "image", "gmai-mmbench": "question", "halt-medvqa": "question"}
-"""What a case is, per format."""
-
 
 def guessing(format: str, metric: str) -> str:
     """What "chance" is called in a sentence about this metric."""
-    return COIN.get(metric, "guessing") if format == "mediconfusion" else "guessing"
+    return spec(format).guesses.get(metric, "guessing")
 
 
 def short_guess(format: str) -> str:
     """What "chance" is called in the heading of a group."""
-    return GUESS.get(format, "guessing")
+    return spec(format).short_guess
 
 
 def headline(format: str, found: Standings) -> str:
     """The finding as one sentence, computed from the standings. Baselines never count as models."""
     models = found.models
-    info = info_of(found.metric)
+    info = info_of(found.metric, format)
     names = called([row.entry for row in models])
     ranked = [row for row in found.rows if row.group == "ranked"]
     return sentences.headline(
@@ -61,7 +56,7 @@ def caption(format: str, found: Standings, branches: Sequence[Path], tagged: boo
         Caption(
             label=info.label,
             description=info.description,
-            case=CASES.get(format, "case"),
+            case=spec(format).case,
             sizes=frozenset((score.n, score.n_cases) for score in known),
             where=tuple(branch_name(branch) for branch in branches),
             methods=() if tagged else tuple(sorted(methods)),

@@ -20,6 +20,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.scores import METRICS, units
 from leaderboard_space import answer_cache
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.ranking import Bools, Floats, Ints, MetricUnits
 
 BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
@@ -202,7 +203,7 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
         places[name] = Place(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
             case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
-            per_image=format == "mediconfusion",
+            per_image=spec(format).per_image,
         )
     return Outcomes(
         format=format,

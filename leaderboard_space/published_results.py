@@ -30,10 +30,11 @@ from typing import Literal, cast
 import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.schema import SCENARIOS
+from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.results import Benchmark, Breakdown, Method, Model, Result, Score, Source, Verdict
-from eval_harness.scores.metrics import METRICS, MetricInfo
+from eval_harness.scores.metrics import METRICS
 from eval_harness.scores.statistics import LEVEL, chance_p_value, published_interval
+from leaderboard_space.benchmarks import spec
 
 FOLDER = Path(__file__).parent / "published"
 ABOUT = ("papers", "tables", "cells", "notes", "models", "departments")
@@ -44,30 +45,8 @@ Row = dict[str, str]
 ONLY_PRINTED: dict[str, MetricInfo] = {
     "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
     "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
-    "accuracy_without_adversarial": MetricInfo(
-        "Accuracy, no adversarial", "Questions answered correctly, without their adversarial partners."
-    ),
 }
 """Metrics that papers print and we do not compute."""
-
-CHANCE: dict[str, dict[str, float]] = {
-    "mediconfusion": {"set_accuracy": 25.0, "individual_accuracy": 50.0, "confusion": 50.0},
-    "probmed": {
-        "modality": 25.0,
-        "modality_without_adversarial": 50.0,
-        "organ": 25.0,
-        "organ_without_adversarial": 50.0,
-        "abnormality": 50.0,
-    },
-    "probmed-vqa-rad": {"accuracy": 25.0, "accuracy_without_adversarial": 50.0},
-    "halt-medvqa": {"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
-}
-"""Exact chance, percent: two options per question and two questions per pair (MediConfusion; ProbMed's modality and organ, Table
-19); for HALT the mean of 1 / options over the released files (543, 1000, 818 questions) and the mean of the three scenarios.
-ProbMed's condition, position and overall are not here: they depend on findings per image, which the paper does not print."""
-
-PRINTED_CHANCE = ("gmai-mmbench",)
-"""Papers whose own random run stands in for chance, per column. It is itself a sample, so no verdict hangs on it."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +145,14 @@ def _scenarios(result: Result) -> Breakdown:
     The average over one scenario is the accuracy in it. Empty for other benchmarks.
     """
     cells: Breakdown = {}
-    for scenario in SCENARIOS if result.benchmark.format == "halt-medvqa" else ():
-        if scenario in result.scores:
-            held = {name: result.scores[name] for name in (scenario, f"{scenario}_irrelevant") if name in result.scores}
-            cells.setdefault("scenario", {})[scenario] = {"average": result.scores[scenario], **held}
+    found = spec(result.benchmark.format).facet_metrics
+    if found is None:
+        return cells
+    facet, shown, metrics = found
+    for value, names in metrics.items():
+        if names[0] in result.scores:
+            held = {name: result.scores[name] for name in names if name in result.scores}
+            cells.setdefault(facet, {})[value] = {shown: result.scores[names[0]], **held}
     return cells
 
 
@@ -276,7 +259,7 @@ def _result(group: _Group, notes: list[str]) -> Result:
         provenance="published",
         benchmark=Benchmark(
             name=benchmark,
-            format=paper["paper"],
+            format=benchmark if benchmark in BENCHMARKS else paper["paper"],
             split=about["split"],
             questions=int(about["questions"]),
             origin="official" if benchmark in BENCHMARKS else "custom",
@@ -308,7 +291,7 @@ def _score(cell: Cell, group: _Group) -> Score:
     if info.unit == "count" or n_cases == 0:
         return Score(value=cell.value, n=n, n_cases=n_cases)
     low, high, how = (round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases))
-    exact = CHANCE.get(group.about["benchmark"], CHANCE.get(group.paper["paper"], {})).get(metric)
+    exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
     chance = exact if exact is not None else _printed_chance(cell, group.paper["paper"])
     return Score(
         value=cell.value,
@@ -350,7 +333,7 @@ def _verdict(
 
 
 def _printed_chance(cell: Cell, paper: str) -> float | None:
-    if paper not in PRINTED_CHANCE:
+    if not spec(paper).prints_chance:
         return None
     return _random_rows(cell.table).get(cell.column)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataset_builders.errors import BadInput
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table
 from leaderboard_space.html import text
 from leaderboard_space.outcomes import Outcomes
@@ -83,7 +84,8 @@ class Service:
             ),
         )
         if asked.metric != wanted.metric:
-            said = f"{info_of(wanted.metric).label} is not known of this selection: {info_of(asked.metric).label} is shown."
+            before, now = (info_of(name, asked.section.format).label for name in (wanted.metric, asked.metric))
+            said = f"{before} is not known of this selection: {now} is shown."
             html = f'<p class="note">{text(said)}</p>' + html
         if asked.dropped:
             gone = ", ".join(asked.dropped[:5])
@@ -123,7 +125,7 @@ class Service:
 
         def draw() -> str:
             drawn = self._plot(asked)
-            if asked.section.format == "probmed":
+            if spec(asked.section.format).by_image_type:
                 entries, cells_of = self._entries(asked), self._by_image_type(asked)
                 drawn += transfer.view(entries, cells_of, one, labels(entries), asked.metric)
                 entry = self._one(asked, one)
@@ -143,7 +145,7 @@ class Service:
     def _plot(self, asked: Asked) -> str:
         """The benchmark's plot; where a selection as a whole has none, that of the largest image type in it (papers print by these)."""
         drawn = self._plot_of(asked, "")
-        if drawn or asked.section.format != "probmed":
+        if drawn or not spec(asked.section.format).by_image_type:
             return drawn
         for branch in plots.image_types(asked.tree, asked.branches):
             name = branch_name(branch)
@@ -159,7 +161,7 @@ class Service:
         format = asked.section.format
         return plots.plot(
             format,
-            self.standings(replace(asked, metric=plots.CHOOSING.get(format, asked.metric))).standing,
+            self.standings(replace(asked, metric=spec(format).plot_metric or asked.metric)).standing,
             lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
             where,
         )

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.benchmarks import spec
 from eval_harness.results import Score
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import places, published_interval
@@ -81,12 +83,6 @@ METHODS = {
     "ff": "free form",
 }
 """Methods as they are shown."""
-ELSEWHERE = {
-    ("probmed", "accuracy"): MetricInfo(
-        "Accuracy with adversarial", "Pairs with both questions right (ProbMed Table 3)."
-    )
-}
-"""Metrics whose name means something else in one format: the VQA-RAD pairs' `accuracy` is no accuracy of single-choice questions."""
 
 
 def shown_method(name: str) -> str:
@@ -96,9 +92,8 @@ def shown_method(name: str) -> str:
 
 def info_of(metric: str, format: str = "") -> MetricInfo:
     """What a metric means (in a format); a metric this board does not know is shown by its name."""
-    if (format, metric) in ELSEWHERE:
-        return ELSEWHERE[format, metric]
-    return METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+    own = spec(format).metrics.get(metric) if format in BENCHMARKS else None
+    return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:

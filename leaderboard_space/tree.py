@@ -13,19 +13,8 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from leaderboard_space.benchmarks import chains_of
 from leaderboard_space.ranking import Bools, Ints
-
-CHAINS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "mediconfusion": (("category",),),
-    "probmed": (("image_type",), ("organ", "modality")),
-    "gmai-mmbench": (
-        ("department", "modality", "keyword"),
-        ("task", "modality", "keyword"),
-        ("granularity", "modality", "keyword"),
-    ),
-    "halt-medvqa": (("scenario", "source_dataset"),),
-}
-"""Per format, the facets from the trunk to the leaves; each chain is a group of its own in the tree."""
 
 FACET_LABEL = {
     "category": "Category",
@@ -149,7 +138,7 @@ def tree_of(format: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[Node]]] = []
-    for chain in CHAINS.get(format, ()):
+    for chain in chains_of(format):
         nodes = _grow(chain, questions, np.arange(len(questions)), (chain[0],), rows)
         if nodes:
             groups.append((chain[0], nodes))
@@ -163,7 +152,7 @@ def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
     """
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[Node]]] = []
-    for chain in CHAINS.get(format, ()):
+    for chain in chains_of(format):
         facet = chain[0]
         sizes = _printed_sizes(facet, breakdowns)
         nodes = [Node(label, facet, size) for label, size in _sorted(sizes)]

@@ -16,7 +16,7 @@ from dataset_builders.columns import COMMON, IMAGES, TEXT, TEXTS, Kind
 if TYPE_CHECKING:
     import pandas as pd
 
-BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
+BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
 """The official benchmarks. A custom set has a name of its own and the format of one of these."""
 
 NEEDED = {"reader": "read", "phantoms": "write"}

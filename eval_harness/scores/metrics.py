@@ -34,9 +34,9 @@ _SHARES = {
     "share_no": MetricInfo("Share of no", "Answers that say no, of the answers read.", None),
 }
 
-METRICS: dict[str, MetricInfo] = {
-    **{metric: info for name in BENCHMARKS for metric, info in spec(name).metrics.items()},
-    **_EVERYWHERE,
-    **_SHARES,
-}
-"""Every metric by name."""
+METRICS: dict[str, MetricInfo] = {}
+for _name in BENCHMARKS:
+    for _metric, _info in spec(_name).metrics.items():
+        METRICS.setdefault(_metric, _info)
+METRICS |= {**_EVERYWHERE, **_SHARES}
+"""Every metric by name; where two benchmarks have a metric of one name, the first one's (`spec(benchmark).metrics` has each)."""

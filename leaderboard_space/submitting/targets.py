@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from eval_harness.results import Benchmark
+from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.outcomes import read_questions
 from leaderboard_space.sections import Board
 from leaderboard_space.trusted_data import TrustedData, TrustedSplit
-from leaderboard_space.views.choices import NAMES
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _of_dataset(split: TrustedSplit) -> Target:
 
 def _label(benchmark: Benchmark) -> str:
     """In words: `GMAI-MMBench, validation, 22 questions (custom)`."""
-    name = NAMES[benchmark.format] if benchmark.name == benchmark.format else benchmark.name
+    name = LABELS[benchmark.format] if benchmark.name == benchmark.format else benchmark.name
     kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[benchmark.origin]
     part = f", {benchmark.selection}" if benchmark.selection else ""
     return f"{name}, {benchmark.split}, {benchmark.questions:,} questions{part}{kind}"

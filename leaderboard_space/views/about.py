@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.html import text
 from leaderboard_space.published_results import departments
 
 PAGE = Path(__file__).parents[1] / "assets" / "about.html"
-NAMES = {"mediconfusion": "MediConfusion", "probmed": "ProbMed"}
 
 
 def page() -> str:
     """The page as HTML."""
     rows = "".join(
-        f'<tr><th scope="row">{text(row["label"])}</th><td>{text(NAMES.get(row["benchmark"], row["benchmark"]))}, {text(row["facet"])}</td>'
+        f'<tr><th scope="row">{text(row["label"])}</th>'
+        f"<td>{text(LABELS.get(row['benchmark'], row['benchmark']))}, {text(row['facet'])}</td>"
         f"<td>{text(row['department'] or 'unlabelled')}</td><td>{text(row['why'], 300)}</td></tr>"
         for row in departments()
     )

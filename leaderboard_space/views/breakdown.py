@@ -9,6 +9,7 @@ import numpy as np
 from dataset_builders.benchmarks import FACETS
 from eval_harness.results import Score
 from leaderboard_space import sentences
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.groups import called
 from leaderboard_space.html import count, number, options, percent, text
 from leaderboard_space.outcomes import Outcomes
@@ -22,8 +23,6 @@ from leaderboard_space.views.leaderboard import entry_mark, files, sorted_by, ta
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
 MOST_COLUMNS = 60
-FIRST = {"gmai-mmbench": "department", "halt-medvqa": METRICS_FACET}
-"""The facet shown first, where it is not the first that the source gives. HALT's scores are its scenarios, with their irrelevant counts."""
 
 Cells = dict[str, dict[str, Score]]
 """Column -> entry key -> score."""
@@ -33,7 +32,7 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """What the section can be broken down by: the facets that its source gives, and the metrics."""
     there = {facet for entry in section.entries for facet in entry.result.breakdown}
     found = [facet for facet in FACETS.get(section.format, ()) if facet in there or _labelled(outcomes, facet)]
-    return sorted([*found, METRICS_FACET], key=lambda facet: facet != FIRST.get(section.format))
+    return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.format).first_facet)
 
 
 def known(section: Section, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
@@ -86,7 +85,7 @@ def view(
     metrics: list[str],
 ) -> str:
     """The breakdown as HTML: its own choice of facet and metric, the table, and what the shades mean."""
-    info = info_of(found.metric)
+    info = info_of(found.metric, section.format)
     chosen = options(
         [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
     )
@@ -104,7 +103,7 @@ def view(
         return head + '<p class="sub">Nothing is known at this grain for this selection.</p>'
     dropped = max(len(columns) - MOST_COLUMNS, 0)
     columns = columns[:MOST_COLUMNS]
-    top = "".join(_column_head(name, cells[name], facet) for name in columns)
+    top = "".join(_column_head(name, cells[name], facet, section.format) for name in columns)
     body = ""
     entries = [*(row.entry for row in found.standing), *found.hidden]
     entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
@@ -196,8 +195,8 @@ def _columns(cells: Cells, facet: str) -> list[str]:
     return sorted(held, key=lambda name: -size[name])
 
 
-def _column_head(name: str, scores: dict[str, Score], facet: str) -> str:
-    label = info_of(name).label if facet == METRICS_FACET else shown_label(facet, name)
+def _column_head(name: str, scores: dict[str, Score], facet: str, format: str) -> str:
+    label = info_of(name, format).label if facet == METRICS_FACET else shown_label(facet, name)
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"

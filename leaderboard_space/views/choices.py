@@ -6,20 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.groups import called
 from leaderboard_space.html import count, options
 from leaderboard_space.sections import Board, Entry, Section
 from leaderboard_space.views.leaderboard import entry_mark
 
-NAMES = {
-    "mediconfusion": "MediConfusion",
-    "probmed": "ProbMed",
-    "gmai-mmbench": "GMAI-MMBench",
-    "halt-medvqa": "HALT-MedVQA",
-}
 Request = Mapping[str, Any]
-KEPT_APART = {("gmai-mmbench", "test")}
-"""Format and split whose answers their source keeps from the public: no key of them is shown, even where one lies in the store."""
 
 
 def measured_sections(board: Board) -> list[tuple[str, Section]]:
@@ -36,8 +29,8 @@ def chosen_section(board: Board, request: Request) -> tuple[str, Section] | None
 
 
 def key_of(section: Section, question: Any) -> list[int]:
-    """The true options of a question; empty where they are hidden."""
-    if section.kind != "phantom" and (section.format, section.split) in KEPT_APART:
+    """The true options of a question; empty where its source keeps them from the public, even where a key lies in the store."""
+    if section.kind != "phantom" and section.split in spec(section.format).hidden_splits:
         return []
     return [int(option) for option in question["answer"]]
 
@@ -45,7 +38,7 @@ def key_of(section: Section, question: Any) -> list[int]:
 def section_select(board: Board, key: str) -> str:
     """The choice of a set of questions."""
     pairs = [
-        (name, f"{NAMES[section.format]}: {section.title()}, {section.split}, {count(section.questions)} questions")
+        (name, f"{LABELS[section.format]}: {section.title()}, {section.split}, {count(section.questions)} questions")
         for name, section in measured_sections(board)
     ]
     return f'<label>Questions <select data-name="set">{options(pairs, key)}</select></label>'

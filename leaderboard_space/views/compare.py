@@ -100,7 +100,7 @@ def _nothing(line: str) -> str:
 
 def _form(board: Board, pair: _Pair) -> str:
     named = sorted(pair.named.items(), key=lambda item: item[1].lower())
-    choices = options([(name, info_of(name).label) for name in pair.metrics], pair.metric)
+    choices = options([(name, info_of(name, pair.section.format).label) for name in pair.metrics], pair.metric)
     return (
         f'<div class="form">{section_select(board, pair.key)}'
         f'<label>First <select data-name="first">{options(named, pair.a.key)}</select></label>'
@@ -116,10 +116,10 @@ def _comparison(pair: _Pair) -> str:
     first, second = pair.names
     tests = _tests(pair)
     test = tests[pair.metric][2] if pair.metric in tests else None
-    parts = [f'<h2 class="finding">{text(_finding(first, second, pair.metric, test), 400)}</h2>']
+    parts = [f'<h2 class="finding">{text(_finding(first, second, pair.metric, pair.section.format, test), 400)}</h2>']
     if test is not None:
         parts.append(f'<p class="sub">{text(_caption(test), 600)}</p>')
-    return "".join([*parts, _table(tests, first, second), _settings(pair), _flips(pair)])
+    return "".join([*parts, _table(tests, first, second, pair.section.format), _settings(pair), _flips(pair)])
 
 
 def _tests(pair: _Pair) -> dict[str, tuple[float, float, PairedTest]]:
@@ -160,8 +160,8 @@ def _share(frame: pd.DataFrame, metric: str) -> float | None:
     return 100 * float(part["numerator"].sum()) / total if total > 0 else None
 
 
-def _finding(first: str, second: str, metric: str, test: PairedTest | None) -> str:
-    info = info_of(metric)
+def _finding(first: str, second: str, metric: str, format: str, test: PairedTest | None) -> str:
+    info = info_of(metric, format)
     if test is None:
         return f"{info.label} cannot be compared between these two."
     return sentences.compared(first, second, info.label, info.higher_is_better, test.difference, test.p)
@@ -173,12 +173,12 @@ def _caption(test: PairedTest) -> str:
     )
 
 
-def _table(tests: dict[str, tuple[float, float, PairedTest]], first: str, second: str) -> str:
+def _table(tests: dict[str, tuple[float, float, PairedTest]], first: str, second: str, format: str) -> str:
     rows = ""
     for name, (one, other, test) in tests.items():
         mark = "not told apart" if test.p >= 0.05 else "surely"
         rows += (
-            f'<tr><th scope="row">{text(info_of(name).label)}</th><td{sorted_by(one)}>{number(one)}</td>'
+            f'<tr><th scope="row">{text(info_of(name, format).label)}</th><td{sorted_by(one)}>{number(one)}</td>'
             f"<td{sorted_by(other)}>{number(other)}</td><td{sorted_by(test.difference)}>{number(test.difference)}</td>"
             f"<td{sorted_by(test.low)}>{number(test.low)} to {number(test.high)}</td><td>{mark}</td></tr>"
         )

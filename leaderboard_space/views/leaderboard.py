@@ -46,7 +46,7 @@ def panel(
     ready: bool,
 ) -> str:
     """Everything right of the tree, as HTML."""
-    info = info_of(found.metric)
+    info = info_of(found.metric, section.format)
     scale = _scale(found, info.unit)
     return "".join(
         [
@@ -56,7 +56,7 @@ def panel(
             _notes(snapshot, section, found, branches, ready),
             _table(section, found, scale, branches) if found.rows else "",
             _legend(found) if found.rows else "",
-            _published_cells(found, branches),
+            _published_cells(found, branches, section.format),
         ]
     )
 
@@ -83,7 +83,7 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
             for other in sections
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
-    choices = options([(name, info_of(name).label) for name in metrics], metric)
+    choices = options([(name, info_of(name, section.format).label) for name in metrics], metric)
     runs = [(ONE, "one per model"), *((name, shown_method(name)) for name in methods_of(section)), (ALL, "all")]
     chooser = ""
     if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
@@ -169,7 +169,7 @@ def _scale(found: Standings, unit: str) -> float:
 
 
 def _table(section: Section, found: Standings, scale: float, branches: Sequence[Path]) -> str:
-    info = info_of(found.metric)
+    info = info_of(found.metric, section.format)
     sign = "%" if info.unit == "percent" else ""
     ticks = "".join(
         f'<span style="left:{100 * part:.0f}%">{number(part * scale, 0)}{sign if part == 1 else ""}</span>'
@@ -421,7 +421,8 @@ def published_cells(
     ), cells
 
 
-def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
+def _published_cells(found: Standings, branches: Sequence[Path], format: str) -> str:
+    label = info_of(found.metric, format).label
     entries, cells = published_cells(found, branches)
     if not entries:
         return ""
@@ -443,7 +444,7 @@ def _published_cells(found: Standings, branches: Sequence[Path]) -> str:
         for (facet, value), held in cells.items()
     )
     return (
-        f'<div class="bar-head"><h3 class="cells">{text(info_of(found.metric).label)}: published cells of the selected branches</h3>'
+        f'<div class="bar-head"><h3 class="cells">{text(label)}: published cells of the selected branches</h3>'
         f'{files("cells")}</div><div class="scroll"><table class="heat" data-table="cells" aria-label="Published cells"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from eval_harness.results import Score
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.html import number, text
 from leaderboard_space.standings import Row, info_of
 from leaderboard_space.tree import UNLABELLED, Path, Tree, organ_and_modality
@@ -21,15 +22,13 @@ ASPECTS = ("modality", "organ", "condition", "position")
 """Aspects that papers and we score with and without adversarial questions. Abnormality has none, and `overall` mixes both: the two
 overalls do not compare, so they are never drawn as one slope."""
 
-CHOOSING = {"mediconfusion": "confusion", "probmed": "modality_without_adversarial"}
-"""The score by which a plot's results are chosen: the scarcest of those it draws, since papers do not print every one for each result."""
-
 
 def plot(format: str, rows: Sequence[Row], known: Known, where: str = "") -> str:
     """The plot of a benchmark, or nothing where it has none or too little is known. `where`: a sentence on what it is about."""
-    if format == "probmed":
+    kind = spec(format).plot
+    if kind == "slopes":
         return _slopes(rows, known, where)
-    if format == "mediconfusion":
+    if kind == "scatter":
         return _scatter(rows, known)
     return ""
 

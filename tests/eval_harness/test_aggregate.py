@@ -67,7 +67,7 @@ def test_adversarial_pairs_of_a_run(tmp_path):
 
 
 def test_adversarial_pairs_are_probmeds(place):
-    with pytest.raises(BadInput, match="Adversarial pairs are ProbMed's"):
+    with pytest.raises(BadInput, match="in no adversarial pairs"):
         adversarial_pairs_of(place / "one")
 
 

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.answer_reading.official_readers import probmed_hit
+from eval_harness.benchmarks.probmed.official import probmed_hit
 from eval_harness.benchmarks.probmed.official_scores import official_figures
-from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.scores import aggregates, score
 from eval_harness.scores.calibration import calibration, confidence_of
 from eval_harness.scores.grading import grade
+from eval_harness.scores.pairs import pair_units
 
 
 def questions() -> pd.DataFrame:
@@ -202,7 +202,7 @@ def test_three_questions_are_no_pair() -> None:
     questions, answers = pairs(0)
     doubled = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
     with pytest.raises(BadInput, match="more than two questions"):
-        pair_units(grade("probmed", doubled, answers))
+        pair_units("probmed", grade("probmed", doubled, answers))
 
 
 @pytest.mark.sources

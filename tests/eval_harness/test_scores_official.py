@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from eval_harness.answers import read_answers
-from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.scores import score, summarise
 from eval_harness.scores.aggregates import best_over_methods
 from eval_harness.scores.grading import grade
+from eval_harness.scores.pairs import pair_units
 
 pytestmark = pytest.mark.sources
 
@@ -137,7 +137,10 @@ def test_pairs_of_an_aspect_are_the_authors_accuracies(official_scores: Path, nu
     questions["pair_id"] = questions["case_id"] + "-" + questions["aspect"]
     questions.loc[~questions["aspect"].isin(["modality", "organ"]), "pair_id"] = None
     graded = grade("probmed", questions, read_answers(answers, questions, "probmed", "official"))
-    units, aspect = pair_units(graded), graded.questions.dropna(subset="pair_id").groupby("pair_id")["aspect"].first()
+    units, aspect = (
+        pair_units("probmed", graded),
+        graded.questions.dropna(subset="pair_id").groupby("pair_id")["aspect"].first(),
+    )
     for name, figures in record["expected"]["per_question_type"].items():
         if ASPECT[name] in ("modality", "organ"):
             got = summarise(units[(units["unit"].map(aspect) == ASPECT[name]).to_numpy()])

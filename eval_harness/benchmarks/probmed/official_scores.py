@@ -21,7 +21,7 @@ def official_figures(rows: Iterable[Mapping[str, object]]) -> dict[str, dict]:
     """`per_image_type`, `per_question_type`, `overall` as the authors' code computes them.
 
     `rows` in file order, each with `id, image_type, qa_type` and `hit` (whether the response was right, see
-    `official_readers.probmed_hit`). A figure that divides by nothing is nan (their code stops there).
+    `official.probmed_hit`). A figure that divides by nothing is nan (their code stops there).
     """
     by_type: dict[str, list[Mapping[str, object]]] = {}
     for row in rows:

@@ -20,6 +20,7 @@ from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed.errors import conditional_errors
 from eval_harness.results import Breakdown
 from eval_harness.scores.grading import Floats, Graded, Ints, make_units
+from eval_harness.scores.pairs import pair_units
 
 FORMAT = "probmed"
 WEIGHTED = ("condition", "position")
@@ -43,7 +44,7 @@ def units(graded: Graded) -> pd.DataFrame:
         if column not in graded.questions.columns:
             raise BadInput(f"questions: the column {column} is missing, which the format probmed needs.")
     if graded.questions["aspect"].isna().all():
-        return pair_units(graded)
+        return pair_units(FORMAT, graded)
     kind = pd.factorize(graded.questions["image_type"])[0]
     one_per_image = np.unique(graded.case, return_index=True)[1]
     images_of_type = np.bincount(kind[one_per_image] + 1, minlength=kind.max(initial=-1) + 2)[kind + 1].astype(float)
@@ -71,40 +72,6 @@ def units(graded: Graded) -> pd.DataFrame:
                 frames.append(frame)
                 everything.setdefault(sum_name, []).append(_renamed(frame, sum_name, aspect))
     return pd.concat([*frames, *(frame for parts in everything.values() for frame in parts)], ignore_index=True)
-
-
-def pair_units(graded: Graded) -> pd.DataFrame:
-    """Two rows per pair of a true question and its adversarial counterpart (Table 3): `accuracy_without_adversarial` counts the true
-    question alone, `accuracy_with_adversarial` both. Pairs that lack either question are left out.
-
-    Pairs are told by `pair_id` (columns `pair_id`, `adversarial`; units are named by it). Chance is 1/2 and 1/4 for yes/no questions.
-    Raises BadInput where either column is missing.
-    """
-    for column in ("pair_id", "adversarial"):
-        if column not in graded.questions.columns:
-            raise BadInput(f"questions: the column {column} is missing, which adversarial pairs need.")
-    adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
-    rows = pd.Series(np.arange(len(adversarial)), index=graded.questions["pair_id"].to_numpy(dtype=object))
-    rows = rows[rows.index.notna()]
-    truth, counterpart = rows[~adversarial[rows]], rows[adversarial[rows]]
-    for half in (truth, counterpart):
-        if not half.index.is_unique:
-            raise BadInput(f"questions: pair {half.index[half.index.duplicated()][0]!r} holds more than two questions.")
-    pairs = truth.index[truth.index.isin(counterpart.index)]
-    true_row, other = truth.loc[pairs].to_numpy(np.int64), counterpart.loc[pairs].to_numpy(np.int64)
-    hit, both = graded.right[true_row], graded.right[true_row] & graded.right[other]
-    chance = graded.guess[true_row]
-    names = pairs.to_numpy(dtype=object)
-    return pd.concat(
-        [
-            make_units(FORMAT, graded, name, true_row, share.mean(axis=1), 1.0, guess, names)
-            for name, share, guess in (
-                ("accuracy_without_adversarial", hit, chance),
-                ("accuracy_with_adversarial", both, chance * graded.guess[other]),
-            )
-        ],
-        ignore_index=True,
-    )
 
 
 def _rows(graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats) -> pd.DataFrame:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from eval_harness.benchmarks.probmed.scores import pair_units
 from eval_harness.scores.grading import Graded
+from eval_harness.scores.pairs import pair_units
 
 
 def units(graded: Graded) -> pd.DataFrame:
@@ -13,5 +13,5 @@ def units(graded: Graded) -> pd.DataFrame:
 
     Raises BadInput where the columns `pair_id` or `adversarial` are missing.
     """
-    found = pair_units(graded)
+    found = pair_units("probmed-vqa-rad", graded)
     return found.assign(metric=found["metric"].replace("accuracy_with_adversarial", "accuracy"))

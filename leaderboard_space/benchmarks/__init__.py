@@ -1,0 +1,38 @@
+"""How the board speaks of each benchmark, one module each, found by the names in `dataset_builders.benchmarks`."""
+
+from __future__ import annotations
+
+import importlib
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import spec as dataset_spec
+from leaderboard_space.benchmarks.spec import BoardSpec
+
+
+def spec(name: str) -> BoardSpec:
+    """What the module of a benchmark says; for a benchmark without one, its title. Raises TypeError where a module lacks its SPEC."""
+    if name not in BENCHMARKS:
+        return BoardSpec(label=name)
+    where = f"{__name__}.{name.replace('-', '_')}"
+    try:
+        module = importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name != where:
+            raise
+        return BoardSpec(label=dataset_spec(name).facts.title)
+    found = getattr(module, "SPEC", None)
+    if not isinstance(found, BoardSpec):
+        raise TypeError(f"{where}: must define SPEC, a BoardSpec")
+    return found
+
+
+LABELS: dict[str, str] = {name: spec(name).label for name in BENCHMARKS}
+"""Benchmark -> how it is called."""
+
+
+def chains_of(name: str) -> tuple[tuple[str, ...], ...]:
+    """The groups of a benchmark's tree of branches, each from its trunk to its leaves."""
+    chains = spec(name).chains
+    if chains is not None:
+        return chains
+    return tuple((facet,) for facet in dataset_spec(name).facets) if name in BENCHMARKS else ()

@@ -1,0 +1,17 @@
+"""GMAI-MMBench on the board."""
+
+from __future__ import annotations
+
+from leaderboard_space.benchmarks.spec import BoardSpec
+
+SPEC = BoardSpec(
+    label="GMAI-MMBench",
+    chains=(
+        ("department", "modality", "keyword"),
+        ("task", "modality", "keyword"),
+        ("granularity", "modality", "keyword"),
+    ),
+    first_facet="department",
+    hidden_splits=frozenset({"test"}),
+    prints_chance=True,
+)

@@ -1,0 +1,16 @@
+"""HALT-MedVQA on the board."""
+
+from __future__ import annotations
+
+from dataset_builders.schema import SCENARIOS
+from leaderboard_space.benchmarks.spec import BoardSpec
+
+SPEC = BoardSpec(
+    label="HALT-MedVQA",
+    chains=(("scenario", "source_dataset"),),
+    # Its scores are its scenarios, with their counts of irrelevant answers.
+    first_facet="metric",
+    # The mean of 1 / options over the released files (543, 1000, 818 questions), and the mean of the three scenarios.
+    chance={"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
+    facet_metrics=("scenario", "average", {name: (name, f"{name}_irrelevant") for name in SCENARIOS}),
+)

@@ -1,0 +1,11 @@
+"""ProbMed's probing of VQA-RAD on the board."""
+
+from __future__ import annotations
+
+from leaderboard_space.benchmarks.spec import BoardSpec
+
+SPEC = BoardSpec(
+    label="ProbMed on VQA-RAD",
+    case="pair",
+    chance={"accuracy": 25.0, "accuracy_without_adversarial": 50.0},
+)

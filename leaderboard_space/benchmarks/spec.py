@@ -1,0 +1,37 @@
+"""What a benchmark's module says about how the board speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardSpec:
+    """The board's side of a benchmark; only `label` must be given.
+
+    `case`: what a case is called. `short_guess`: what chance is called in a heading, `guesses`: in a sentence about a metric (both
+    "guessing" by default). `chains`: the facets of the tree of branches from the trunk to the leaves, one tuple for each group of the
+    tree (None: each facet is a group of its own). `first_facet`: what the breakdown shows first. `hidden_splits`: splits whose answers
+    their source keeps from the public. `chance`: exact chance of printed scores in percent, by metric; `prints_chance`: the paper's own
+    random run stands in for it (it is a sample, so no verdict hangs on it). `facet_metrics`: printed metrics that are cells of a facet:
+    (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another image.
+    `plot`: the drawing above the breakdown, `plot_metric` the score by which its results are chosen. `by_image_type`: it is also broken
+    down by organ and modality of the image types.
+    """
+
+    label: str
+    case: str = "question"
+    short_guess: str = "guessing"
+    guesses: Mapping[str, str] = field(default_factory=dict)
+    chains: tuple[tuple[str, ...], ...] | None = None
+    first_facet: str | None = None
+    hidden_splits: frozenset[str] = frozenset()
+    chance: Mapping[str, float] = field(default_factory=dict)
+    prints_chance: bool = False
+    facet_metrics: tuple[str, str, Mapping[str, tuple[str, ...]]] | None = None
+    per_image: bool = False
+    plot: Literal["slopes", "scatter"] | None = None
+    plot_metric: str | None = None
+    by_image_type: bool = False
