@@ -38,7 +38,7 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
     """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys; damaged files; what was only printed
     is given to the board beside it (`printed`). Returns the format."""
     rng = np.random.default_rng(seed)
-    format = BENCHMARKS[seed % 4]
+    format = BENCHMARKS[seed % len(BENCHMARKS)]
     (store / "results").mkdir(parents=True, exist_ok=True)
     cases = int(rng.choice([1, 2, 7, 45]))
     asked = questions(format, cases, seed=seed)

@@ -89,7 +89,22 @@ def _halt(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-_MAKERS = {"mediconfusion": _mediconfusion, "probmed": _probmed, "gmai-mmbench": _gmai, "halt-medvqa": _halt}
+def _pairs(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    return [
+        {"question_id": f"{pair}-{adversarial}", "case_id": str(pair), "image_id": str(pair // 2), "question": f"Test pair {pair}?",
+         "options": ["yes", "no"], "answer": [int(adversarial)], "question_type": "yes_no", "adversarial": adversarial, "pair_id": str(pair)}
+        for pair in range(cases)
+        for adversarial in (False, True)
+    ]  # fmt: skip
+
+
+_MAKERS = {
+    "mediconfusion": _mediconfusion,
+    "probmed": _probmed,
+    "gmai-mmbench": _gmai,
+    "halt-medvqa": _halt,
+    "probmed-vqa-rad": _pairs,
+}
 
 
 def answers(questions: pd.DataFrame, skill: float, seed: int = 2) -> pd.DataFrame:

@@ -126,7 +126,7 @@ def test_names_of_models():
     benchmarks: dict[str, set[str]] = {}
     for result in RESULTS:
         benchmarks.setdefault(result.model.name, set()).add(result.benchmark.format)
-    assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "gmai-mmbench"}
+    assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "probmed-vqa-rad", "gmai-mmbench"}
     assert benchmarks["LLaVA-v1.5-7B"] == {"gmai-mmbench", "halt-medvqa"}
     assert {"LLaVA-v0-7B", "LLaVA-v1-7B", "LLaVA-v1.6-7B", "GPT-4V", "Gemini Pro", "Gemini 1.5 Pro"} <= used
 
