@@ -30,8 +30,10 @@ from eval_harness.answers import read_answers
 from eval_harness.scores import units
 from eval_harness.scoring import answer_frame
 from eval_harness.store_source import is_hub_store
+from eval_harness.submissions.envelope import weight
 from eval_harness.submissions.foreign_files import MAX_PROBLEMS, printable
 from eval_harness.submissions.predictions import Predictions, read_predictions
+from eval_harness.submissions.sandbox import in_turn
 from eval_harness.submissions.scoring_ledger import Document, Read, open_ledger, private_head
 from eval_harness.submissions.validation import MODEL_NAME
 
@@ -216,7 +218,7 @@ class HiddenTest:
 
     def _read(self, upload: Path, asked: _Asked) -> tuple[Predictions, list[str]]:
         try:
-            read = read_predictions(upload, asked.questions)
+            read = in_turn(weight([upload]), read_predictions, upload, asked.questions)
         except BadInput as error:
             return Predictions(), [_told(str(error), upload)]
         problems = [_told(line, upload) for line in read.problems]

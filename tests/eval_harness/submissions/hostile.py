@@ -179,3 +179,51 @@ def result_json(valid: dict) -> dict[str, bytes]:
         "nine million bytes": changed(lambda d: d["environment"].update(x="y" * 9_000_000)),
         "infinite samples": changed(lambda d: d["method"].update(samples=2**62)),
     }
+
+
+def spoken(text: str, size: int) -> bytes:
+    """A file of one answer that says `text` over and over, `size` bytes of it."""
+    return json.dumps({"question_id": "90001-1", "response": text * (size // len(text))}).encode() + b"\n"
+
+
+REPEATED = (
+    *(
+        "answer: ",
+        "the answer is ",
+        "Option A. ",
+        "**A** ",
+        "(A) ",
+        "\\boxed{",
+        "<think>",
+        "A or B ",
+        "not A, ",
+        "Yes. No. ",
+    ),
+    *("- [ ] ", "a\u0301"),
+)
+"""What a reader looks for: over and over in one response, each is an attempt to make it look for ever."""
+
+
+def run_jsons(valid: dict) -> dict[str, bytes]:
+    """Hostile variants of a valid run.json."""
+
+    def changed(change: Callable[[dict], object]) -> bytes:
+        document = json.loads(json.dumps(valid))
+        change(document)
+        return json.dumps(document).encode()
+
+    return {
+        **{
+            f"{count:,} samples": changed(
+                lambda d, count=count: (d["request"].update(samples=count), d["method"].update(samples=count))
+            )
+            for count in (0, -1, 2_000, 4_000_000, 2**31, 2**62)
+        },
+        "deep": b'{"run_id": ' + DEEP,
+        "no JSON": b"hello",
+        "nine million bytes": changed(lambda d: d["environment"].update(x="y" * 9_000_000)),
+        "a million keys": changed(lambda d: d["environment"].update({f"k{n}": n for n in range(500_000)})),
+        "path as id": changed(lambda d: d.update(run_id="../../../tmp/x")),
+        "another fingerprint": changed(lambda d: d["request"].update(fingerprint="0" * 64)),
+        "shots": changed(lambda d: d["request"].update(shots=2**40)),
+    }
