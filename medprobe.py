@@ -455,6 +455,7 @@ def submit(
     with_questions: Annotated[
         bool, typer.Option("--with-questions", help="with --reproduced, on the Hub: also store the questions")
     ] = False,
+    account: Annotated[str | None, typer.Option(help="who submits, to a folder store [default: this user]")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store; its scores are recomputed from its answers. On the Hub it is one pull request."""
@@ -467,7 +468,9 @@ def submit(
         for problem in found.problems:
             typer.echo(f"problem: {problem}")
     else:
-        done = submit_answers(answers, to, benchmark, model, data, split, extraction, kind, reproduced, with_questions)
+        done = submit_answers(
+            answers, to, benchmark, model, data, split, extraction, kind, reproduced, with_questions, account
+        )
         found = done.submission
     found.check(answers)
     typer.echo(summary(found.result))
@@ -477,6 +480,34 @@ def submit(
         typer.echo(f"would add {found.folder} to {to}")
     else:
         typer.echo(f"{'added' if done.new else 'is there already:'} {done.place}")
+
+
+@app.command(short_help="Take a result back.")
+def withdraw(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
+    reason: Annotated[str, typer.Option(help="why, in plain text; the board shows it")],
+    account: Annotated[str | None, typer.Option(help="who says so, in a folder store [default: this user]")] = None,
+) -> None:
+    """Mark a result as withdrawn: it stays in the store, out of every ranking. For who submitted it and for the store's owner."""
+    from eval_harness.submissions import remarks
+
+    place, new = remarks.withdraw(store, result, reason, account)
+    typer.echo(f"{'withdrawn:' if new else 'is withdrawn already:'} {place}")
+
+
+@app.command(short_help="Put a note under a result.")
+def annotate(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
+    note: Annotated[str, typer.Option(help="the note, in plain text; the board shows it")],
+    account: Annotated[str | None, typer.Option(help="who writes it, in a folder store [default: this user]")] = None,
+) -> None:
+    """Put a note under a result that landed. For who submitted it and for the store's owner."""
+    from eval_harness.submissions import remarks
+
+    place, _ = remarks.annotate(store, result, note, account)
+    typer.echo(f"noted: {place}")
 
 
 @app.command(short_help="Check submissions.")

@@ -129,7 +129,7 @@ def questions_of(result: Result, store: Path, data: Sequence[str] = ()) -> pd.Da
     path = store / "questions" / f"{fingerprint}.parquet"
     if path.is_file():
         return pd.read_parquet(path)
-    from eval_harness.submissions.examination import vouched_dataset
+    from eval_harness.submissions.datasets import vouched_dataset
 
     dataset = vouched_dataset(result.benchmark, data)
     if dataset is not None and has_fingerprint(dataset.questions, fingerprint):

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput
+from dataset_builders.problems import clip
 
 SCHEMA_VERSION: Literal[2] = 2
 """2 (November 2026) adds `reader_version`; version 1 is read as it is."""
@@ -140,6 +141,38 @@ def model_slug(name: str) -> str:
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name).strip("-.")
     return slug[:80] or "model"
+
+
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
+"""What a benchmark and a result may be called, since they become folders of a store."""
+LONGEST_NAME = 200
+"""Characters of a display name."""
+
+
+def normal_name(name: str) -> str:
+    """A display name in its one form: composed characters (Unicode NFC), single spaces, none around it.
+
+    >>> normal_name("  Me\u0301dical\u00a0VLM ")
+    'M\u00e9dical VLM'
+    """
+    return " ".join(unicodedata.normalize("NFC", name).split())
+
+
+def wrong_model_name(name: str) -> str | None:
+    """What is wrong with a display name, in words; None for any text in its one form without control characters and markup.
+
+    Whoever shows or exports a name escapes it: quotes, `=`, `%`, `&` and letters of every script may stand in it.
+    """
+    shown = clip(name)
+    if not name or name != normal_name(name):
+        return f"model name {shown}: must be text, in composed characters (NFC) and with single spaces. Give --name."
+    if len(name) > LONGEST_NAME:
+        return f"model name {shown}: has {len(name)} characters, at most {LONGEST_NAME}. Give a shorter --name."
+    # Joiners (U+200C, U+200D) are part of how several scripts are written.
+    odd = [c for c in name if c in "<>" or (unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\u200c\u200d")]
+    if odd:
+        return f"model name {shown}: holds {odd[0]!r}. Markup and control characters cannot stand in it; give another --name."
+    return None
 
 
 def read_result(path: Path) -> Result:

@@ -34,11 +34,12 @@ from eval_harness.prompts import prompt_for
 from eval_harness.reply_cache import ReplyCache, Send
 from eval_harness.requests import AT_ONCE, Place, Writer, shot_rows, with_shot_images, written
 from eval_harness.rescoring import score_run
-from eval_harness.results import Method, Result, model_slug
+from eval_harness.results import FOLDER_NAME, Method, Result, model_slug, normal_name, wrong_model_name
 from eval_harness.runs import Journal, Run, RunRequest, disk_trouble, make_run_folder, read_run, record_of, write_run
 from eval_harness.scoring import NO_JUDGE, answer_frame, make_result
 from eval_harness.selection import Selection, select_questions
 from eval_harness.shards import Shard, case_numbers, put_together, set_aside, whole_folder
+from eval_harness.submissions.envelope import check_size
 
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 
@@ -206,7 +207,21 @@ def _prepared(asked: Asked) -> tuple[Selection, Backend, Run, Any]:
     if asked.method in ("gd", "ps", "ps_official") and not callable(getattr(backend, "score", None)):
         raise BadInput(f"--method {asked.method}: {asked.model} cannot score options. Use --method mc.")
     samples = _samples(asked, backend, selection)
+    _check_can_land(asked, selection, backend, samples)
     return selection, backend, _describe(asked, selection, backend, samples, prompts), shots
+
+
+def _check_can_land(asked: Asked, selection: Selection, backend: Backend, samples: int) -> None:
+    """Raise BadInput now for what no results store would take later: everything that `submit` limits is known before the first question."""
+    check_size(len(selection.questions), samples)
+    wrong = wrong_model_name(normal_name(asked.name or backend.model.name))
+    if wrong is None and not FOLDER_NAME.fullmatch(selection.repository.name):
+        called = selection.repository.name
+        wrong = (
+            f"{selection.repository.data}: the benchmark's name {called!r} cannot be a folder. Build it under another."
+        )
+    if wrong:
+        raise BadInput(wrong)
 
 
 def _prompts(asked: Asked, selection: Selection) -> list[Prompt]:
@@ -279,7 +294,7 @@ def _describe(asked: Asked, selection: Selection, backend: Backend, samples: int
         branches=tuple(asked.branches),
         limit=asked.limit,
     )
-    model = backend.model.model_copy(update={"name": asked.name} if asked.name else {})
+    model = backend.model.model_copy(update={"name": normal_name(asked.name or backend.model.name)})
     digest = hashlib.sha256(_in_default_form(request).model_dump_json().encode()).hexdigest()[:8]
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
     if template := getattr(backend, "template_hash", None):

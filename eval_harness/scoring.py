@@ -123,9 +123,7 @@ def make_result(
     answers = answers.sort_values(
         by=["question_id", "sample"], key=lambda column: column.map(order) if column.name == "question_id" else column
     ).reset_index(drop=True)
-    scored = score(run.benchmark.format, questions, answers)
-    if run.request.permute:
-        _letters_as_shown(scored, run.benchmark.format, questions, answers)
+    scored = scores_of(run, questions, answers)
     result = Result(
         kind="measured",
         provenance="submitted",
@@ -142,6 +140,14 @@ def make_result(
         reader_version=READER_VERSION,
     )
     return result, answers
+
+
+def scores_of(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
+    """The scores of a run's answers as they were read (`choice`, `status`)."""
+    scored = score(run.benchmark.format, questions, answers)
+    if run.request.permute:
+        _letters_as_shown(scored, run.benchmark.format, questions, answers)
+    return scored
 
 
 def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str) -> pd.DataFrame:
@@ -201,14 +207,19 @@ def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict
 
 def write_result(folder: Path, result: Result, answers: pd.DataFrame) -> None:
     """Write `answers.parquet`, then `result.json`; each appears whole or not at all."""
+    write_atomically(folder / "answers.parquet", answers_bytes(answers))
+    write_atomically(folder / "result.json", result.to_json().encode())
+
+
+def answers_bytes(answers: pd.DataFrame) -> bytes:
+    """The content of `answers.parquet`."""
     table = pa.Table.from_pylist(
         [{name: _plain(row[name]) for name in ANSWERS_SCHEMA.names} for row in answers.to_dict("records")],
         schema=ANSWERS_SCHEMA,
     )
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
-    write_atomically(folder / "answers.parquet", buffer.getvalue())
-    write_atomically(folder / "result.json", result.to_json().encode())
+    return buffer.getvalue()
 
 
 def _plain(value: Any) -> Any:

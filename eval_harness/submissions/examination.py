@@ -1,198 +1,172 @@
-"""Examines a submission as a store holds it, result.json and answers.parquet, against questions that we trust.
+"""Examines the exact bytes of a submission against questions that we trust: the one function from bytes to verdict.
 
-Everything in it that can be computed is computed again. Not here: where the files come from, and what follows (`verification.py`).
+`submit`, the Submit page and `verify` all ask it before anything is proposed or added. Everything in a submission that can be computed is
+computed again. Not here: where the bytes come from (`forming.py`), which questions (`datasets.py`), what follows (`verification.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import ValidationError
 
-from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of, has_fingerprint, is_released_set
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.fingerprints import facets_digest, fingerprint_of, has_fingerprint, is_released_set
 from dataset_builders.problems import clip
-from dataset_builders.repository import Repository, open_repository, text_files
-from dataset_builders.revisions import is_released
-from eval_harness.results import Benchmark, Result, model_slug, read_result
+from eval_harness.answers import READER_VERSION
+from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
 from eval_harness.runs import Run, RunRequest
-from eval_harness.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame
-from eval_harness.store_source import REPOSITORY
-from eval_harness.submissions.foreign_files import check_file, parse_object, quarantined
-from eval_harness.submissions.submit import MAX_RESULT, Submission, recompute
+from eval_harness.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame, make_result, scores_of
+from eval_harness.submissions.datasets import Dataset, Find
+from eval_harness.submissions.envelope import check_size
+from eval_harness.submissions.foreign_files import check_file, parse_object, printable, quarantined
+from eval_harness.submissions.plausibility import odd_selection
+from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
 from eval_harness.submissions.validation import (
-    AGAIN,
     JUDGED,
     checked_answers,
+    different_numbers,
     different_results,
+    implausible,
+    odd_fields,
     wrong_names,
     wrong_standing,
 )
 
-FILES = ("answers.parquet", "result.json")
-COMMIT = re.compile(r"[0-9a-f]{40}")
-MAX_DATASET = 512 << 20
-"""Bytes of the texts of a dataset that a submission names; ProbMed's are about 3 MB."""
+Row = dict[str, Any]
+Placed = tuple[str, Row]
+"""(where it stands, the row)."""
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Questions to score by. `ours` when the store's owner vouches for them, by --data or by having released them (main, or a tag)."""
+def examine(bundle: Bundle, find: Find, reproduced: bool = False) -> Submission:
+    """Examine a submission that is to land. What is wrong is in `problems`, all at once.
 
-    questions: pd.DataFrame
-    format: str
-    origin: str | None
-    partial: str | None
-    ours: bool
-
-
-def dataset_for(benchmark: Benchmark, data: Sequence[str], owner: str | None) -> Dataset:
-    """The dataset that a result names: one of `data` (folders or Hub repositories) of that name, else the named revision on the Hub.
-
-    Raises BadInput when there is none, or it cannot be read within limits.
+    `find`: the dataset for what it says of its benchmark. `reproduced`: it may say that it was reproduced, since it comes from the store's
+    owner. Raises BadInput where nothing can be computed.
     """
-    dataset = vouched_dataset(benchmark, data)
-    if dataset is not None:
-        return dataset
-    repo, revision = benchmark.repo or "", benchmark.revision or ""
-    if not REPOSITORY.fullmatch(repo) or not COMMIT.fullmatch(revision):
-        raise BadInput(
-            f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or the "
-            "store's owner names the dataset with --data"
-        )
-    ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
-    if not ours:
-        _check_sizes(repo, revision)
-    repository = open_repository(repo, revision)
-    if repository.name != benchmark.name or benchmark.split not in repository.splits:
-        raise BadInput(
-            f"{repo} holds {repository.name} ({', '.join(repository.splits)}), not {benchmark.name} {benchmark.split}"
-        )
-    return _dataset(repository, benchmark.split, ours)
-
-
-def vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
-    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split; None where none has."""
-    for where in data:
-        repository = open_repository(where)
-        if repository.name == benchmark.name and benchmark.split in repository.splits:
-            return _dataset(repository, benchmark.split, ours=True)
-    return None
-
-
-def _dataset(repository: Repository, split: str, ours: bool) -> Dataset:
-    return Dataset(repository.questions(split), repository.format, repository.origin, repository.partial, ours)
-
-
-def _check_sizes(repo: str, revision: str) -> None:
-    """A stranger's dataset is looked at before it is read: its sizes, where its card says the texts are, its Parquet files."""
-    from huggingface_hub.hf_api import RepoFile
-
-    from dataset_builders.hub import connect, hub_errors, patiently
-
-    api = connect()
-
-    def tree() -> dict[str, int]:
-        entries = api.list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
-        return {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
-
-    def fetched(path: str) -> Path:
-        return Path(patiently(lambda: api.hf_hub_download(repo, path, revision=revision, repo_type="dataset")))
-
-    with hub_errors(repo, "read the dataset"):
-        sizes = patiently(tree)
-        about = [path for path in sizes if path in ("README.md", "manifest.json")]
-        texts = [path for path in sizes if path.startswith(("questions_text/", "lexical_tree/"))]
-        size = sum(sizes[path] for path in (*about, *texts))
-        if size > MAX_DATASET or len(texts) > 100 or any(sizes[path] > MAX_RESULT for path in about):
-            raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text in {len(texts)} files)")
-        for path in about:
-            fetched(path)
-        elsewhere = [
-            path for path in text_files(fetched(about[0]).parent if about else None, list(sizes)) if path not in texts
-        ]
-        if elsewhere or not any(path.startswith("questions_text/") for path in texts):
-            raise BadInput(
-                f"the dataset {repo} has no config questions_text in a folder of that name"
-                + (f" (its card names {clip(elsewhere[0], 200)})" if elsewhere else "")
-            )
-        for path in texts:
-            if path.endswith(".parquet"):
-                for _ in quarantined(fetched(path)):
-                    pass
-
-
-def examine(
-    place: Path,
-    folder: str,
-    dataset: Dataset | None,
-    data: Sequence[str] = (),
-    owner: str | None = None,
-    reproduced: bool = False,
-) -> Submission:
-    """Examine the two files in `place`, which are (to be) in the store's `folder`. What is wrong is in `problems`, all at once.
-
-    `dataset` None: the one the result names (see `dataset_for`). `reproduced`: it may say that it was reproduced, since it comes from
-    the store's owner. Raises BadInput where nothing can be computed.
-    """
-    check_file(place / "result.json", MAX_RESULT)
-    claimed = read_result(place / "result.json")
+    claimed, rows = read_bundle(bundle)
+    run_id = _id_of(claimed, rows)
+    said = [*wrong_names(claimed, run_id), *wrong_standing(claimed, reproduced), *_wrong_version(claimed)]
     try:
-        parse_object((place / "result.json").read_bytes())  # stricter than the schema: no key twice
-    except ValueError as error:
-        raise BadInput(f"result.json {error}") from None
-    run_id = folder.rsplit("/", 1)[-1]
-    problems = [*wrong_names(claimed, run_id), *wrong_standing(claimed, reproduced)]
-    expected = f"results/{claimed.benchmark.name}/{model_slug(claimed.model.name)}/{run_id}"
-    if folder != expected:
-        problems.append(f"lies in {clip(folder, 200)}, but its result.json belongs in {clip(expected, 200)}")
-    if claimed.method.judge is not None:
-        problems.append(JUDGED)
-    if problems:
-        raise BadInput("; ".join(problems))
-    dataset = dataset or dataset_for(claimed.benchmark, data, owner)
-    rows = _rows(place / "answers.parquet", problems)
-    questions = dataset.questions
-    if claimed.benchmark.selection is not None:
-        asked = {row.get("question_id") for _, row in rows}
-        questions = questions[questions["question_id"].isin(asked)].reset_index(drop=True)
-    problems += _wrong_benchmark(claimed.benchmark, dataset, questions)
-    if problems:
-        raise BadInput("; ".join(problems))
-    samples = claimed.method.samples or 1
-    records, problems = checked_answers(rows, questions, samples, claimed.method.name)
-    run = _run_of(claimed, run_id.removesuffix(AGAIN), samples)
-    submission = recompute(run, questions, answer_frame(records), claimed.method.extraction or "ours", problems)
-    if claimed.provenance == "reproduced":
-        result = submission.result.model_copy(update={"provenance": "reproduced"})
-        submission = replace(submission, run_id=run_id, result=result)
+        questions, dataset = _questions(claimed, rows, find)
+        samples = claimed.method.samples or 1
+        records, problems = checked_answers(rows, questions, samples, claimed.method.name)
+        computed, answers = computed_again(claimed, questions, records)
+    except Unavailable:
+        raise
+    except BadInput as error:
+        raise BadInput("; ".join([*said, str(error)])) from None
+    notes: list[str] = []
     if not problems:
-        submission.problems.extend(different_results(claimed, submission.result))
-        submission.problems.extend(_misread(rows, submission.answers))
-        if claimed.environment.get("permuted") != submission.result.environment.get("permuted"):
-            submission.problems.append("its shares of same options and letters are not those of its answers")
-    if not dataset.ours and dataset.origin == "official":
-        known = is_released_set(dataset.format, claimed.benchmark.split, claimed.benchmark.fingerprint)
-        if not known:
-            submission.flags.append(
-                f"the dataset {claimed.benchmark.repo} calls itself official, and is not of the store's owner"
-            )
-    if any(row.get("scores") for _, row in rows):
-        submission.notes.append("its choices rest on option scores, which are the submitter's word")
-    return submission
+        facets_differ = _facets_differ(claimed.benchmark, questions)
+        problems.extend(different_results(claimed, computed, with_parts=not facets_differ))
+        problems.extend(_misread(rows, answers))
+        notes.extend(_renamed_rules(rows, answers))
+        if claimed.environment.get("permuted") != computed.environment.get("permuted"):
+            problems.append("its shares of same options and letters are not those of its answers")
+    missing = len(questions) * samples - len(records)
+    if missing > 0:
+        notes.append(f"{missing:,} of {len(questions) * samples:,} answers are missing and count as wrong")
+    return Submission(
+        run_id,
+        bundle,
+        claimed,
+        answers,
+        questions,
+        vouched=dataset.ours,
+        problems=[printable(line) for line in (*said, *problems)],
+        flags=[
+            printable(line)
+            for line in (*_flags(claimed, dataset, questions), *implausible(claimed, questions, answers))
+        ],
+        notes=[*notes, *_notes(rows)],
+    )
 
 
-def _rows(path: Path, problems: list[str]) -> list[tuple[str, dict[str, Any]]]:
+def examine_stored(bundle: Bundle, run_id: str, find: Find) -> Submission:
+    """Examine a result that a store of our own holds already, whichever version wrote it.
+
+    Its id, its fingerprint's version and the names of its rules stay as they were. Answers that this version reads otherwise inform; the
+    numbers must be those of the choices as they are stored. Raises BadInput where nothing can be computed.
+    """
+    claimed, rows = read_bundle(bundle)
+    problems = wrong_standing(claimed, reproduced=True)
+    if problems:
+        raise BadInput("; ".join(problems))
+    questions, dataset = _questions(claimed, rows, find, stored=True)
+    records, problems = checked_answers(rows, questions, claimed.method.samples or 1, claimed.method.name)
+    computed, answers = computed_again(claimed, questions, records)
+    notes = list(_notes(rows))
+    misread = [] if problems else list(_misread(rows, answers))
+    if not problems:
+        notes = [*_renamed_rules(rows, answers), *notes]
+    if (claimed.reader_version or 1) == READER_VERSION:
+        problems.extend(misread)
+    elif misread:
+        notes.append(
+            f"{len(misread):,} answers are read otherwise by this version of medprobe; the numbers are those of its choices as stored"
+        )
+        stored = answers.copy()
+        kept = {(row["question_id"], int(row["sample"] or 0)): row for _, row in rows}
+        keys = list(zip(stored["question_id"], stored["sample"].astype(int), strict=True))
+        stored["choice"] = pd.Series(
+            [[int(place) for place in kept[key]["choice"] or []] if key in kept else [] for key in keys], dtype=object
+        )
+        stored["status"] = [kept[key]["status"] if key in kept else "failed" for key in keys]
+        scored = scores_of(run_of(claimed), questions, stored)
+        computed = computed.model_copy(
+            update={"scores": scored.scores, "breakdown": scored.breakdown, "statuses": scored.statuses}
+        )
+    if not problems:
+        problems.extend(different_numbers(claimed, computed))
+        differ = len(list(different_results(claimed, computed, with_parts=False)))
+        if differ and not problems:
+            notes.append("some of its intervals or verdicts are computed otherwise by this version of medprobe")
+    return Submission(
+        run_id, bundle, claimed, answers, questions, dataset.ours, [printable(line) for line in problems], notes=notes,
+        flags=[*_flags(claimed, dataset, questions), *implausible(claimed, questions, answers)],
+    )  # fmt: skip
+
+
+def read_bundle(bundle: Bundle) -> tuple[Result, list[Placed]]:
+    """What the two files say, each within limits. Raises BadInput for files that are no result."""
+    if len(bundle.result) > MAX_RESULT:
+        raise BadInput(f"result.json has {len(bundle.result):,} bytes, at most {MAX_RESULT:,} are read")
+    try:
+        parse_object(bundle.result)  # stricter than the schema: no key twice
+        claimed = Result.model_validate_json(bundle.result)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadInput(printable(f"result.json: not a result file: {where}: {first['msg']}")) from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(printable(f"result.json: {error}")) from None
+    with tempfile.TemporaryDirectory(prefix="medprobe-answers-") as place:
+        path = Path(place) / "answers.parquet"
+        path.write_bytes(bundle.answers)
+        try:
+            return claimed, _rows(path)
+        except BadInput as error:
+            raise BadInput(str(error).replace(f"{path}", path.name)) from None
+
+
+def _rows(path: Path) -> list[Placed]:
     import pyarrow.parquet as pq
 
+    check_file(path)
     rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(quarantined(path), 1)]
-    there, wanted = pq.read_schema(path), ANSWERS_SCHEMA
-    if _columns(there) not in (_columns(wanted), _columns(list(wanted)[:SCHEMA_1_COLUMNS])):
-        problems.append(f"answers.parquet has the columns {clip(_columns(there), 300)}, not {_columns(wanted)}")
+    there, wanted = _columns(pq.read_schema(path)), _columns(ANSWERS_SCHEMA)
+    if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
+        raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")
+    for place, row in rows:
+        if not isinstance(row["question_id"], str):
+            raise BadInput(f"{place}: has no question_id")
     return rows
 
 
@@ -201,13 +175,43 @@ def _columns(schema: Any) -> dict[str, str]:
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
-def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+def _id_of(claimed: Result, rows: Sequence[Placed]) -> str:
+    return submission_id(claimed, (row for _, row in rows))
+
+
+def _wrong_version(claimed: Result) -> Iterator[str]:
+    again = "score it again with this version (`medprobe score RUN_DIR`) and submit that"
+    if claimed.schema_version != SCHEMA_VERSION:
+        yield f"was written in version {claimed.schema_version} of result.json, new results have {SCHEMA_VERSION}: {again}"
+    elif claimed.reader_version != READER_VERSION:
+        yield f"its answers were read by version {claimed.reader_version or 1} of the reader, this is {READER_VERSION}: {again}"
+    if claimed.method.judge is not None:
+        yield JUDGED
+
+
+def _questions(
+    claimed: Result, rows: Sequence[Placed], find: Find, stored: bool = False
+) -> tuple[pd.DataFrame, Dataset]:
+    """The questions that a result is about. Raises BadInput where what it says of them is not so."""
+    dataset = find(claimed.benchmark)
+    check_size(len(dataset.questions), 1 if claimed.method.samples is None else claimed.method.samples)
+    questions = dataset.questions
+    if claimed.benchmark.selection is not None:
+        questions = dataset.part({row["question_id"] for _, row in rows})
+    problems = list(_wrong_benchmark(claimed.benchmark, dataset, questions, stored))
+    if problems:
+        raise BadInput("; ".join(problems))
+    return questions, dataset
+
+
+def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame, stored: bool) -> Iterator[str]:
     """What a result says of its benchmark that is not so."""
     if questions.empty:
         yield "answers no question of the dataset"
         return
     found = fingerprint_of(questions)
-    if not has_fingerprint(questions, claimed.fingerprint):
+    same = has_fingerprint(questions, claimed.fingerprint) if stored else claimed.fingerprint == found
+    if not same:
         yield f"its questions are not those of the dataset (fingerprint {clip(claimed.fingerprint)}, the dataset's {found[:16]}...)"
     for what, theirs, ours in (
         ("format", claimed.format, dataset.format),
@@ -220,10 +224,31 @@ def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFra
         yield f"a run on a partial dataset ({dataset.partial}) can only land marked as such (benchmark.selection is empty)"
 
 
-def _run_of(result: Result, run_id: str, samples: int) -> Run:
-    """The run behind a stored result, as far as scores depend on it."""
+def _facets_differ(claimed: Benchmark, questions: pd.DataFrame) -> bool:
+    return claimed.facets is not None and claimed.facets != facets_digest(questions)
+
+
+def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+    benchmark = claimed.benchmark
+    if not dataset.ours and not is_released_set(dataset.format, benchmark.split, fingerprint_of(dataset.questions)):
+        official = "calls itself official, and " if dataset.origin == "official" else ""
+        yield f"the dataset {clip(benchmark.repo)} {official}is not one that the store's owner vouches for (--data)"
+    if _facets_differ(benchmark, questions):
+        yield "its questions carry other labels (modality, task, ...) than the dataset's; its scores by label were not compared"
+    if len(questions) < len(dataset.questions):
+        yield from odd_selection(benchmark.selection, questions, dataset.questions)
+    yield from odd_fields(claimed)
+
+
+def _notes(rows: Sequence[Placed]) -> Iterator[str]:
+    if any(row.get("scores") for _, row in rows):
+        yield "its choices rest on option scores, which are the submitter's word"
+
+
+def run_of(result: Result) -> Run:
+    """The run behind a stored result, as far as its answers and scores depend on it."""
     return Run(
-        run_id=run_id,
+        run_id="",
         request=RunRequest(
             benchmark=result.benchmark.name,
             data=result.benchmark.repo or "",
@@ -232,7 +257,7 @@ def _run_of(result: Result, run_id: str, samples: int) -> Run:
             model=result.model.name,
             method=result.method.name,
             prompt=result.method.prompt,
-            samples=samples,
+            samples=result.method.samples or 1,
             generation={},
             permute="permuted" in result.environment,
         ),
@@ -246,16 +271,34 @@ def _run_of(result: Result, run_id: str, samples: int) -> Run:
     )
 
 
-def _misread(rows: list[tuple[str, dict[str, Any]]], answers: pd.DataFrame) -> Iterator[str]:
-    """Rows whose choice, status or rule is not what their response reads as."""
-    read = {
-        (str(row["question_id"]), int(row["sample"])): (list(map(int, row["choice"])), row["status"], row["rule"])
-        for row in answers.to_dict("records")
-    }
+def computed_again(
+    claimed: Result, questions: pd.DataFrame, records: Sequence[Mapping[str, Any]]
+) -> tuple[Result, pd.DataFrame]:
+    """What the answers of a result give, read and scored here."""
+    frame = answer_frame(dict(record) for record in records)
+    return make_result(run_of(claimed), questions, frame, claimed.method.extraction or "ours")
+
+
+def _read(answers: pd.DataFrame) -> dict[tuple[str, int], Mapping[Any, Any]]:
+    return {(str(row["question_id"]), int(row["sample"])): row for row in answers.to_dict("records")}
+
+
+def _misread(rows: Sequence[Placed], answers: pd.DataFrame) -> Iterator[str]:
+    """Rows whose choice or status is not what their response reads as."""
+    read = _read(answers)
     for place, row in rows:
-        choice, status, rule = read[row["question_id"], int(row["sample"] or 0)]
-        for what, theirs, ours in (("choice", row.get("choice"), choice), ("status", row.get("status"), status)):
-            if theirs != ours:
-                yield f"{place}: {what} {clip(theirs)}, its response reads as {ours}"
-        if row.get("rule") != rule:
-            yield f"{place}: rule {clip(row.get('rule'))}, read here by {rule!r} (score it again with this version of medprobe)"
+        ours = read[row["question_id"], int(row["sample"] or 0)]
+        for what, here in (("choice", [int(place) for place in ours["choice"]]), ("status", ours["status"])):
+            if row.get(what) != here:
+                yield f"{place}: {what} {clip(row.get(what))}, its response reads as {here}"
+
+
+def _renamed_rules(rows: Sequence[Placed], answers: pd.DataFrame) -> Iterator[str]:
+    """The names of rules only inform: what was read is compared, not what a version calls the rule."""
+    read = _read(answers)
+    renamed = Counter(
+        (str(row.get("rule")), str(read[row["question_id"], int(row["sample"] or 0)]["rule"])) for _, row in rows
+    )
+    for (theirs, ours), count in renamed.items():
+        if theirs != ours:
+            yield f"{count:,} answers: the rule {clip(theirs)} is called {ours!r} here"

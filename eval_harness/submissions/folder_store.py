@@ -1,7 +1,8 @@
 """A results store that is a folder: a submission appears in it whole or not at all, and nothing that is there is changed.
 
 `STORE/results/<benchmark>/<model>/<run_id>/{result.json,answers.parquet}`, and `STORE/questions/<fingerprint>.parquet`, the questions
-scored, from which the board recomputes the scores of any part of them. Not here: what may be added (`submit.py`).
+scored, from which the board recomputes the scores of any part of them. What the store says of a result (`landing.py`) lies beside it.
+Not here: what may be added (`submit.py`).
 """
 
 from __future__ import annotations
@@ -11,34 +12,35 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from dataset_builders.temporary import temporary_folder
+from eval_harness.landing import LANDING, Landing
 from eval_harness.results import read_result
-from eval_harness.submissions.validation import answers_digest
-
-if TYPE_CHECKING:
-    from eval_harness.submissions.submit import Submission
+from eval_harness.submissions.submission import Submission, answers_digest
 
 
-def add(store: Path, submission: Submission) -> tuple[Path, bool]:
-    """Add a submission; returns where it lies, and whether it is new (the same one twice is no error).
+def add(store: Path, submission: Submission, landing: Landing) -> tuple[Path, bool]:
+    """Add a submission with how it landed; returns where it lies, and whether it is new (the same one twice is no error).
 
-    Raises BadInput when the store cannot be written, is the inside of one, or holds other answers of this run.
+    Its questions are stored as well where the store's owner vouches for them.
+    Raises BadInput when the store cannot be written, is the inside of one, or holds something else in its place.
     """
     target = store / submission.folder
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
         raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
     try:
-        _add_questions(store, submission)
+        if submission.vouched:
+            _add_questions(store, submission)
         incoming = store / ".incoming"
         incoming.mkdir(parents=True, exist_ok=True)
         with temporary_folder(incoming, "") as staging:
             for path, content in submission.files().items():
                 _write(staging / Path(path).name, content)
+            _write(staging / LANDING, landing.to_bytes())
             target.parent.mkdir(parents=True, exist_ok=True)
             return target, _move(staging, target, submission)
     except OSError as error:
@@ -51,7 +53,7 @@ def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = l
     `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.
     """
     result, flags = submission.result, []
-    digest = answers_digest(submission.answers)
+    digest = answers_digest(submission.answers.to_dict("records"))
     for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
         place = path.parent.relative_to(store).as_posix()
         if place == submission.folder:
@@ -61,8 +63,8 @@ def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = l
             if other.model.name == result.model.name and "reproduced" in (other.provenance, result.provenance):
                 continue  # the same model run again: the same answers are what was hoped for
             if (other.scores, other.statuses) == (result.scores, result.statuses):
-                answers = pd.read_parquet(fetch(path.with_name("answers.parquet")))
-                if answers_digest(answers) == digest:
+                rows = pq.read_table(fetch(path.with_name("answers.parquet"))).to_pylist()
+                if answers_digest(rows) == digest:
                     flags.append(f"every response is identical to that of {place}")
         except (BadInput, OSError, ValueError):
             continue  # a result that cannot be read is set aside by the board as well
@@ -105,10 +107,7 @@ def _move(staging: Path, target: Path, submission: Submission) -> bool:
             raise
     else:
         return True
-    there, ours = read_result(target / "result.json"), submission.result
-    same = (there.scores, there.breakdown, there.statuses) == (ours.scores, ours.breakdown, ours.statuses)
-    if not same or there.provenance != ours.provenance:
-        raise BadInput(
-            f"{target}: holds another result of this run. A store only grows; remove that folder by hand to replace it."
-        )
+    there = target / "answers.parquet"
+    if not there.is_file() or there.read_bytes() != submission.bundle.answers:
+        raise BadInput(f"{target}: holds something else. A store only grows; remove that folder by hand to replace it.")
     return False

@@ -24,7 +24,8 @@ from eval_harness.submissions import parquet_quarantine
 
 MAX_FILE = 256 << 20
 """Bytes of a file. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
-MAX_LINE = 1 << 20
+MAX_LINE = 64 << 20
+"""Bytes of one line or value. There is no limit for an answer of its own: a file of them has one."""
 MAX_RECORDS = 600_000
 """Ten samples for each of ProbMed's 57,132 questions, and a little more."""
 MAX_DEPTH = 12
@@ -152,14 +153,14 @@ def _kind(path: Path, head: bytes) -> str:
     return "document" if entries and not more else "lines"
 
 
-def parse_object(text: str | bytes) -> Record:
-    """A JSON object, strictly: no key twice, no NaN or infinity, not deep. ValueError says what is wrong."""
+def parse_object(text: str | bytes, constants: bool = False) -> Record:
+    """A JSON object, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
 
     def no_constant(name: str) -> NoReturn:
         raise ValueError(f"holds {name}, which is no JSON")
 
     try:
-        value = json.loads(text, parse_constant=no_constant, object_pairs_hook=_object)
+        value = json.loads(text, parse_constant=None if constants else no_constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1})") from None
     except RecursionError:
@@ -192,15 +193,15 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
         yield number, text
 
 
-def json_lines(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
-    """(place, record) of each line of a JSON Lines file; lines that are none are noted in `found`."""
+def json_lines(path: Path, found: Found, constants: bool = False) -> Iterator[tuple[str, Record]]:
+    """(place, record) of each line of a JSON Lines file; lines that are none are noted in `found`. `constants`: as `parse_object`."""
     with path.open("rb") as file:
         for number, line in _lines(file, path):
             if not line.strip():
                 continue
             place = f"{path}, line {number}"
             try:
-                record = parse_object(line)
+                record = parse_object(line, constants)
             except ValueError as error:
                 found.add(place, f"{str(error)[:200]}. Each line must be one JSON object.")
             else:
@@ -357,7 +358,7 @@ def quarantined(path: Path, columns: Sequence[str] = ()) -> Iterator[Record]:
         assert child.stdout is not None and child.stderr is not None
         try:
             while line := child.stdout.readline(4 * MAX_LINE):
-                yield parse_object(line)
+                yield parse_object(line, constants=True)
         except ValueError:
             child.kill()
             raise BadInput(

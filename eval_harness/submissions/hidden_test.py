@@ -27,6 +27,7 @@ from dataset_builders.hub import connect, connect_with_token, hub_errors, patien
 from dataset_builders.problems import clip
 from dataset_builders.repository import open_repository
 from eval_harness.answers import read_answers
+from eval_harness.results import normal_name, wrong_model_name
 from eval_harness.scores import units
 from eval_harness.scoring import answer_frame
 from eval_harness.store_source import is_hub_store
@@ -35,7 +36,6 @@ from eval_harness.submissions.foreign_files import MAX_PROBLEMS, printable
 from eval_harness.submissions.predictions import Predictions, read_predictions
 from eval_harness.submissions.sandbox import in_turn
 from eval_harness.submissions.scoring_ledger import Document, Read, open_ledger, private_head
-from eval_harness.submissions.validation import MODEL_NAME
 
 FORMAT, SPLIT = "gmai-mmbench", "test"
 METRICS = {"accuracy": "single", "mcq_accuracy": "multiple"}
@@ -130,10 +130,9 @@ class HiddenTest:
         cannot be reached. Unless it says otherwise, nothing was counted.
         """
         name = _user(user)
-        if not MODEL_NAME.fullmatch(model):
-            raise BadInput(
-                f"model name {clip(model)}: must start with a letter or digit and have at most 100 plain characters."
-            )
+        model = normal_name(model)
+        if wrong := wrong_model_name(model):
+            raise BadInput(wrong)
         asked = self._asked()
         read, problems = self._read(upload, asked)
         if problems:

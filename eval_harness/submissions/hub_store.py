@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub import check_repo_id, connect, connect_with_token, hub_errors, patiently, quiet, status_of
+from eval_harness.landing import LANDING, Landing, now
 from eval_harness.results import read_result
 from eval_harness.submissions.folder_store import questions_bytes
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
     from huggingface_hub.hf_api import RepoFile
 
-    from eval_harness.submissions.submit import Submission
+    from eval_harness.submissions.submission import Submission
 
 
 LANDING_TRIES = 12
@@ -104,8 +105,9 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
             _check_provenance(api, repo_id, head, submission)
             return place, False
         more.clear()
-        if with_questions and not (head and files_at(api, repo_id, head, [questions])):
+        if with_questions and submission.vouched and not (head and files_at(api, repo_id, head, [questions])):
             more[questions] = questions_bytes(submission.questions)
+        more[f"{submission.folder}/{LANDING}"] = Landing(account=who, landed_at=now(), verified_by=who).to_bytes()
         return None
 
     def add_it() -> tuple[str, bool]:

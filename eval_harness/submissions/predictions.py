@@ -17,11 +17,9 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.problems import clip
+from eval_harness.submissions.envelope import MOST_SAMPLES
 from eval_harness.submissions.foreign_files import Found, Record, read_records
 
-MAX_RESPONSE = 100_000
-"""Characters of one response."""
-MAX_SAMPLES = 100
 ABSENT = object()
 
 Key = tuple[str, int]
@@ -131,8 +129,8 @@ def _add(
         found.add(place, f"question {clip(name)} is not in this split. Check --benchmark, --data and --split.")
         return None
     sample = whole(said.pop("sample"))
-    if sample is None or not 0 <= sample < MAX_SAMPLES:
-        found.add(place, f"`sample` must be a whole number from 0 to {MAX_SAMPLES - 1}.")
+    if sample is None or not 0 <= sample < MOST_SAMPLES:
+        found.add(place, f"`sample` must be a whole number from 0 to {MOST_SAMPLES - 1}.")
         return None
     response = said["response"]
     wrong = wrong_response(response)
@@ -140,7 +138,7 @@ def _add(
         found.add(place, wrong)
         return None
     seconds = said["seconds"]
-    if isinstance(seconds, str):
+    if isinstance(seconds, str) or (isinstance(seconds, float) and math.isnan(seconds)):  # a gap in a table
         said["seconds"] = seconds = None
     if not is_duration(seconds):
         found.add(place, "`seconds` must be a number from 0, or null.")
@@ -173,8 +171,6 @@ def wrong_response(response: Any) -> str | None:
         return "has no `response`. Give the model's text, or null where it gave none."
     if response is not None and not isinstance(response, str):
         return f"`response` must be text or null, not {type(response).__name__}."
-    if response is not None and len(response) > MAX_RESPONSE:
-        return f"`response` has {len(response):,} characters, at most {MAX_RESPONSE:,} are read."
     return None
 
 

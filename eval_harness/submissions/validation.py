@@ -5,22 +5,21 @@ Problems refuse a submission; flags are for a human to look at. Not here: readin
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dataset_builders.problems import clip
-from eval_harness.answers import READER_VERSION
-from eval_harness.results import DELIVERIES, STATUSES, Result, Scores
+from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Scores, wrong_model_name
 from eval_harness.submissions.plausibility import doubts
-from eval_harness.submissions.predictions import MAX_SAMPLES, is_duration, whole, wrong_response
+from eval_harness.submissions.predictions import is_duration, whole, wrong_response
+from eval_harness.submissions.submission import AGAIN
 
 TOLERANCE = 5e-5
 """How far a claimed number may be from the recomputed one: half of the fourth decimal, in percent."""
@@ -28,23 +27,17 @@ JUDGED = (
     "its answers were read by a judge model, which nobody can ask again here: read them by rules with "
     "`medprobe score RUN_DIR --no-judge`, then submit that"
 )
-AGAIN = "-reproduced"
-"""What the run id of a reproduced result ends with, and no other."""
-FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
-MODEL_NAME = re.compile(r"\w[\w .,:/+()\[\]@#&~-]{0,99}")
-"""A display name starts with a letter or a digit, so that no spreadsheet takes it for a formula, and holds no markup, quote or control."""
+METHODS = ("mc", "gd", "ps", "ps_official", "ff")
+FREE_BYTES = 256 << 10
+"""Bytes of a result.json beside its numbers (environment, command, deviations ...); those of our runs have some thousand."""
 ENOUGH = 30
 """Questions from which on a pattern in the answers says something."""
 
 
 def wrong_names(result: Result, run_id: str) -> list[str]:
     """What is wrong with the names that become folders, and the one that people read."""
-    wrong = []
-    if not MODEL_NAME.fullmatch(result.model.name):
-        wrong.append(
-            f"model name {clip(result.model.name)}: must start with a letter or digit, have at most 100 characters, and none of "
-            "< > ; quotes, backslashes, or control characters"
-        )
+    said = wrong_model_name(result.model.name)
+    wrong = [said] if said else []
     for what, name in (("run id", run_id), ("benchmark name", result.benchmark.name)):
         if not FOLDER_NAME.fullmatch(name):
             wrong.append(
@@ -64,24 +57,43 @@ def wrong_standing(result: Result, reproduced: bool = False) -> list[str]:
         wrong.append(
             f"provenance {result.provenance!r}: only who runs a model again may say so; a submission is 'submitted'"
         )
-    if "baseline:" in (result.command or "") and result.model.kind != "baseline":
+    if _ran_a_baseline(result.command) and result.model.kind != "baseline":
         wrong.append(
             f"model kind {result.model.kind!r}: the command ran a baseline, which can only land marked as 'baseline'"
         )
-    told = " ".join(result.deviations).lower()
-    if ("text-only" in told or "image was withheld" in told) and result.model.kind != "baseline":
+    withheld = any(line.lower().startswith("the image was withheld") for line in result.deviations)
+    if withheld and result.model.kind != "baseline":
         wrong.append(f"model kind {result.model.kind!r}: a run without images can only land marked as 'baseline'")
-    samples = result.method.samples
-    if samples is not None and not 1 <= samples <= MAX_SAMPLES:
-        wrong.append(f"method.samples {samples}: must be from 1 to {MAX_SAMPLES}")
-    if result.reader_version not in (None, READER_VERSION):
-        wrong.append(
-            f"reader_version {result.reader_version}: answers are read by reader {READER_VERSION} here; score the run again with this "
-            "version of medprobe"
-        )
     if result.method.extraction not in ("ours", "official"):
         wrong.append(f"method.extraction {clip(result.method.extraction)}: must be ours or official")
     return wrong
+
+
+def _ran_a_baseline(command: str | None) -> bool:
+    """Whether a command line asked a baseline: the value of --model, not a word in a name or a path."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError:
+        words = (command or "").split()
+    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
+    return any(option == "--model" and value.startswith("baseline:") for option, value in pairs)
+
+
+def odd_fields(result: Result) -> Iterator[str]:
+    """What a submitter wrote of their own and a human should look at; no number depends on it."""
+    try:
+        made = datetime.fromisoformat(result.created_at)
+        if made.replace(tzinfo=made.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
+            yield f"says that it was made in the future ({clip(result.created_at)})"
+    except ValueError:
+        yield f"created_at {clip(result.created_at)} is no time"
+    if result.method.name not in METHODS:
+        yield f"the method {clip(result.method.name)} is none of {', '.join(METHODS)}"
+    if result.source is not None or result.run_ids is not None:
+        yield "names a publication or other runs as its source, which a measured result has not"
+    free = result.model_dump_json(exclude={"scores", "breakdown"})
+    if len(free) > FREE_BYTES:
+        yield f"{len(free):,} characters beside its numbers are its submitter's own; our runs have a few thousand"
 
 
 def checked_answers(
@@ -112,15 +124,15 @@ def checked_answers(
         elif not is_duration(row.get("seconds")):
             what = f"seconds {clip(row.get('seconds'))} is no number from 0"
         else:
-            what = what or _wrong_scores(row.get("scores"), options[name], method)
+            what = what or _wrong_scores(row.get("scores"), options[name], method) or _wrong_words(row)
         if what:
             wrong.append(f"{place}: {what}")
             continue
         assert isinstance(name, str) and sample is not None
         seen.add((name, sample))
         kept = {key: row.get(key) for key in ("seconds", "scores", "reasoning", "finish_reason", "usage")}
-        if row.get("tokens_out") is not None:
-            kept["usage"] = [row.get("tokens_in"), row["tokens_out"]]
+        if row.get("tokens_in") is not None or row.get("tokens_out") is not None:
+            kept["usage"] = [row.get("tokens_in"), row.get("tokens_out")]
         status = _journal_status(row)
         records.append(
             {"question_id": name, "sample": sample, "response": row.get("response"), "status": status, **kept}
@@ -132,7 +144,7 @@ def _journal_status(row: dict[str, Any]) -> str:
     """What the server did, in the journal's words; files without the column `delivery` tell it by status and rule."""
     if "delivery" in row:
         return next((status for status, delivery in DELIVERIES.items() if delivery == row["delivery"]), "failed")
-    if row.get("rule") in ("refusal", "error text"):
+    if "rule" in row and row["rule"] not in ("held back", "no response"):
         return "answered"
     return str(row["status"]) if row["status"] in ("failed", "refused") else "answered"
 
@@ -140,19 +152,48 @@ def _journal_status(row: dict[str, Any]) -> str:
 def _wrong_scores(scores: Any, options: int, method: str) -> str | None:
     if scores is None:
         return None
-    if method not in ("gd", "ps"):
+    if method not in ("gd", "ps", "ps_official"):
         return f"holds option scores, which the method {clip(method)} has none of"
-    numbers = isinstance(scores, list) and all(isinstance(s, (int, float)) and not isinstance(s, bool) for s in scores)
-    if not numbers or len(scores) != options or not all(abs(s) < 1e300 and math.isfinite(s) for s in scores):
-        return f"option scores must be {options} finite numbers"
+    # NaN and infinity are what a model may give; a choice is only read where every score is a number.
+    if not isinstance(scores, list) or len(scores) != options or not all(map(_is_score, scores)):
+        return f"option scores must be {options} numbers"
     return None
 
 
-def different_scores(claimed: Scores, computed: Scores, where: str = "") -> Iterator[str]:
+def _is_score(score: Any) -> bool:
+    if score is None or isinstance(score, float):
+        return True
+    return isinstance(score, int) and not isinstance(score, bool) and abs(score) < 1 << 53
+
+
+def _wrong_words(row: dict[str, Any]) -> str | None:
+    """What is wrong with the reasoning, the reason to stop, or the tokens of an answer."""
+    for name in ("reasoning", "finish_reason"):
+        if not isinstance(row.get(name), str | None):
+            return f"{name} must be text or null"
+    usage = row.get("usage")
+    if usage is not None and (not isinstance(usage, list) or len(usage) != 2):
+        return "usage must be two numbers of tokens, or null"
+    counts = [row.get("tokens_in"), row.get("tokens_out"), *(usage or [])]
+    if not all(count is None or (type(count) is int and 0 <= count < 1 << 53) for count in counts):
+        return "tokens must be whole numbers from 0, or null"
+    return None
+
+
+NUMBERS = ("value", "n", "n_cases")
+"""The parts of a score that no version of medprobe computes otherwise; intervals, chance and verdicts may come to be."""
+
+
+def different_scores(
+    claimed: Scores,
+    computed: Scores,
+    where: str = "",
+    parts: Sequence[str] = ("value", "low", "high", "chance", "n", "n_cases", "verdict"),
+) -> Iterator[str]:
     """Each claimed number that its answers do not give, with both."""
     for name, theirs in claimed.items():
         ours = computed.get(name)
-        for part in ("value", "low", "high", "chance", "n", "n_cases", "verdict"):
+        for part in parts:
             left, right = getattr(theirs, part), getattr(ours, part) if ours else None
             if not _same(left, right):
                 what = "" if part == "value" else f" ({part})"
@@ -162,7 +203,10 @@ def different_scores(claimed: Scores, computed: Scores, where: str = "") -> Iter
 
 def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
     """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
-    claim."""
+    claim, and where an earlier version of the reader read its answers, or of the format holds it, only what it adds to is compared."""
+    now = (claimed.schema_version, claimed.reader_version) == (computed.schema_version, computed.reader_version)
+    if not now:
+        return
     whole = list(different_scores(claimed.scores, computed.scores))
     yield from whole
     if whole:
@@ -173,11 +217,26 @@ def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
             yield from different_scores(scores, ours, f"{facet} {value}: ")
 
 
-def different_results(claimed: Result, computed: Result) -> Iterator[str]:
-    """Everything computed in a result that its answers do not give; what is left out counts as different."""
+def different_numbers(claimed: Result, computed: Result) -> Iterator[str]:
+    """What a stored result says and its choices do not give, of what every version computes alike and this one knows."""
+    known = {name: score for name, score in claimed.scores.items() if name in computed.scores}
+    yield from different_scores(known, computed.scores, parts=NUMBERS)
+    for facet, values in claimed.breakdown.items():
+        for value, scores in values.items():
+            ours = computed.breakdown.get(facet, {}).get(value)
+            if ours is not None:
+                there = {name: score for name, score in scores.items() if name in ours}
+                yield from different_scores(there, ours, f"{facet} {value}: ", NUMBERS)
+    if +Counter(claimed.statuses) != +Counter(computed.statuses):
+        yield f"claims the statuses {claimed.statuses}, its answers give {computed.statuses}"
+
+
+def different_results(claimed: Result, computed: Result, with_parts: bool = True) -> Iterator[str]:
+    """Everything computed in a result that its answers do not give; what is left out counts as different. `with_parts`: the breakdown
+    as well."""
     yield from different_scores(claimed.scores, computed.scores)
     yield from (f"lacks the score {name}" for name in sorted(computed.scores.keys() - claimed.scores.keys()))
-    for facet in sorted(claimed.breakdown.keys() | computed.breakdown.keys()):
+    for facet in sorted(claimed.breakdown.keys() | computed.breakdown.keys()) if with_parts else ():
         theirs, ours = claimed.breakdown.get(facet, {}), computed.breakdown.get(facet, {})
         if theirs.keys() != ours.keys():
             yield f"its breakdown by {clip(facet)} has other values than its answers"
@@ -185,7 +244,7 @@ def different_results(claimed: Result, computed: Result) -> Iterator[str]:
             if theirs[value].keys() != ours[value].keys():
                 yield f"its breakdown by {clip(facet)}, {clip(value)} has other scores than its answers"
             yield from different_scores(theirs[value], ours[value], f"{facet} {value}: ")
-    if Counter(claimed.statuses) != Counter(computed.statuses):  # a status that a file leaves out counts 0
+    if +Counter(claimed.statuses) != +Counter(computed.statuses):  # a status that a file leaves out counts 0
         yield f"claims the statuses {claimed.statuses}, its answers give {computed.statuses}"
 
 
@@ -193,13 +252,6 @@ def _same(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return abs(left - right) <= TOLERANCE
     return bool(left == right)
-
-
-def answers_digest(answers: pd.DataFrame) -> str:
-    """The same for the same responses to the same questions, whoever gave them, in whatever order."""
-    rows = zip(answers["question_id"].astype(str), answers["sample"].astype(int), answers["response"], strict=True)
-    lines = sorted(json.dumps([name, sample, response or ""]) for name, sample, response in rows)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:

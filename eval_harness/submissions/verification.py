@@ -16,9 +16,11 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pandas as pd
 from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput, Unavailable
@@ -33,14 +35,17 @@ from dataset_builders.hub import (
 )
 from dataset_builders.problems import clip
 from dataset_builders.repository import open_repository
-from eval_harness.results import read_result
-from eval_harness.submissions.envelope import envelope, weight
-from eval_harness.submissions.examination import FILES, Dataset, examine
+from eval_harness.landing import LANDING, MAX_BYTES, Landing, now
+from eval_harness.results import Benchmark, read_result
+from eval_harness.submissions.datasets import Dataset, dataset_for
+from eval_harness.submissions.envelope import UNPACKS, envelope
+from eval_harness.submissions.examination import examine, examine_stored
 from eval_harness.submissions.folder_store import questions_bytes, twins
 from eval_harness.submissions.foreign_files import MAX_FILE, printable, quarantined
 from eval_harness.submissions.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
+from eval_harness.submissions.remarks import REMARK, landing_at, wrong_remark
 from eval_harness.submissions.sandbox import call
-from eval_harness.submissions.submit import MAX_RESULT, Submission
+from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -161,9 +166,8 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
             claimed = read_result(path)
             if claimed.kind != "measured":
                 continue
-            questions = None if data else _stored_questions(store, path)
-            # A folder store is its owner's own: what stands in it as reproduced, its owner has put there.
-            submission = sandboxed_examine(path.parent, place, questions, data, reproduced=True)
+            find = partial(_questions_here, store, tuple(data))
+            submission = sandboxed(examine_stored, Bundle.read(path.parent), path.parent.name, find)
             flags = [*submission.flags, *twins(store, submission)]
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
             outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
@@ -174,20 +178,19 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
     return outcomes
 
 
-def sandboxed_examine(place: Path, *arguments: Any, **named: Any) -> Submission:
-    """`examine` in a process of its own, within the envelope of the files in `place`."""
-    return call(envelope(weight(place / name for name in FILES)), examine, place, *arguments, **named)
+def sandboxed(function: Callable[..., Submission], bundle: Bundle, *arguments: Any) -> Submission:
+    """What `examine` or `examine_stored` says of a bundle, in a process of its own and within the envelope of its size."""
+    size = len(bundle.result) + UNPACKS * len(bundle.answers)
+    return call(envelope(size), function, bundle, *arguments)
 
 
-def _stored_questions(store: Path, path: Path) -> Dataset | None:
-    """The questions that a folder store keeps for a result; None where it keeps none."""
-    import pandas as pd
-
-    benchmark = read_result(path).benchmark
-    questions = store / "questions" / f"{benchmark.fingerprint}.parquet"
-    if not questions.is_file():
-        return None
-    return Dataset(pd.DataFrame(list(quarantined(questions))), benchmark.format, benchmark.origin, None, ours=True)
+def _questions_here(store: Path, data: Sequence[str], benchmark: Benchmark) -> Dataset:
+    """The questions of --data, else those that a folder store keeps for a result, else those of the revision that it names."""
+    path = store / "questions" / f"{benchmark.fingerprint}.parquet"
+    if data or not path.is_file():
+        return dataset_for(benchmark, data)
+    questions = pd.DataFrame(list(quarantined(path)))
+    return Dataset(benchmark.name, benchmark.split, benchmark.format, questions, benchmark.origin, None, ours=True)
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,8 @@ class _Added:
 
     head: str
     folder: str
+    remark: str | None = None
+    """The path of a withdrawal or a note, where it adds that and no result."""
     entries: dict[str, RepoFile] = field(default_factory=dict)
 
 
@@ -250,6 +255,8 @@ class _Check:
             if path in after and after[path].blob_id != entry.blob_id
         ]
         new = {path: entry for path, entry in after.items() if path not in before}
+        if len(new) == 1 and not problems and (remark := REMARK.fullmatch(next(iter(new)))):
+            return _Added(head, remark[1], remark[0], new)
         matches = {path: ADDED.fullmatch(path) for path in new}
         problems += [
             f"adds {clip(path, 200)}, which is no part of a result" for path, match in matches.items() if not match
@@ -273,11 +280,13 @@ class _Check:
             size = new[f"{folder}/{name}"].size
             if size > most:
                 raise _Refused(f"{folder}/{name} has {size:,} bytes, at most {most:,} are read")
-        return _Added(head, folder, new)
+        return _Added(head, folder, None, new)
 
     def _examined(self, what: str, details: DiscussionWithDetails, added: _Added, place: Path) -> Outcome:
         files = {}
         for path, entry in added.entries.items():
+            if added.remark and entry.size > MAX_BYTES:
+                raise _Refused(f"{path} has {entry.size:,} bytes, at most {MAX_BYTES:,} are read")
             local = patiently(
                 lambda path=path: self.api.hf_hub_download(  # type: ignore[misc]
                     self.repo, path, revision=added.head, repo_type="dataset", local_dir=place / "pull"
@@ -288,14 +297,20 @@ class _Check:
                 raise BadInput(f"{what}: the Hub sent another {path} than it lists. Run this again.")
         if patiently(lambda: self._is_on_main(added.folder, files)):
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
+        if added.remark:
+            return self._remark(details, added, files[added.remark])
         try:
-            submission = sandboxed_examine(
-                place / "pull" / added.folder, added.folder, None, self.data, self.repo.split("/")[0]
-            )
+            bundle = Bundle(*(files[f"{added.folder}/{name}"] for name in ("result.json", "answers.parquet")))
+            find = partial(dataset_for, data=self.data, owner=self.repo.split("/")[0])
+            submission = sandboxed(examine, bundle, find)
         except Unavailable:
             raise  # nothing was found out about the submission
         except BadInput as error:
-            raise _Refused(str(error).replace(f"{place}/pull/", "")) from None
+            raise _Refused(str(error)) from None
+        if submission.folder != added.folder:
+            submission.problems.append(
+                f"lies in {clip(added.folder, 200)}, but its result.json belongs in {clip(submission.folder, 200)}"
+            )
         if submission.problems:
             raise _Refused(*submission.problems)
         flags = [*submission.flags, *self._twins(submission)]
@@ -308,11 +323,33 @@ class _Check:
             self._comment(details, added.head, outcome)
             return outcome
         more = {}
-        if self.with_questions:
+        if self.with_questions and submission.vouched:
             more[f"questions/{submission.result.benchmark.fingerprint}.parquet"] = questions_bytes(submission.questions)
+        landing = Landing(
+            account=str(details.author),
+            landed_at=now(),
+            verified_by=self.who,
+            pull_request=details.num,
+            flags=[printable(flag) for flag in flags],
+        )
+        more[f"{added.folder}/{LANDING}"] = landing.to_bytes()
         landed = self._land(details, added.folder, files, more)
         notes = notes if landed else (*notes, "it was on main already")
         return self._close(details, added, Outcome(what, "added", notes=(*notes, *flags)))
+
+    def _remark(self, details: DiscussionWithDetails, added: _Added, content: bytes) -> Outcome:
+        """Add a withdrawal or a note of who submitted the result, or of the owner."""
+        path = str(added.remark)
+        main = str(patiently(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha))
+        result = f"{added.folder}/result.json"
+        if result not in patiently(lambda: files_at(self.api, self.repo, main, [result])):
+            raise _Refused(f"{clip(added.folder, 200)}: the store holds no such result")
+        landing = patiently(lambda: landing_at(self.api, self.repo, main, added.folder))
+        wrong = wrong_remark(path, content, str(details.author), self.repo.split("/")[0], landing)
+        if wrong:
+            raise _Refused(wrong)
+        self._land(details, added.folder, {path: content}, {})
+        return self._close(details, added, Outcome(f"{self.repo}@{details.num}", "added", notes=(f"added {path}",)))
 
     def _twins(self, submission: Submission) -> list[str]:
         """Flags for results on main that give the same answers. Only results with the same scores have their answers fetched."""

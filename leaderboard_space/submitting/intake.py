@@ -7,29 +7,24 @@ files within limits and delivering a submission (`eval_harness/submissions/`).
 from __future__ import annotations
 
 import filecmp
-import hashlib
 import io
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pandas as pd
-
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.temporary import temporary_folder
-from eval_harness.results import Benchmark, model_slug, read_result
-from eval_harness.runs import Run, read_run
+from eval_harness.results import Benchmark
+from eval_harness.runs import read_run
+from eval_harness.submissions.datasets import Dataset
 from eval_harness.submissions.envelope import weight
-from eval_harness.submissions.examination import FILES, Dataset
-from eval_harness.submissions.foreign_files import MAX_FILE, check_file, quarantined
-from eval_harness.submissions.ready_folder import examined
+from eval_harness.submissions.foreign_files import MAX_FILE, check_file
+from eval_harness.submissions.forming import from_answers, from_result, from_run
 from eval_harness.submissions.sandbox import in_turn
-from eval_harness.submissions.submit import MAX_RESULT, Submission, from_answers, from_run
+from eval_harness.submissions.submission import FILES, MAX_RESULT, Submission
 from leaderboard_space.submitting.targets import Target
 
 RUN_FILES = ("run.json", "answers.jsonl", "result.json", "questions.parquet", "answers.parquet")
@@ -50,11 +45,8 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
     if not all(_same(path, named[path.name]) for path in given):
         raise BadInput(f"two files have the same name. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as place:
-        held = replace(
-            target, questions=partial(pd.DataFrame.copy, target.questions())
-        )  # what another process can be sent
         try:
-            submission = in_turn(weight(given), _received, named, place, held, model.strip(), kind)
+            submission = in_turn(weight(given), _received, named, place, _dataset(target), model.strip(), kind)
         except BadInput as error:
             raise type(error)(_without(str(error), [place, *given])) from None
     submission.problems[:] = [_without(line, [place, *given]) for line in submission.problems]
@@ -70,70 +62,54 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _received(named: dict[str, Path], place: Path, target: Target, model: str, kind: str | None) -> Submission:
-    if "run.json" in named or "result.json" in named:
-        unknown = sorted(set(named) - set(RUN_FILES))
-        if unknown:
-            raise BadInput(f"{unknown[0]}: is no file of a run folder. {SHAPES}")
-        for name, path in named.items():
-            check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
-            shutil.copyfile(path, place / name)
-        return _of_run(place, target) if "run.json" in named else _of_result(place, target)
-    if len(named) > 1:
-        raise BadInput(f"{len(named)} files, and none is a run.json or result.json. {SHAPES}")
-    if not model:
-        raise BadInput("no model name was given. Say which model gave these answers.")
-    path = next(iter(named.values()))
-    check_file(path)
-    return from_answers(path, target.questions(), target.benchmark, model, kind)
+def _received(named: dict[str, Path], place: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
+    find = partial(_chosen, dataset)
+    if "run.json" not in named and "result.json" not in named:
+        if len(named) > 1:
+            raise BadInput(f"{len(named)} files, and none is a run.json or result.json. {SHAPES}")
+        if not model:
+            raise BadInput("no model name was given. Say which model gave these answers.")
+        path = next(iter(named.values()))
+        check_file(path)
+        return from_answers(path, dataset, model, kind).examined()
+    unknown = sorted(set(named) - set(RUN_FILES))
+    if unknown:
+        raise BadInput(f"{unknown[0]}: is no file of a run folder. {SHAPES}")
+    for name, path in named.items():
+        check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
+        shutil.copyfile(path, place / name)
+    if "run.json" in named:
+        read_run(place)  # what it is comes before what is missing beside it
+    needed = "answers.jsonl" if "run.json" in named else "answers.parquet"
+    if not (place / needed).is_file():
+        beside = "run.json" if "run.json" in named else "result.json"
+        raise BadInput(f"{needed} is missing beside {beside}. Give both.")
+    return (from_run(place, find) if "run.json" in named else from_result(place, find)).examined()
 
 
-def _of_run(place: Path, target: Target) -> Submission:
-    run = read_run(place)
-    if not (place / "answers.jsonl").is_file():
-        raise BadInput("answers.jsonl is missing beside run.json. Give both.")
-    _check_name(run.benchmark, target)
-    questions, benchmark = _asked(place, run, target)
-    return from_run(place, questions, benchmark)
+def _dataset(target: Target) -> Dataset:
+    said = target.benchmark
+    return Dataset(
+        name=said.name,
+        split=said.split,
+        format=said.format,
+        questions=target.questions(),
+        origin=said.origin,
+        partial=target.partial,
+        ours=target.trusted,
+        repo=said.repo,
+        revision=said.revision,
+    )
 
 
-def _asked(place: Path, run: Run, target: Target) -> tuple[pd.DataFrame, Benchmark]:
-    """The target's questions that the run asked: all of them, or the part that its own list names and its record admits to."""
-    questions = target.questions()
-    if run.benchmark.selection is None:
-        return questions, target.benchmark
-    if not (place / "questions.parquet").is_file():
+def _chosen(dataset: Dataset, theirs: Benchmark) -> Dataset:
+    """The chosen dataset, where it is the one that a result or run is about. Raises BadInput otherwise."""
+    if (theirs.name, theirs.split) != (dataset.name, dataset.split):
         raise BadInput(
-            f"the run asked a part ({run.benchmark.selection}): give its questions.parquet as well, which says which."
-        )
-    wanted = {row.get("question_id") for row in quarantined(place / "questions.parquet")}
-    part = questions[questions["question_id"].isin(wanted)].reset_index(drop=True)
-    changed = {
-        "selection": run.benchmark.selection,
-        "questions": len(part),
-        "fingerprint": fingerprint_of(part) if len(part) else None,
-    }
-    return part, target.benchmark.model_copy(update=changed)
-
-
-def _of_result(place: Path, target: Target) -> Submission:
-    if not (place / "answers.parquet").is_file():
-        raise BadInput("answers.parquet is missing beside result.json. Give both.")
-    claimed = read_result(place / "result.json")
-    _check_name(claimed.benchmark, target)
-    digest = hashlib.sha256((place / "answers.parquet").read_bytes()).hexdigest()[:8]
-    run_id = f"{claimed.benchmark.name}-{model_slug(claimed.model.name)}-ready-{digest}"
-    benchmark = target.benchmark
-    dataset = Dataset(target.questions(), benchmark.format, benchmark.origin, target.partial, ours=target.trusted)
-    return examined(place, run_id, claimed, dataset)
-
-
-def _check_name(theirs: Benchmark, target: Target) -> None:
-    if (theirs.name, theirs.split) != (target.benchmark.name, target.benchmark.split):
-        raise BadInput(
-            f"these are answers to {theirs.name}, {theirs.split}; chosen is {target.benchmark.name}, {target.benchmark.split}. "
+            f"these are answers to {theirs.name}, {theirs.split}; chosen is {dataset.name}, {dataset.split}. "
             "Choose the other one above."
         )
+    return dataset
 
 
 def _without(line: str, paths: Sequence[Path]) -> str:

@@ -21,7 +21,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.store_source import is_hub_store
 from eval_harness.submissions.folder_store import twins
 from eval_harness.submissions.hidden_test import HiddenTest
-from eval_harness.submissions.submit import Submission, deliver
+from eval_harness.submissions.submission import Submission
+from eval_harness.submissions.submit import deliver
 from leaderboard_space.sections import Board
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.targets import targets

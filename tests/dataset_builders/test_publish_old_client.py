@@ -74,7 +74,7 @@ def old_python(request):
     return python
 
 
-@pytest.mark.exhaustive  # installs an environment from the package index
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("format", BENCHMARKS)
 def test_an_old_client_loads_it(old_python, local_hub, monkeypatch, tmp_path, format):

@@ -11,7 +11,6 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.submissions.folder_store import add
 from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.submit import prepare, submit
 from leaderboard_space.sections import Board
@@ -84,7 +83,7 @@ def test_a_part_lands_marked_and_only_with_its_list_of_questions(data: Path, sto
 
 
 def test_a_result_of_another_store_is_computed_again(data: Path, store: Path, tmp_path: Path) -> None:
-    folder, _ = add(tmp_path / "other", prepare(run_folder(data, tmp_path / "run"), data=str(data)))
+    folder = Path(submit(run_folder(data, tmp_path / "run"), tmp_path / "other", data=str(data)).place)
     target = target_of(data, store)
     found = receive([folder / "result.json", folder / "answers.parquet"], target)
     assert not found.problems

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.repository import open_repository
-from eval_harness.submissions.examination import Dataset, examine
+from eval_harness.submissions.datasets import dataset_of
+from eval_harness.submissions.examination import examine
+from eval_harness.submissions.foreign_files import check_file
+from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare
 from eval_harness.submissions.validation import checked_answers
 from tests.eval_harness.submissions.hostile import FILES, result_json
@@ -98,12 +101,15 @@ def stored(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def dataset(data):
     repository = open_repository(data)
-    return Dataset(questions_of(data), repository.format, repository.origin, None, ours=True)
+    return dataset_of(repository, repository.splits[0], ours=True)
 
 
 def examined(place, folder, dataset) -> str:
     try:
-        return "; ".join(examine(place, folder, dataset).problems)
+        for name in ("answers.parquet", "result.json"):
+            check_file(place / name)
+        found = examine(Bundle.read(place), lambda benchmark: dataset)
+        return "; ".join([*found.problems, *([] if found.folder == folder else ["lies elsewhere"])])
     except BadInput as error:
         return str(error)
 
@@ -147,7 +153,6 @@ CHANGES = {
     "none of": lambda rows: rows[0].update(status="right"),
     "option scores": lambda rows: rows[0].update(scores=[0.1, 0.9]),
     "seconds": lambda rows: rows[0].update(seconds=-1.0),
-    "rule": lambda rows: rows[0].update(rule="<script>"),
     "NaN": lambda rows: rows[0].update(seconds=float("nan")),
 }
 

@@ -84,7 +84,7 @@ LIES = {
     "statuses": lambda d: d["statuses"].update(failed=7),
     "fingerprint": lambda d: d["benchmark"].update(fingerprint="0" * 64),
     "only measured": lambda d: d.update(kind="published"),
-    "model name": lambda d: d["model"].update(name="=cmd()"),
+    "model name": lambda d: d["model"].update(name="<cmd>"),
     "not a result file": lambda d: d.update(schema_version="x"),
     "--no-judge": lambda d: d["method"].update(judge={"model": "x"}),
     "--data": lambda d: d["benchmark"].update(split="validation"),

@@ -1,0 +1,258 @@
+"""From what people hand in (a run folder, a file of answers, a result as a store holds it) to the two files that would land.
+
+Nothing is judged here but what never reaches those files: lines of a journal, records of a file, numbers that a run folder claims.
+Every bundle then goes through `examination.examine`.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import pandas as pd
+from pydantic import ValidationError
+
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.fingerprints import has_fingerprint
+from eval_harness.answers import READER_VERSION
+from eval_harness.results import SCHEMA_VERSION, Method, Model, Result, normal_name, read_result
+from eval_harness.runs import Run, RunRequest, read_run
+from eval_harness.scoring import answer_frame, make_result, without_judge
+from eval_harness.submissions.datasets import Dataset, Find
+from eval_harness.submissions.envelope import check_size
+from eval_harness.submissions.examination import computed_again, examine, read_bundle
+from eval_harness.submissions.foreign_files import Found, check_file, json_lines, printable, quarantined
+from eval_harness.submissions.predictions import read_predictions
+from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
+from eval_harness.submissions.validation import JUDGED, checked_answers, different_claims
+
+T = TypeVar("T")
+ELSEWHERE = "answers were given by another harness; its prompt and generation settings are not known"
+NEEDED = {"question_id", "case_id", "question", "options", "question_type", "answer"}
+
+
+@dataclass
+class Formed:
+    """The files of a submission, the questions they are about, and what is wrong with what they were made from."""
+
+    bundle: Bundle
+    dataset: Dataset
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def examined(self, reproduced: bool = False) -> Submission:
+        """The verdict on exactly these bytes. Raises BadInput where nothing can be computed."""
+        try:
+            found = examine(self.bundle, lambda benchmark: self.dataset, reproduced)
+        except Unavailable:
+            raise
+        except BadInput as error:
+            raise BadInput("; ".join(dict.fromkeys([*self.problems, str(error)]))) from None
+        found.problems[:0] = [line for line in map(printable, self.problems) if line not in found.problems]
+        found.notes[:0] = [line for line in map(printable, self.notes) if line not in found.notes]
+        return found
+
+
+def from_answers(path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours") -> Formed:
+    """What a file of another harness's answers makes. `kind`: open, proprietary, medical, baseline.
+
+    Raises BadInput for a file that cannot be read, and a kind that is none of these.
+    """
+    kinds = get_args(get_args(Model.model_fields["kind"].annotation)[0])
+    if kind is not None and kind not in kinds:
+        raise BadInput(f"--kind {kind}: give one of {', '.join(kinds)}, or leave it out.")
+    read = read_predictions(path, dataset.questions)
+    check_size(len(dataset.questions), read.samples)
+    benchmark = dataset.benchmark(dataset.questions, dataset.partial)
+    run = Run(
+        run_id="",
+        request=RunRequest(
+            benchmark=benchmark.name,
+            data=benchmark.repo or "",
+            split=benchmark.split,
+            fingerprint=benchmark.fingerprint or "",
+            model="another harness",
+            method="mc",
+            prompt=None,
+            samples=read.samples,
+            generation={},
+        ),
+        benchmark=benchmark,
+        model=Model(name=normal_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
+        method=Method(name="mc", samples=read.samples),
+        deviations=[ELSEWHERE],
+        environment={"python": platform.python_version()},
+        # When the file was written: the same file is the same submission whenever it is submitted.
+        created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
+    )
+    records = list(read.records.values())
+    notes = list(_missing(len(dataset.questions), read.samples, len(records)))
+    return Formed(_bundle(run, dataset.questions, records, extraction), dataset, list(read.problems), notes)
+
+
+def from_run(folder: Path, find: Find, reproduced: bool = False) -> Formed:
+    """What a run folder (run.json, answers.jsonl; result.json and questions.parquet where they are there) makes.
+
+    `find`: the dataset for what the run says of its benchmark. Raises BadInput where the questions asked are not its questions.
+    """
+    run = _own_file(folder / "run.json", lambda path: read_run(path.parent))
+    claimed = _own_file(folder / "result.json", read_result) if (folder / "result.json").exists() else None
+    problems: list[str] = []
+    notes: list[str] = []
+    dataset = find(run.benchmark)
+    check_size(len(dataset.questions), run.request.samples)
+    questions = dataset.questions
+    if run.benchmark.selection is not None:
+        if not (folder / "questions.parquet").is_file():
+            raise BadInput(
+                f"the run asked a part ({run.benchmark.selection}): give its questions.parquet as well, which says which."
+            )
+        questions = dataset.part(set(own_questions(folder)["question_id"]))
+    if questions.empty or not has_fingerprint(questions, run.request.fingerprint):
+        raise BadInput(
+            f"{folder}: the questions of {dataset.repo or folder} are not those that were asked (the run says fingerprint "
+            f"{run.request.fingerprint[:16]}); name the dataset with --data. Nothing was submitted."
+        )
+    if run.request.model.startswith("baseline:") and run.model.kind != "baseline":
+        problems.append(f"model kind {run.model.kind!r}: {run.request.model} can only land marked as 'baseline'")
+    records, wrong = checked_answers(_journal(folder, problems), questions, run.request.samples, run.request.method)
+    notes += _missing(len(questions), run.request.samples, len(records))
+    extraction = (claimed.method.extraction if claimed else None) or "ours"
+    if run.method.judge is not None and claimed is None:
+        notes.append("the judge it was asked with is left out: its answers are read by rules")
+    run = without_judge(run)
+    updates: dict[str, Any] = {
+        "benchmark": dataset.benchmark(questions, run.benchmark.selection),
+        "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
+    }
+    if claimed is not None:
+        updates |= {"created_at": claimed.created_at, "environment": claimed.environment}
+        if claimed.method.judge is not None:
+            problems.append(JUDGED.replace("RUN_DIR", str(folder)))
+    run = run.model_copy(update=updates)
+    bundle = _bundle(run, questions, records, extraction, reproduced)
+    if claimed is not None and claimed.method.judge is None:
+        problems += [
+            f"result.json {line}" for line in different_claims(claimed, Result.model_validate_json(bundle.result))
+        ]
+    return Formed(bundle, dataset, [*problems, *wrong], notes)
+
+
+def from_result(folder: Path, find: Find) -> Formed:
+    """What a folder of result.json and answers.parquet makes: these very bytes, where this version would land them as they are.
+
+    A result of an earlier version is read and scored again and lands in this one; one that another store's owner reproduced is a
+    submission here. Raises BadInput for files that are no result.
+    """
+    for name in FILES:
+        check_file(folder / name, *((MAX_RESULT,) if name == "result.json" else ()))
+    bundle = Bundle.read(folder)
+    claimed, rows = read_bundle(bundle)
+    dataset = find(claimed.benchmark)
+    check_size(len(dataset.questions), claimed.method.samples or 1)
+    notes: list[str] = []
+    current = (claimed.schema_version, claimed.reader_version) == (SCHEMA_VERSION, READER_VERSION)
+    name = normal_name(claimed.model.name)
+    if current and claimed.provenance == "submitted" and name == claimed.model.name:
+        return Formed(bundle, dataset)
+    if claimed.provenance == "reproduced":
+        notes.append("it was reproduced by the owner of another store; in this one it is a submission")
+    renewed = claimed.model_copy(
+        update={"provenance": "submitted", "model": claimed.model.model_copy(update={"name": name})}
+    )
+    if current:
+        return Formed(Bundle(renewed.to_json().encode(), bundle.answers), dataset, notes=notes)
+    questions = dataset.questions
+    if claimed.benchmark.selection is not None:
+        questions = dataset.part({row["question_id"] for _, row in rows})
+    if questions.empty or not has_fingerprint(questions, claimed.benchmark.fingerprint):
+        raise BadInput(f"{folder}: its questions are not those of the dataset {dataset.repo}")
+    records, problems = checked_answers(rows, questions, claimed.method.samples or 1, claimed.method.name)
+    if claimed.method.judge is not None:
+        problems.append(JUDGED)
+    benchmark = dataset.benchmark(questions, claimed.benchmark.selection)
+    computed, answers = computed_again(renewed.model_copy(update={"benchmark": benchmark}), questions, records)
+    notes.append("it was written by an earlier version of medprobe and is read and scored again by this one")
+    return Formed(
+        Bundle.of(computed.model_copy(update={"created_at": claimed.created_at}), answers), dataset, problems, notes
+    )
+
+
+def is_result_folder(folder: Path) -> bool:
+    """Whether a folder is one result as a store holds it, and no run folder."""
+    return not (folder / "run.json").exists() and all((folder / name).is_file() for name in FILES)
+
+
+def own_dataset(folder: Path, run: Run) -> Dataset:
+    """The questions that a run folder keeps, for a dataset that is not at hand; nobody vouches for them."""
+    said = run.benchmark
+    return Dataset(
+        said.name, said.split, said.format, own_questions(folder), said.origin, None, False, said.repo, said.revision
+    )
+
+
+def own_questions(folder: Path) -> pd.DataFrame:
+    """The questions of a run folder. Raises BadInput where it keeps none."""
+    path = folder / "questions.parquet"
+    if not path.is_file():
+        raise BadInput(
+            f"{folder}: has no questions.parquet. Run `medprobe eval` again, or name the dataset with --data."
+        )
+    frame = pd.DataFrame(list(quarantined(path)))
+    if not set(frame.columns) >= NEEDED:
+        raise BadInput(f"{path}: lacks the column {min(NEEDED - set(frame.columns))}. Run `medprobe eval` again.")
+    return frame
+
+
+def _bundle(
+    run: Run, questions: pd.DataFrame, records: list[dict[str, Any]], extraction: str, reproduced: bool = False
+) -> Bundle:
+    try:
+        result, answers = make_result(run, questions, answer_frame(records), extraction)
+    except ValidationError as error:
+        raise BadInput(printable(f"{run.run_id}: {error.errors()[0]['msg']}.")) from None
+    said = {"created_at": run.created_at, "provenance": "reproduced" if reproduced else "submitted"}
+    return Bundle.of(result.model_copy(update=said), answers)
+
+
+def _missing(questions: int, samples: int, answers: int) -> Iterator[str]:
+    missing = questions * samples - answers
+    if missing > 0:
+        yield f"{missing:,} of {questions * samples:,} answers are missing and count as wrong"
+
+
+def _own_file(path: Path, read: Callable[[Path], T]) -> T:
+    """A run.json or result.json of bearable size; what is wrong with it in one harmless line."""
+    try:
+        if path.exists():
+            check_file(path, MAX_RESULT)
+        return read(path)
+    except BadInput as error:
+        raise BadInput(printable(str(error))) from None
+
+
+def _journal(folder: Path, problems: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The answers of a run: of a question that was asked again after it failed, the last; a torn last line is left out."""
+    path = folder / "answers.jsonl"
+    if not path.exists() or path.stat().st_size == 0:
+        problems.append("holds no answers (answers.jsonl)")
+        return
+    found = Found()
+    kept: dict[Any, tuple[str, dict[str, Any]]] = {}
+    extra: list[tuple[str, dict[str, Any]]] = []
+    for place, record in json_lines(path, found, constants=True):
+        key = (str(record.get("question_id")), str(record.get("sample", 0)))
+        if key in kept and kept[key][1].get("status") != "failed":
+            extra.append((place, record))
+        else:
+            kept[key] = (place, record)
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        torn = file.read(1) != b"\n"
+    problems.extend(found.problems[:-1] if torn and found.problems else found.problems)
+    yield from kept.values()
+    yield from extra

@@ -1,0 +1,172 @@
+"""`medprobe withdraw` and `medprobe annotate`: what is said of a result that landed, by who submitted it or by the store's owner.
+
+A withdrawn result stays where it is, marked so by a file of its own; a note is a file as well. To a folder whoever may write to it adds
+them; on the Hub the owner commits them, and who submitted the result opens a pull request that `medprobe verify` adds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub import check_repo_id, connect_with_token, hub_errors, patiently, quiet, status_of
+from dataset_builders.problems import clip
+from eval_harness.landing import (
+    LANDING,
+    MAX_TEXT,
+    WITHDRAWN,
+    Landing,
+    Note,
+    Withdrawal,
+    local_account,
+    now,
+    parse_record,
+)
+from eval_harness.store_source import is_hub_store
+from eval_harness.submissions.hub_store import LANDING_TRIES, fetched, files_at
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+REMARK = re.compile(
+    r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
+)
+"""The path of a remark: the result's folder, and which one."""
+MOST_NOTES = 50
+"""Notes under one result."""
+
+
+def withdraw(store: str | Path, result: str, reason: str, account: str | None = None) -> tuple[str, bool]:
+    """Mark a result as withdrawn; returns where that is said, and whether it is new. `result`: its id, or its folder in the store.
+
+    `account`: who says so in a folder store, this machine's user if not said.
+    Raises BadInput: no such result, no reason, no right to, a store that cannot be written or reached.
+    """
+    said = _text(reason, "--reason")
+    return _add(
+        store, result, account, lambda who: (WITHDRAWN, Withdrawal(account=who, withdrawn_at=now(), reason=said))
+    )
+
+
+def annotate(store: str | Path, result: str, text: str, account: str | None = None) -> tuple[str, bool]:
+    """Put a note under a result; returns where it is, and whether it is new. Raises BadInput as `withdraw`."""
+    said = _text(text, "--note")
+
+    def note(who: str) -> tuple[str, Note]:
+        made = Note(account=who, written_at=now(), text=said)
+        return made.file_name, made
+
+    return _add(store, result, account, note)
+
+
+def wrong_remark(path: str, content: bytes, author: str, owner: str, landing: Landing | None) -> str | None:
+    """Why a remark that a pull request adds may not land; None where it may. `landing`: of the result that it is about."""
+    match = REMARK.fullmatch(path)
+    assert match is not None
+    try:
+        if match[2] == "withdrawn":
+            account = parse_record(content, Withdrawal, path).account
+        else:
+            note = parse_record(content, Note, path)
+            account = note.account
+            if path != f"{match[1]}/{note.file_name}":
+                return f"{clip(path, 200)}: is not the name of that note"
+    except BadInput as error:
+        return str(error)
+    if account.lower() != author.lower():
+        return f"says that it is by {clip(account)}, and is by {author}"
+    submitter = landing.account if landing is not None else None
+    if author.lower() not in {owner.lower(), (submitter or owner).lower()}:
+        return f"only {submitter or owner}, who submitted the result, or the store's owner can say this; {author} can open a discussion"
+    return None
+
+
+def _text(text: str, option: str) -> str:
+    said = " ".join(text.split())
+    if not 1 <= len(said) <= MAX_TEXT or not said.isprintable():
+        raise BadInput(f"{option}: give from 1 to {MAX_TEXT:,} characters of plain text.")
+    return said
+
+
+def _add(store: str | Path, result: str, account: str | None, make) -> tuple[str, bool]:  # type: ignore[no-untyped-def]
+    if is_hub_store(store):
+        return _add_on_hub(str(store), result, make)
+    root = Path(store)
+    paths = [path.parent.relative_to(root).as_posix() for path in root.glob("results/*/*/*/result.json")]
+    folder = root / _found(result, paths, str(store))
+    name, record = make(account or local_account())
+    if len(list(folder.glob("note-*.json"))) >= MOST_NOTES:
+        raise BadInput(f"{folder}: has {MOST_NOTES} notes already.")
+    partial = folder / f".{name}.{os.getpid()}.partial"
+    try:
+        partial.write_bytes(record.to_bytes())
+        os.link(partial, folder / name)  # fails where there is one: the first word stands
+    except FileExistsError:
+        return str(folder / name), False
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be written ({error.strerror}).") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return str(folder / name), True
+
+
+def _found(result: str, folders: list[str], store: str) -> str:
+    """The one result of an id, or of a folder in the store."""
+    wanted = result.strip("/")
+    found = sorted({folder for folder in folders if folder == wanted or folder.rsplit("/", 1)[-1] == wanted})
+    if len(found) != 1:
+        what = "holds no such result" if not found else f"holds {len(found)} of this id; give the folder of one"
+        raise BadInput(f"{store}: {what}: {clip(result, 200)}. Give its folder as the store has it, results/...")
+    return found[0]
+
+
+def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: ignore[no-untyped-def]
+    from huggingface_hub import CommitOperationAdd
+
+    check_repo_id(repo_id)
+    api = connect_with_token()
+    with quiet(), hub_errors(repo_id, "add a remark"):
+        who = str(patiently(api.whoami).get("name"))
+        head = str(patiently(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
+        names = patiently(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
+        folder = _found(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)
+        name, record = make(who)
+        path = f"{folder}/{name}"
+        if path in names:
+            return f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}", False
+        if sum(each.startswith(f"{folder}/note-") for each in names) >= MOST_NOTES:
+            raise BadInput(f"{repo_id}: {folder} has {MOST_NOTES} notes already.")
+
+        def commit(as_pull_request: bool) -> str:
+            done = api.create_commit(
+                repo_id,
+                [CommitOperationAdd(path, record.to_bytes())],
+                commit_message=f"{'Withdraw' if name == WITHDRAWN else 'Note under'} {folder}"[:190],
+                repo_type="dataset",
+                create_pr=as_pull_request,
+            )
+            return str(done.pr_url) if as_pull_request else f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}"
+
+        try:
+            return patiently(lambda: commit(False), LANDING_TRIES), True
+        except Exception as error:
+            if status_of(error) != 403:
+                raise
+        landing = landing_at(api, repo_id, head, folder)
+        if landing is None or landing.account.lower() != who.lower():
+            by = landing.account if landing else "an account that the store does not know"
+            raise BadInput(
+                f"{repo_id}: {folder} was submitted by {by}; only they and the store's owner can do this, not {who}."
+            )
+        return patiently(lambda: commit(True)), True
+
+
+def landing_at(api: HfApi, repo_id: str, revision: str, folder: str) -> Landing | None:
+    """How the result in a folder of a store on the Hub landed; None where the store does not say. Raises BadInput for a damaged file."""
+    path = f"{folder}/{LANDING}"
+    if path not in files_at(api, repo_id, revision, [path]):
+        return None
+    return parse_record(fetched(api, repo_id, revision, path), Landing, path)

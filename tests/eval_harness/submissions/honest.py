@@ -1,0 +1,190 @@
+"""Honest runs of every kind, generated: format x method x back end x kinds of answers x options x names. What `eval` accepts has to land.
+
+Not here: submitting and verifying them (`test_honest_runs.py`, `benchmarks/honest_runs.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.repository import open_repository
+from eval_harness.results import read_result
+from eval_harness.runner import Asked, evaluate
+
+FORMATS = tuple(BENCHMARKS)
+NAMES = (
+    "Model A", "GPT-4o (2024-08-06)", "50 % off", "=SUM(A1)", "Who?", "O'Brien's VLM", "MedVLM\u00ae 7B", "Qwen2\u20137B",
+    "Me\u0301dical", "\u533b\u5b66\u6a21\u578b", "\u533b\u7597\u6a21\u578b", "\u0645\u062f\u0644",
+    'A "quoted" name', "back\\slash; DROP TABLE", "+1 -x @y",
+    "org/name:tag", "\U0001f9d1\u200d\u2695\ufe0f", "a" * 200, "  spaces \t around ", "&amp; co", "--reproduced", "baseline: mine",
+)  # fmt: skip
+TEXTS = {
+    "letters": lambda k: "ABCDEFGHIJ"[k % 10],
+    "prose": lambda k: f"The image most likely shows option {'ABCD'[k % 4]}, because of its margins.",
+    "declining": lambda k: "I'm sorry, but I can't assist with interpreting medical images.",
+    "irrelevant": lambda k: "What a lovely picture, thank you for sharing it.",
+    "empty": lambda k: "",
+    "blank": lambda k: " \n\t ",
+    "yes_no": lambda k: ("Yes.", "no", "Yes, it does. No doubt.")[k % 3],
+    "unicode": lambda k: "\u7b54\u6848\u662f B \u2014 \u200b\U0001f642 e\u0301 \x00 \u2028 \ud800",
+    "error text": lambda k: ("Error: 429", "Internal Server Error", '{"error": {"code": 500}}')[k % 3],
+    "reasoning inline": lambda k: f"<think>First I look. Then B? No.</think>{'AB'[k % 2]}",
+    "very long": lambda k: "I am thinking about it. " * 6_000 + "The answer is A.",
+    "markup": lambda k: "<script>alert(1)</script> =HYPERLINK(1) ```B``` | C |",
+}
+"""Kinds of texts: from a number to a response."""
+SILENT = ("held back", "failed")
+"""Kinds of answers that are no text: what the server did."""
+
+PLUG_IN = """
+import math, random
+from eval_harness.models.interface import Response
+from eval_harness.results import Model
+from tests.eval_harness.submissions.honest import TEXTS
+
+SEED, KINDS = {seed}, {kinds}
+
+class Scripted:
+    needs_images = False
+    one_token = True
+    deviations = []
+
+    def __init__(self, settings):
+        self.model = Model(name="scripted", kind="open")
+
+    def describe(self):
+        return {{"made_up": True}}
+
+    def generate(self, requests):
+        for request in requests:
+            draw = random.Random(f"{{SEED}} {{request.question_id}} {{request.sample}}")
+            kind, number = draw.choice(KINDS), draw.randrange(100)
+            more = dict(seconds=draw.random() * 3, usage=draw.choice([None, (draw.randrange(900), draw.randrange(900))]))
+            more["reasoning"] = draw.choice([None, "", "Let me think \\u2026 B", "x" * 3000])
+            more["finish_reason"] = draw.choice([None, "stop", "length", "content_filter"])
+            if kind == "held back":
+                yield Response(request.question_id, request.sample, "", "refused", error="a filter", **more)
+            elif kind == "failed":
+                yield Response(request.question_id, request.sample, "", "failed", error="HTTP 500")
+            else:
+                yield Response(request.question_id, request.sample, TEXTS[kind](number), **more)
+
+    def score(self, requests):
+        for request in requests:
+            draw = random.Random(f"{{SEED}} {{request.question_id}}")
+            scores = [draw.choice([draw.gauss(-3, 2), draw.gauss(-3, 2), -math.inf, math.nan, 0]) for _ in request.options]
+            yield Response(request.question_id, request.sample, "", seconds=draw.random(), scores=tuple(scores))
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One honest run."""
+
+    number: int
+    format: str
+    method: str
+    back_end: str
+    kinds: tuple[str, ...]
+    name: str
+    samples: int | None = None
+    permute: bool = False
+    shots: int = 0
+    limit: int | None = None
+    branch: str | None = None
+    extraction: str = "ours"
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    """`count` cases; formats, methods and names are gone through in turn, the rest is drawn."""
+    draw = random.Random(seed)
+    methods = ("mc", "mc", "gd", "ps", "mc", "ps_official", "ff")
+    for number in range(count):
+        format, method = FORMATS[number % len(FORMATS)], methods[number % len(methods)]
+        if method in ("ps_official", "ff"):
+            format = "mediconfusion"
+        generates = method in ("mc", "ff")
+        back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline"]) if method == "mc" else "plug-in"
+        kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
+        permute = back_end == "plug-in" and method == "mc" and draw.random() < 0.2
+        samples = draw.choice([None, None, 2, 3, 120]) if generates and back_end == "plug-in" and not permute else None
+        yield Case(
+            number, format, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,
+            shots=draw.choice([0, 0, 1]) if back_end == "plug-in" and method == "mc" and not permute else 0,
+            limit=draw.choice([None, None, 4, 10_000]),
+            extraction=draw.choice(["ours", "ours", "official"]) if generates and not permute else "ours",
+        )  # fmt: skip
+
+
+def datasets(folder: Path) -> dict[str, Path]:
+    """Phantoms of every format, with images (worked examples need them)."""
+    return {format: Path(build(format, out=folder / format).folder) for format in FORMATS}
+
+
+def run(case: Case, data: Path, folder: Path) -> Path:
+    """The run folder that `eval` makes of a case."""
+    folder.mkdir(parents=True)
+    model = "baseline:chance"
+    if case.back_end == "plug-in":
+        (folder / f"plug_in_{case.number}.py").write_text(PLUG_IN.format(seed=case.number, kinds=case.kinds))
+        model = f"{folder}/plug_in_{case.number}.py:Scripted"
+    elif case.back_end == "recorded":
+        model = f"recorded:{_recorded(case, data, folder / 'answers.jsonl')}"
+    asked = Asked(
+        open_repository(data).name, model, str(data), method=case.method, samples=case.samples, permute=case.permute,
+        shots=case.shots, limit=case.limit, extraction=case.extraction, name=case.name, out=folder / "run",
+        argv=("eval", case.format, "--name", case.name),
+    )  # fmt: skip
+    evaluate(asked)
+    return folder / "run"
+
+
+def _recorded(case: Case, data: Path, path: Path) -> Path:
+    """Answers in a file: some are null, and of some questions there is none."""
+    repository = open_repository(data)
+    draw = random.Random(case.number)
+    texts = [kind for kind in case.kinds if kind in TEXTS] or ["letters"]
+    records = []
+    for question in repository.questions("validation" if case.format == "gmai-mmbench" else "test")["question_id"]:
+        text = TEXTS[draw.choice(texts)](draw.randrange(100))
+        said = None if draw.random() < 0.1 else text
+        if draw.random() < 0.95 or not records:
+            records.append(json.dumps({"question_id": question, "response": said}))
+    path.write_text("\n".join(records) + "\n")
+    return path
+
+
+def differences(run: Path, landed: Path) -> list[str]:
+    """What of a run's own result and answers is not what landed: nothing may be, but for names in their one form and where its
+    questions are."""
+    ours, theirs = read_result(run / "result.json"), read_result(landed / "result.json")
+    found = [
+        name
+        for name in ("scores", "breakdown", "statuses", "method", "deviations", "environment", "command", "created_at",
+                     "reader_version", "kind", "provenance", "model")
+        if getattr(ours, name) != getattr(theirs, name)
+    ]  # fmt: skip
+    left = ours.benchmark.model_dump(exclude={"repo", "revision"})
+    found += ["benchmark"] if left != theirs.benchmark.model_dump(exclude={"repo", "revision"}) else []
+    mine, there = (pq.read_table(folder / "answers.parquet").to_pylist() for folder in (run, landed))
+    found += [] if len(mine) == len(there) else ["number of answers"]
+    for before, after in zip(mine, there, strict=False):
+        found += [f"{before['question_id']}: {name}" for name in before if not _same(before[name], after[name])]
+    return found
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    both = isinstance(left, float) and isinstance(right, float)
+    return (both and math.isnan(left) and math.isnan(right)) or left == right

@@ -1,0 +1,82 @@
+"""Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit`, by `verify` and by the Submit page, unaltered.
+
+A seeded part of `benchmarks/honest_runs.py`.
+"""
+
+import pytest
+from huggingface_hub import HfApi
+
+from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.verification import verify
+from leaderboard_space.sections import Board
+from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.trusted_data import TrustedData
+from tests.eval_harness.submissions.honest import NAMES, Case, cases, datasets, differences, run
+from tests.localhub.accounts import CURATOR
+
+COUNT = 16
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return datasets(tmp_path_factory.mktemp("honest"))
+
+
+@pytest.mark.parametrize(
+    "case", cases(12, COUNT), ids=lambda case: f"{case.format}-{case.method}-{case.back_end}-{case.number}"
+)
+def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
+    place = data[case.format]
+    folder = run(case, place, tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(place))
+    assert done.submission.problems == [] and differences(folder, tmp_path / done.place) == []
+    (outcome,) = verify(str(tmp_path / "store"), data=[str(place)])
+    assert outcome.word in ("verified", "for a human"), outcome
+    again = prepare(tmp_path / done.place, data=str(place))
+    assert again.problems == [] and again.files() == done.submission.files(), "the same bytes from there on"
+
+
+@pytest.mark.parametrize("case", cases(13, 3), ids=str)
+def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
+    place = data[case.format]
+    folder = run(case, place, tmp_path / "made")
+    done = submit(folder, "ORG/results", data=str(place))
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    (outcome,) = verify("ORG/results@1", data=[str(place)], accept_flagged=True)
+    assert outcome.word == "added", outcome
+    api = HfApi(endpoint=owner.endpoint, token=CURATOR)
+    for path, content in done.submission.files().items():
+        target = tmp_path / "landed" / path
+        api.hf_hub_download("ORG/results", path, repo_type="dataset", local_dir=tmp_path / "landed")
+        assert target.read_bytes() == content
+    assert differences(folder, target.parent) == []
+
+
+@pytest.mark.parametrize("case", cases(14, 4), ids=str)
+def test_it_lands_through_the_submit_page(case, data, tmp_path):
+    place = data[case.format]
+    folder = run(case, place, tmp_path / "made")
+    (tmp_path / "store" / "results").mkdir(parents=True)
+    trusted = TrustedData([str(place)])
+    trusted.refresh()
+    tab = SubmitTab(Board(tmp_path / "store", trusted=trusted), tmp_path / "store", trusted, may_write=True)
+    key = next(key for _, key in tab.choices())
+    files = [str(folder / name) for name in ("run.json", "answers.jsonl", "result.json", "questions.parquet")]
+    *_, said = tab.check(key, files, "", None)
+    assert said["ok"], said["problems"]
+    *_, sent = tab.send(key, files, "", None)
+    assert sent["ok"] and sent["new"], sent
+    assert differences(folder, tmp_path / "store" / sent["folder"]) == []
+
+
+def test_nobody_takes_the_place_of_another(data, tmp_path):
+    """The same model with other answers, names that share a slug, and both readers: all land side by side."""
+    place, landed = data["mediconfusion"], []
+    runs = [(1, "Model", "ours"), (2, "Model", "ours"), (1, "Model", "official")]
+    for number, name, extraction in (*runs, (1, NAMES[9], "ours"), (1, NAMES[10], "ours")):
+        case = Case(
+            number, "mediconfusion", "mc", "plug-in", ("letters", "prose"), name, limit=8, extraction=extraction
+        )
+        folder = run(case, place, tmp_path / f"{number}-{len(landed)}")
+        landed.append(submit(folder, tmp_path / "store", data=str(place)))
+    assert all(done.new for done in landed) and len({done.place for done in landed}) == 5
