@@ -336,10 +336,6 @@ def _final_statement(said: Said) -> Found:
     return _statement(said, end)
 
 
-def _earlier_statement(said: Said) -> Found:
-    return _statement(said) if verdicts_end(said.text) or said.multiple else None
-
-
 def _verdicts(said: Said) -> Found:
     if not said.letters:
         return None
@@ -375,12 +371,6 @@ def _says_all_or_none(texts: OptionTexts, found: tuple[int, ...]) -> bool:
         0 <= place < len(texts.words) and texts.words[place][:1] in (("none",), ("all",), ("neither",), ("both",))
         for place in found
     )
-
-
-def _labelled_list(said: Said) -> Found:
-    if not said.multiple or is_crossed(said.text, said.texts):
-        return None
-    return labelled_mentions(said.text, said.count, said.texts, True)
 
 
 def _declining_option(said: Said) -> Found:
@@ -445,8 +435,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("ticked box", "explicit", lambda said: ticked(said.text, said.count, said.multiple), "[ ] A [x] B"),
     Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
-    Rule("answer statement", "explicit", _earlier_statement, "a statement among the verdicts"),
-    Rule("letter with its option", "explicit", _labelled_list, "of multiple choice: 'A. nodule and C. mass'"),
     Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
     Rule("leading yes or no", "explicit", _spoken(yes_no.leading), "the response begins with yes or no"),
     Rule(

@@ -235,7 +235,8 @@ _TEXT_IS_BEST = re.compile(
     r"|remains) my \w+"
     r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
     r"(?:(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
-    r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than)\b)",
+    r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than|to"
+    r"|in|with|when|if|among|after)\b)",
     re.IGNORECASE,
 )
 _OTHER_WORDS = re.compile(

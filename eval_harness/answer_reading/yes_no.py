@@ -35,7 +35,8 @@ _NOT_NO = (
     r"(?!\s+(?:puedo|se puede|es posible|sé)\b"
     r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret))\b"
-    r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give) (?:enough|sufficient)\b"
+    r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough|sufficient|adequate"
+    r"|a reliable|any conclusion)\b"
     r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
 )
 _LEAD = re.compile(
