@@ -44,14 +44,16 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         every_run: bool = False,
     ) -> list[dict[str, Any]]:
         """Results of a benchmark (mediconfusion, probmed, gmai-mmbench, halt-medvqa) for a selection of questions, best first: score
-        with 95 % interval, n, chance, verdict, the places the model may hold, and where the number comes from.
+        with 95 % interval, n, chance, verdict, the places the model may hold, how often it abstained and its accuracy where it answered,
+        who submitted it and when it landed, how many runs were tried, and where the number comes from. `group`: "ranked", or why a
+        result stands apart ("official reader" has places of its own; "older reader" and "withdrawn" have none).
 
         Args:
             benchmark: one of the four formats
             branches: union of branches like "Ophthalmology > Fundus Photography" or "task: Counting"; none means everything
             metric: name of a score; the benchmark's headline if empty
             question_set: key from question_sets; the complete official set if empty
-            every_run: every result instead of one per model
+            every_run: every result instead of one per model and account
         """
         asked = _understood(board, service, benchmark, branches, metric, question_set, every_run)
         table = leaderboard_table(asked.section, service.standings(asked), asked.branches)

@@ -72,9 +72,13 @@ class MetricUnits:
 
     def shares(self, rows: Ints | None) -> Floats:
         """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
-        top, base = (self.top, self.base) if rows is None else (self.top[:, rows], self.base[:, rows])
+        units = self.cluster.size
+        weight = np.ones(units) if rows is None else np.bincount(rows, minlength=units).astype(float)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return top.sum(axis=1, dtype=np.float64) / np.broadcast_to(base.sum(axis=1), top.shape[0])
+            top = (self.top @ weight.astype(self.top.dtype)).astype(
+                np.float64
+            )  # whole numbers are exact in float32, too
+            return top / np.broadcast_to(self.base @ weight, top.size)
 
     def of(self, runs: Ints) -> MetricUnits:
         """The same units for some of the runs."""
