@@ -65,7 +65,7 @@ class TransformersVLM:
         self.network: Network = Network(loaded, int(tokenizer.pad_token_id), settings.generation)
         ends = loaded.generation_config.eos_token_id
         self._ends = set(ends if isinstance(ends, list) else [ends])
-        self._told_limit = settings.max_tokens is not None
+        self._told_limit = settings.max_tokens is not None or settings.thinking is not None
         self.on_cpu = torch.device(self.network.device).type == "cpu"
         self.needs_images = not text_only
         self._template = None
@@ -300,7 +300,13 @@ class TransformersVLM:
     def _limit(self, request: Request) -> int:
         """Tokens to generate: what the command line says, else what the protocol asks, or the model's own limit where that is lower."""
         own = None if self._told_limit else self.network.model.generation_config.max_new_tokens
-        return min(request.max_tokens, own) if own else request.max_tokens
+        if not own or own >= request.max_tokens:
+            return request.max_tokens
+        self._deviate(
+            f"the model's generation config limits answers to {own} of the {request.max_tokens} output tokens allowed "
+            "(--max-tokens lifts that)"
+        )
+        return int(own)
 
     def _memory_used(self) -> float:
         """The largest share of a GPU's memory that was in use since the last call; 0 on the CPU."""
