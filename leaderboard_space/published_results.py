@@ -11,6 +11,9 @@ Where the counts come from, when a paper does not print them:
 - MediConfusion, confusion: `valid_pairs` below.
 - ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open models' percentages are fractions.
 - GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see the notes of the tables.
+- GMAI-MMBench, multiple choice: the paper counts "the frequency of choice appearances rather than the actual number of cases" (appendix
+  C.1), 15,691 in three tasks. `n` is that count; `n_cases` the fewest questions it can be: a question offers each label of its task at
+  most once, so 7,614 / 18 + 40 / 4 + 8,037 / 26 (Table 5), 743.
 - 0 where nothing is known: such a score has no interval.
 
 Not here: scores measured by us, drawing. Imports no gradio and no torch.
@@ -47,6 +50,15 @@ ONLY_PRINTED: dict[str, MetricInfo] = {
     "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
 }
 """Metrics that papers print and we do not compute."""
+
+
+SHARED = {
+    "": 9.70, "Cerebral": 11.49, "Vascular": 11.68, "Head and Neck": 9.90, "Spinal": 4.55, "Musculoskeletal": 3.87, "Cardiac": 24.08,
+    "Gastrointestinal": 2.83, "Pulmonary": 1.18, "Nuclear Medicine": 2.71,
+}  # fmt: skip
+"""How many of MediConfusion's pairs share images with a pair, itself included, on average over the pairs of a category ("": all). Counted
+in the authors' dataset.json: the 176 pairs form 60 components, the largest of 25, 20 and 18 pairs. The easy and the unfiltered set, whose
+images nobody published, are taken to share as many."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +302,10 @@ def _score(cell: Cell, group: _Group) -> Score:
     info = METRICS.get(metric) or ONLY_PRINTED[metric]
     if info.unit == "count" or n_cases == 0:
         return Score(value=cell.value, n=n, n_cases=n_cases)
-    low, high, how = (round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases))
+    size = SHARED[cell.about.get("facet_value", "")] if group.paper["paper"] == "mediconfusion" else 1.0
+    low, high, how = (
+        round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases, size)
+    )
     exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
     chance = exact if exact is not None else _printed_chance(cell, group.paper["paper"])
     return Score(

@@ -175,13 +175,13 @@ def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floa
     """The same for scores of which only the number of cases is known, taken as independent. `are_counts`: the values are so many of n,
     not percent.
 
-    Each share is pulled in by one hit and one miss (Agresti & Caffo 2000), so that 0 and 100 % are not taken for certain; where cases
-    that share images made an interval wider than that, its width counts. Models of one paper answered the same questions: the true
-    p-values are mostly smaller.
+    Each share is pulled in by one hit and one miss (Agresti & Caffo 2000), so that 0 and 100 % are not taken for certain; where its
+    interval is wider than that, as cases share images, the interval's width counts. Models of one paper answered the same questions: the
+    true p-values are mostly smaller.
     """
     size = np.array([score.n_cases for score in scores], dtype=float)
     value = np.array([np.nan if score.value is None else score.value for score in scores], dtype=float)
-    width = np.array([_clustered_width(score) for score in scores], dtype=float)
+    width = np.array([_width(score) for score in scores], dtype=float)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         value = value / np.array([score.n if are_counts else 100 for score in scores], dtype=float)
         share = np.clip((value * size + 1) / (size + 2), 0, 1)
@@ -190,11 +190,9 @@ def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floa
     return np.where(np.isfinite(z), 2 * stats.norm.sf(np.nan_to_num(z)), 1.0)
 
 
-def _clustered_width(score: Score) -> float:
-    """The width of a clustered interval, as a share; 0 for others."""
-    if score.interval_method != CLUSTERED or score.low is None or score.high is None:
-        return 0.0
-    return (score.high - score.low) / 100
+def _width(score: Score) -> float:
+    """The width of a score's interval, as a share; 0 where it has none."""
+    return 0.0 if score.low is None or score.high is None else (score.high - score.low) / 100
 
 
 def _row(values: NDArray, run: int) -> NDArray:

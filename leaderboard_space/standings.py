@@ -215,7 +215,7 @@ def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
 
 
 def with_interval(score: Score) -> Score:
-    """A published percentage without interval gets Wilson's on its number of cases (nothing is known of shared images)."""
+    """A percentage without an interval of its own gets Wilson's on its number of cases (nothing is known of shared images)."""
     if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
         return score
     low, high, method = published_interval(score.value, score.n_cases)

@@ -1,20 +1,27 @@
 """The published numbers as results, and all results as one table. `test_published_papers.py` checks the digits against the papers."""
 
 import csv
+import json
 import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.interval_coverage import MEDICONFUSION
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.results_table import COLUMNS, tidy, variant
+from eval_harness.scores.grading import clusters
+from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED
 from leaderboard_space import published_results as module
 from leaderboard_space.published_results import (
     ABOUT,
     FOLDER,
+    SHARED,
     board_results,
     cells,
     printed_tables,
@@ -67,7 +74,7 @@ def the_cell(table: str, model: str, metric: str, facet_value: str | None = None
         ("gmai-mmbench", "Table 10", "GPT-4o", "accuracy", "Organ Recognition - Abdomen", {}, 53.79, 950, 950),
         ("gmai-mmbench", "Table 11", "DeepSeek-VL-7B", "accuracy", "Orthopedic Surgery", {}, 49.97, 1605, 1605),
         ("gmai-mmbench", "Table 12", "GPT-4o", "accuracy", None, {"split": "test"}, 53.88, 25898, 25898),
-        ("gmai-mmbench", "Table 12", "CogVLM-Chat", "mcq_recall", None, {"prompt": "multiple"}, 90.26, 15691, 15691),
+        ("gmai-mmbench", "Table 12", "CogVLM-Chat", "mcq_recall", None, {"prompt": "multiple"}, 90.26, 15691, 743),
         ("halt-medvqa", "Table 1", "LLaVA-Med-v1.0-pvqa", "average_irrelevant", None, {}, 770.7, 2361, 2361),
         ("halt-medvqa", "Table 1", "GPT-4-turbo-vision", "none", None, {"prompt": "L+D0"}, 44.40, 1000, 1000),
         ("halt-medvqa", "Table 7", "LLaVA-v1.5-13B", "average", None, {"prompt": "L+A1+D0"}, 40.11, 2361, 2361),
@@ -191,11 +198,32 @@ def test_intervals():
                     assert score.low is None and score.verdict is None
                     continue
                 assert 0 <= score.low <= score.value <= score.high <= 100
-                assert score.interval_method == "Wilson on n_cases, no clustering"
+                shared = result.benchmark.format == "mediconfusion"
+                assert score.interval_method == (PUBLISHED_CLUSTERED if shared else PUBLISHED)
                 outside = score.chance is not None and not score.low <= score.chance <= score.high
                 assert outside or score.verdict in (None, "no different")
     cell = the_cell("Table 1", "Gemini 2.0 Flash", "set_accuracy", method="mc")
-    assert (round(cell["low"], 1), round(cell["high"], 1)) == (23.3, 36.7)  # Wilson on 52 of 176
+    # Wilson on 52 of 176 would be 23.3 to 36.7; 176 pairs in 60 components are worth 176 / (1 + 0.1 (9.7 - 1)) = 94
+    assert (round(cell["low"], 1), round(cell["high"], 1)) == (21.2, 39.4)
+
+
+@pytest.mark.sources
+def test_components_are_those_of_the_dataset(sources: Path):
+    path = sources / "mediconfusion" / "dataset.json"
+    pairs = list(json.loads(path.read_text(encoding="utf-8")).values())
+    cluster = clusters(
+        pd.DataFrame(
+            {
+                "case_id": np.repeat(np.arange(len(pairs)), 2),
+                "image_id": [pair[side] for pair in pairs for side in ("im_1", "im_2")],
+            }
+        )
+    )[::2]
+    assert sorted(np.bincount(cluster), reverse=True) == sorted(MEDICONFUSION, reverse=True)
+    for category, size in SHARED.items():
+        labelled = [not category or category in pair["category_1"] + pair["category_2"] for pair in pairs]
+        many = np.bincount(cluster[labelled])
+        assert size == pytest.approx((many**2).sum() / many.sum(), abs=0.006), category
 
 
 def _score(table: str, model: str, metric: str, **method: str) -> Score:
