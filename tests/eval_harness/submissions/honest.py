@@ -116,7 +116,8 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         generates = method in ("mc", "ff")
         back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline"]) if method == "mc" else "plug-in"
         kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
-        permute = back_end == "plug-in" and method == "mc" and draw.random() < 0.2
+        shows_options = back_end == "plug-in" and method == "mc" and format != "probmed"
+        permute = shows_options and draw.random() < 0.2
         samples = draw.choice([None, None, 2, 3, 120]) if generates and back_end == "plug-in" and not permute else None
         yield Case(
             number, format, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,

@@ -1,0 +1,79 @@
+"""Withdrawing a result and putting notes under it: by who submitted it or the store's owner, and by nobody else."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from huggingface_hub import CommitOperationAdd, HfApi
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_v1
+from eval_harness.landing import Withdrawal, now, read_standing
+from eval_harness.submissions.remarks import annotate, withdraw
+from eval_harness.submissions.submit import submit
+from eval_harness.submissions.verification import verify
+from tests.eval_harness.submissions.submitting import questions_of
+from tests.localhub.accounts import CURATOR, READER
+
+REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
+
+
+def test_in_a_folder(run, data, tmp_path):
+    store = tmp_path / "store"
+    place = Path(submit(run, store, data=str(data), account="ann").place)
+    assert read_standing(place).landing.account == "ann" and read_standing(place).withdrawal is None
+    assert withdraw(store, place.name, "wrong prompt", "ann")[1] and not withdraw(store, place.name, "again", "ann")[1]
+    annotate(store, place.relative_to(store).as_posix(), "the prompt lacked its image")
+    standing = read_standing(place)
+    assert standing.withdrawal.reason == "wrong prompt" and [note.text for note in standing.notes]
+    assert [outcome.word for outcome in verify(str(store), data=[str(data)])] == ["verified"]
+    for result, reason in (("nobody", "x"), (place.name, ""), (place.name, "a\x07b"), (place.name, "x" * 3_000)):
+        with pytest.raises(BadInput):
+            withdraw(store, result, reason)
+
+
+def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeypatch, tmp_path):
+    done = submit(run, "ORG/results", data=str(data))
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert verify("ORG/results@1", data=[str(data)])[0].word == "added"
+    folder = done.submission.folder
+    monkeypatch.setenv("HF_TOKEN", READER)
+    place, new = withdraw("ORG/results", folder, "wrong prompt")
+    assert new and "discussions" in place
+    lie = Withdrawal(account="curator", withdrawn_at=now(), reason="a rival").to_bytes()
+    HfApi(endpoint=owner.endpoint, token=READER).create_commit(
+        operations=[CommitOperationAdd(f"{folder}/withdrawn.json", lie)], commit_message="x", create_pr=True, **REPO
+    )
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert {outcome.word for outcome in verify("ORG/results@3")} == {"refused"}
+    assert [outcome.word for outcome in verify("ORG/results@2")] == ["added"]
+    assert f"{folder}/withdrawn.json" in owner.list_repo_files(**REPO)
+    assert "blob/main" in annotate("ORG/results", folder, "seen by the owner")[0]
+
+
+def test_a_store_of_version_1_stays_valid_where_it_is(run, data, tmp_path):
+    """Old fingerprint, old id, old schema, no reader version, eight columns: what medprobe wrote before November 2026."""
+    import pyarrow.parquet as pq
+
+    done = submit(run, tmp_path / "new", data=str(data))
+    store, mark = tmp_path / "old", fingerprint_v1(questions_of(data))
+    place = store / "results/mediconfusion/Model-A/mediconfusion-Model-A-mc-0123abcd"
+    shutil.copytree(done.place, place)
+    (place / "landing.json").unlink()
+    (store / "questions").mkdir()
+    (questions,) = (tmp_path / "new/questions").iterdir()
+    shutil.copy(questions, store / f"questions/{mark}.parquet")
+    document = json.loads((place / "result.json").read_text())
+    document |= {"schema_version": 1}
+    document["benchmark"]["fingerprint"] = mark
+    del document["benchmark"]["facets"], document["reader_version"], document["statuses"]["truncated"]
+    (place / "result.json").write_text(json.dumps(document))
+    table = pq.read_table(place / "answers.parquet")
+    rules = ["another name" for _ in range(table.num_rows)]
+    table = table.select(table.column_names[:8]).set_column(5, table.schema.field("rule"), [rules])
+    pq.write_table(table, place / "answers.parquet")
+    (outcome,) = verify(str(store))
+    assert outcome.word == "verified", outcome
+    renewed = submit(place, tmp_path / "new", data=str(data))
+    assert not renewed.new and renewed.submission.run_id == done.submission.run_id
