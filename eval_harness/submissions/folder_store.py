@@ -20,6 +20,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.temporary import temporary_folder
 from eval_harness.landing import LANDING, Landing
 from eval_harness.results import read_result
+from eval_harness.submissions.plausibility import look_alike
 from eval_harness.submissions.submission import Submission, answers_digest
 
 
@@ -48,18 +49,20 @@ def add(store: Path, submission: Submission, landing: Landing) -> tuple[Path, bo
 
 
 def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path) -> list[str]:
-    """Flags for results of the store whose every response is that of the submission.
+    """Flags for results of the store whose every response is that of the submission, or whose model's name its own looks like.
 
     `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.
     """
     result, flags = submission.result, []
     digest = answers_digest(submission.answers.to_dict("records"))
+    names: set[str] = set()
     for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
         place = path.parent.relative_to(store).as_posix()
         if place == submission.folder:
             continue
         try:
             other = read_result(path)
+            names.add(other.model.name)
             if other.model.name == result.model.name and "reproduced" in (other.provenance, result.provenance):
                 continue  # the same model run again: the same answers are what was hoped for
             if (other.scores, other.statuses) == (result.scores, result.statuses):
@@ -68,7 +71,7 @@ def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = l
                     flags.append(f"every response is identical to that of {place}")
         except (BadInput, OSError, ValueError):
             continue  # a result that cannot be read is set aside by the board as well
-    return flags
+    return [*flags, *(line for line in look_alike(result.model.name, sorted(names)) if line not in submission.flags)]
 
 
 def questions_bytes(questions: pd.DataFrame) -> bytes:

@@ -228,3 +228,12 @@ def test_more_right_answers_than_any_model_gives_are_flagged(probmed, share, fla
     wrong = set(draw.sample(range(len(questions)), round((1 - share) * len(questions))))
     found = scored(probmed, lambda row, number: said(row, number not in wrong))
     assert any("remarkable" in line for line in doubts(*found)) is flagged
+
+
+def test_a_name_that_looks_like_one_of_the_store_is_flagged(data, tmp_path):
+    from eval_harness.submissions.submit import submit
+    from tests.eval_harness.submissions.submitting import run_folder
+
+    submit(run_folder(data, tmp_path / "one", "GPT-4o"), tmp_path / "store")
+    done = submit(run_folder(data, tmp_path / "two", "GPT 4o", seed=1), tmp_path / "store")
+    assert any("looks like" in line for line in done.submission.flags)

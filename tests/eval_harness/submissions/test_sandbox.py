@@ -167,3 +167,29 @@ def test_the_process_that_forks_is_replaced_when_it_is_ended():
 def test_large_arguments_and_results_arrive_whole(seed):
     data = random.Random(seed).randbytes(3_000_000 * seed)
     assert call(Envelope(1 << 30, 20, 60), sandboxed.add, data, b"!") == data + b"!"
+
+
+def test_a_dataset_whose_card_leads_elsewhere_is_refused_before_anything_is_fetched(owner, local_hub):
+    """A small Parquet file that unpacks to gigabytes, outside questions_text and named by the card's configs."""
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    from eval_harness.results import Benchmark
+    from eval_harness.submissions.datasets import dataset_for
+    from tests.localhub.accounts import READER
+
+    stranger = HfApi(endpoint=local_hub.endpoint, token=READER)
+    repo = f"{stranger.whoami()['name']}/set"
+    stranger.create_repo(repo, repo_type="dataset")
+    card = b"---\nconfigs:\n- config_name: questions_text\n  data_files:\n  - split: test\n    path: data/evil.parquet\n---\n"
+    files = {
+        "README.md": card,
+        "data/evil.parquet": b"PAR1" * 1000,
+        "questions_text/test-00000-of-00001.parquet": b"PAR1" * 10,
+    }
+    operations = [CommitOperationAdd(path, content) for path, content in files.items()]
+    commit = stranger.create_commit(repo, operations, commit_message="x", repo_type="dataset").oid
+    local_hub.record.clear()
+    benchmark = Benchmark(name="set", format="mediconfusion", repo=repo, revision=commit, split="test", questions=2)
+    with pytest.raises(BadInput, match=r"its card names 'data/evil\.parquet'"):
+        dataset_for(benchmark, owner="ORG")
+    assert not local_hub.record.of(path="/resolve/.*evil")
