@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import os
 import pickle
 import signal
@@ -30,6 +31,8 @@ T = TypeVar("T")
 LANES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
 """(bytes up to which a submission goes in this lane, how many of the lane are read at the same time, how many may wait): large ones wait
 for each other and hold up nobody else."""
+CALLERS = ("eval_harness.submissions.verification", "leaderboard_space.submitting.intake")
+"""Modules whose functions are called; where they are loaded here, they are loaded before the fork, too."""
 LENGTH = struct.Struct("!Q")
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
@@ -155,9 +158,10 @@ class _Forker:
     def _started(self) -> socket.socket:
         if self._connection is None or self._owner != os.getpid():
             ours, theirs = socket.socketpair()
+            loaded = ["eval_harness.submissions.examination", *(name for name in CALLERS if name in sys.modules)]
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", f"from {__name__} import forker; forker({theirs.fileno()})"],
+                    [sys.executable, "-c", f"from {__name__} import forker; forker({theirs.fileno()}, *{loaded!r})"],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env=os.environ
@@ -177,10 +181,10 @@ class _Forker:
 _FORKER = _Forker()
 
 
-def forker(descriptor: int) -> None:
+def forker(descriptor: int, *preload: str) -> None:
     """What the process that forks does: load the libraries, then fork a child for each connection that comes."""
-    import eval_harness.submissions.examination  # noqa: F401  # with it comes all that the children need
-
+    for name in preload:
+        importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
     connection = socket.socket(fileno=descriptor)
     while True:
