@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import interval_coverage
+from benchmarks import interval_coverage, places_simulation
 from dataset_builders.errors import BadInput
 from eval_harness.scores import statistics
 from eval_harness.scores.comparisons import HOW, listed_sign_flips
@@ -309,3 +309,10 @@ def test_ratios_with_their_own_denominators_are_compared() -> None:
     pairs = statistics.pairwise(statistics.pack({"a": a, "b": b}, "m"))
     assert pairs.value == pytest.approx([100 * f["numerator"].sum() / f["denominator"].sum() for f in (a, b)], abs=1e-3)
     assert pairs.p[0, 1] < 1e-6
+
+
+def test_places_separate_what_can_be_separated_and_no_more() -> None:
+    """A part of benchmarks/places_simulation.py: 60 models on MediConfusion's components."""
+    assert places_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
+    missed, apart = places_simulation.equals(60, 20, 0.2, 3, 0.0, 0.0)
+    assert missed <= 0.05 + 0.06 and apart <= 0.05 + 0.06
