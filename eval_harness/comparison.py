@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import Result, Score, read_result
 from eval_harness.runs import read_question_file
 from eval_harness.scores import units
-from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.comparisons import SMALLEST, paired_test
 
 MOST_LISTED = 8
 
@@ -185,7 +185,8 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
         test = paired_test(*tables, metric)
     except BadInput:
         return ""
-    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, p = {test.p:.3g} ({test.method})"
+    sign = "<" if test.p <= SMALLEST else "="
+    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, p {sign} {test.p:.3g} ({test.method})"
 
 
 def _answers(a: Side, b: Side) -> list[str]:

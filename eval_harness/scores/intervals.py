@@ -20,8 +20,6 @@ LEVEL = 0.95
 NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
 CLUSTERED = "Wilson at the effective sample size, 2"
 """The name of the method that `clustered_intervals` follows, as `interval_method` of a score says it."""
-EARLIER = frozenset({"Wilson, clustered by cases sharing images"})
-"""Names of earlier methods. Scores with such an interval are valid; only their `low`, `high` and `verdict` are not what we compute now."""
 RARE = 0.035
 """One-sided level of the second limit in `wilson`: with it the interval of n >= 8 independent outcomes covers at least 93.3 % for every
 share (exact sums over the binomial law; a test repeats them)."""

@@ -25,7 +25,6 @@ from eval_harness.scores.comparisons import (
 )
 from eval_harness.scores.intervals import (
     CLUSTERED,
-    EARLIER,
     LEVEL,
     Interval,
     clustered_interval,
@@ -35,7 +34,6 @@ from eval_harness.scores.intervals import (
 
 __all__ = [
     "CLUSTERED",
-    "EARLIER",
     "LEVEL",
     "Interval",
     "Outcomes",
