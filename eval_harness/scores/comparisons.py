@@ -436,9 +436,9 @@ class Places:
 
     `apart` (M, M): two models are told apart. Paired tests of all pairs, corrected by Holm (1979): of all pairs that do equally well,
     any is told apart in at most 5 % of draws.
-    `may_lead` (M,): the model may be the best. Out is whom another beats with p under 5 % / (M - 1): the comparison with the best
-    (Hsu 1984; here with Bonferroni's correction, so that it holds for any dependence). The best model, or of equally good ones any
-    designated one, is wrongly out in at most 5 % of draws (2.5 %, since only a model ahead counts).
+    `may_lead` (M,): the model may be the best. Out is whom another, ahead of it, beats with one-sided p under 5 % / (M - 1), that is
+    two-sided p under 10 % / (M - 1), and never p >= 5 %: the comparison with the best (Hsu 1984; here with Bonferroni's correction, so
+    that it holds for any dependence). The best model, or of equally good ones any designated one, is wrongly out in at most 5 % of draws.
     `first`, `last` (M,): the places a model may hold. `first` is 1 + the models told apart from it and better, at least 2 where it may
     not lead, so that exactly those share place 1 who may be the best; `last` is M - the models told apart from it and worse. `first` is
     the rank that is shown.
@@ -458,7 +458,7 @@ def places(value: Floats, p: Floats, higher_is_better: bool = True, level: float
     models = len(value)
     apart = holm(p) < level
     ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
-    beaten = ahead & (apart | (p < level / max(models - 1, 1)))
+    beaten = ahead & (apart | (p < min(level, 2 * level / max(models - 1, 1))))
     may_lead = np.logical_not(beaten.any(axis=1))
     first = 1 + (apart & ahead).sum(axis=1)
     return Places(np.maximum(first, 2 - may_lead), models - (apart & ahead.T).sum(axis=1), apart, may_lead)
