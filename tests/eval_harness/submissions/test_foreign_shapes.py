@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataset_builders.errors import BadInput
 from eval_harness.submissions.submit import prepare
 from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
 
@@ -78,8 +77,10 @@ def test_numbers_are_ids_also_where_a_column_made_them_fractions(data, frame, tm
     assert "question '7' is not in this split" in problems[0] and "has no `question_id`" in problems[1]
 
 
-def test_a_number_that_is_none_is_named(data, frame, tmp_path):
+def test_a_number_that_is_none_is_named_and_a_gap_is_a_gap(data, frame, tmp_path):
     path = tmp_path / "answers.parquet"
     path.write_bytes(parquet(frame.assign(seconds=[1.5, float("nan")] * (len(frame) // 2))))
-    with pytest.raises(BadInput, match="row 2 holds NaN or infinity in 'seconds'"):
-        prepare(path, "mediconfusion", "Model", str(data))
+    assert prepare(path, "mediconfusion", "Model", str(data)).problems == []
+    path.write_bytes(parquet(frame.assign(seconds=[1.5, float("inf")] * (len(frame) // 2))))
+    problems = prepare(path, "mediconfusion", "Model", str(data)).problems
+    assert "row 2: `seconds` must be a number from 0" in problems[0]

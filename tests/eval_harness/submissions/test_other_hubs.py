@@ -73,7 +73,7 @@ def test_submissions_land_once_on_a_hub_of_another_kind(owner, run, data, monkey
     assert verify(f"{STORE}@3", data=[str(data)])[0].word == "added"
     assert [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])] == ["added"]
     assert verify(STORE, everything=True, data=[str(data)]) == []
-    assert len([path for path in owner.list_repo_files(**REPO) if path.startswith("results/")]) == 4
+    assert len([path for path in owner.list_repo_files(**REPO) if path.startswith("results/")]) == 6
     for number in (3, 4):
         details = owner.get_discussion_details(STORE, number, repo_type="dataset")
         said = [event.content for event in details.events if event.type == "comment"]

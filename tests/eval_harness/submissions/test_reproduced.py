@@ -110,18 +110,22 @@ def test_a_record_that_says_so_decides_nothing(run, tmp_path):
 
 
 def test_other_answers_of_the_same_run_do_not_replace_it(run, data, tmp_path):
-    submit(run, tmp_path / "store", reproduced=True)
+    """They land beside it, under an id of their own."""
+    first = Path(submit(run, tmp_path / "store", reproduced=True).place)
+    before = {path.name: path.read_bytes() for path in first.iterdir()}
     journal = run / "answers.jsonl"
     journal.write_text(journal.read_text().replace('"A"', '"B"'))
     (run / "result.json").unlink()
-    assert "holds another result" in refused(run, tmp_path / "store")
+    other = submit(run, tmp_path / "store", reproduced=True)
+    assert other.new and Path(other.place) != first
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == before
 
 
 def test_on_the_hub_it_goes_straight_to_main(run, api, data):
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes.txt", **REPO)
     done = submit(run, STORE, reproduced=True)
     assert done.new and done.place == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
-    expected = {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "result.json")}
+    expected = {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "landing.json", "result.json")}
     assert files(api) == expected | {"notes.txt"}
     assert list(api.get_repo_discussions(**REPO)) == []
     for path, content in done.submission.files().items():
@@ -179,7 +183,7 @@ def test_nobody_else_may_take_its_name(run, api, data, tmp_path, monkeypatch):
     )
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
-    assert outcome.word == "refused" and "kept for" in outcome.reasons[0]
+    assert outcome.word == "refused" and "belongs in" in outcome.reasons[0]
     stored = Path(submit(run, tmp_path / "store", reproduced=True).place)
     assert prepare(stored, data=str(data)).folder == prepare(run).folder
 
