@@ -16,14 +16,14 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from dataset_builders.benchmarks import BENCHMARKS, part, spec
+from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
 from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images import ImageFolders
 from dataset_builders.problems import Problems, clip
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
-from dataset_builders.schema import RELEASED_FINGERPRINTS, Case, Content
+from dataset_builders.schema import Case, Content
 from dataset_builders.source_files import is_phantom, source_folder, stays_inside
 from dataset_builders.temporary import temporary_folder
 

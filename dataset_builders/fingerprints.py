@@ -16,12 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.schema import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1, Case
+from dataset_builders.benchmarks import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
+from dataset_builders.schema import Case
 
 PREFIX = "v2-"
 ASKED = ("question_id", "question", "options", "question_type", "answer")
 """What version 1 covers, in its order."""
-SCORED = ("case_id", "image_id", "aspect", "adversarial", "image_type", "scenario", "task")
+SCORED = ("case_id", "image_id", "aspect", "adversarial", "pair_id", "image_type", "scenario", "task")
 """What the metrics are computed from besides: cases are scored together, shared images make clusters, the rest weighs or selects."""
 FACETS_READ = (
     "categories", "image_type", "organ", "modality", "task", "department", "granularity", "scenario", "source_dataset",
@@ -61,7 +62,7 @@ def fingerprint_of_cases(cases: Iterable[Case]) -> str:
 
 
 def is_released_set(format: str, split: str, fingerprint: str | None) -> bool:
-    """Whether this is the complete set that the authors released (known for two of the four benchmarks)."""
+    """Whether this is the complete set that the authors released (known where their files are)."""
     known = (RELEASED_FINGERPRINTS.get((format, split)), RELEASED_FINGERPRINTS_V1.get((format, split)))
     return fingerprint is not None and fingerprint in known
 

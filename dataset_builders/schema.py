@@ -92,16 +92,3 @@ class Content:
     def sizes(self) -> dict[str, int]:
         """Questions of each split."""
         return {split: sum(len(case.questions) for case in cases) for split, cases in self.cases.items()}
-
-
-RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
-    ("mediconfusion", "test"): "v2-c14bc74ae99d8d1dd422b85ad9711b75aeef77b8d6f51f1132e42b01537a01b0",
-    ("halt-medvqa", "test"): "v2-90b1377cf1b19bcd30e3e8c2ad0354e54cb6d250463e95f14345946f6fe371dd",
-}
-"""(format, split) -> fingerprint of the complete set that the authors released, where their files are known to us."""
-
-RELEASED_FINGERPRINTS_V1: dict[tuple[str, str], str] = {
-    ("mediconfusion", "test"): "6160df4898d9087b6c5db2334b5c4f37c644268d2a1cfffba3a2aa73434a0d0d",
-    ("halt-medvqa", "test"): "d05eaa9d41ca795c37e396bb3a1d660ff5c28a7c7c7f5805ca1a724ef5e6bc37",
-}
-"""The same in version 1, which results stored before version 2 carry."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders import schema
+from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of, is_released_set
@@ -426,7 +426,7 @@ def kind_of(result: Result) -> str:
     benchmark = result.benchmark
     if benchmark.name != benchmark.format:
         return "phantom" if benchmark.origin == "phantom" else "custom"
-    released = schema.RELEASED_FINGERPRINTS.get((benchmark.format, benchmark.split))
+    released = benchmarks.RELEASED_FINGERPRINTS.get((benchmark.format, benchmark.split))
     if is_released_set(benchmark.format, benchmark.split, benchmark.fingerprint):
         return "complete"
     if result.kind == "published" and benchmark.origin in (None, "official") and benchmark.selection is None:

@@ -57,6 +57,14 @@ FACETS: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHM
 
 DEFAULT_SPLIT: dict[str, str] = {name: spec(name).default_split for name in BENCHMARKS}
 
+RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
+    (name, split): mark for name in BENCHMARKS for split, mark in spec(name).released.items()
+}
+RELEASED_FINGERPRINTS_V1: dict[tuple[str, str], str] = {
+    (name, split): mark for name in BENCHMARKS for split, mark in spec(name).released_v1.items()
+}
+"""(benchmark, split) -> fingerprint of the complete released set, as of version 2 and as of before; the latter is for stored results."""
+
 
 def question_columns(name: str, *, images: bool) -> dict[str, Kind]:
     """Columns of the configs `questions` (with `image`) and `questions_text` (without)."""

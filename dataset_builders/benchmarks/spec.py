@@ -37,6 +37,8 @@ class DatasetSpec:
     from the list column `categories`: a question counts once in each of its categories). `columns`: the benchmark's own columns beside
     the common ones. `is_whole`: whether what was read has the paper's counts, asked where no released fingerprint is known.
     `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
+    `released`, `released_v1`: split -> fingerprint (version 2; before) of the complete set that the authors released, where their files
+    are known to us.
     `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell whoever lacks images.
 
     The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
@@ -49,5 +51,7 @@ class DatasetSpec:
     columns: Mapping[str, Kind] = field(default_factory=dict)
     is_whole: Callable[[Content], bool] = _never
     recognises: Callable[[pd.DataFrame], bool] | None = None
+    released: Mapping[str, str] = field(default_factory=dict)
+    released_v1: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that hold them with --images (it may be given several times)."

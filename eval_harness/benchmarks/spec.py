@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eval_harness.benchmarks.prompt import Prompt
 
@@ -27,6 +27,9 @@ class EvalSpec:
     room for an answer of the method `mc`. `similar_questions`: questions differ in one term, so that a response that repeats the question
     says nothing about which of them it answers. `judged_free_form`: the judge of free-form answers compares its two options.
 
+    `hidden_split`: a split whose key its owner keeps, scored against uploaded answers; `hidden_metrics`: metric -> the type of question
+    it is about.
+
     The package also has `scores.py` with `units(graded)` (and `more_breakdowns(graded)` where there are further facets) and
     `official.py` with `read(response, options, question_type)`, the paper's own reader.
     """
@@ -39,6 +42,8 @@ class EvalSpec:
     max_tokens: int = 512
     similar_questions: bool = False
     judged_free_form: bool = False
+    hidden_split: str | None = None
+    hidden_metrics: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.headline not in self.metrics:

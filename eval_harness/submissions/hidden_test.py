@@ -21,12 +21,14 @@ from typing import Any
 
 import pandas as pd
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.hub import connect, connect_with_token, hub_errors, patiently, quiet
 from dataset_builders.problems import clip
 from dataset_builders.repository import open_repository
 from eval_harness.answers import read_answers
+from eval_harness.benchmarks import spec
 from eval_harness.results import normal_name, wrong_model_name
 from eval_harness.scores import units
 from eval_harness.scoring import answer_frame
@@ -37,9 +39,9 @@ from eval_harness.submissions.predictions import Predictions, read_predictions
 from eval_harness.submissions.sandbox import in_turn
 from eval_harness.submissions.scoring_ledger import Document, Read, open_ledger, private_head
 
-FORMAT, SPLIT = "gmai-mmbench", "test"
-METRICS = {"accuracy": "single", "mcq_accuracy": "multiple"}
-"""Metric -> the type of question it is about (`scores/gmai_mmbench.py`)."""
+FORMAT = next(name for name in BENCHMARKS if spec(name).hidden_split is not None)
+SPLIT, METRICS = str(spec(FORMAT).hidden_split), spec(FORMAT).hidden_metrics
+"""The benchmark with a hidden split, and metric -> the type of question it is about."""
 DECIMALS = 1
 """Of the score. With one, it has 1,001 values: at most 10 bits a scoring (the exact score of 21,281 questions would have 14.4)."""
 USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)

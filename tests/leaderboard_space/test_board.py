@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataset_builders import schema
+from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
@@ -50,7 +50,7 @@ def test_each_fingerprint_is_a_section_of_its_own(tmp_path: Path, monkeypatch: p
         folder = add_run(tmp_path, "halt-medvqa", complete, answers(complete, 0.5), name, origin="official")
         add_run(tmp_path, "halt-medvqa", sample, answers(sample, 0.5), name, origin="official")
     mark = json.loads((folder / "result.json").read_text())["benchmark"]["fingerprint"]
-    monkeypatch.setitem(schema.RELEASED_FINGERPRINTS, ("halt-medvqa", "test"), mark)
+    monkeypatch.setitem(benchmarks.RELEASED_FINGERPRINTS, ("halt-medvqa", "test"), mark)
     add_run(tmp_path, "halt-medvqa", complete, answers(complete, 0.5), "C", name="my-own", origin="custom")
     sections = Board(tmp_path).snapshot.sections["halt-medvqa"]
     assert [(section.kind, len(section.entries)) for section in sections] == [
@@ -83,7 +83,7 @@ def test_published_and_measured_results_of_the_complete_set_share_a_section(
     asked = questions("mediconfusion", 30)
     folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.9), "Measured", origin="official")
     mark = json.loads((folder / "result.json").read_text())["benchmark"]["fingerprint"]
-    monkeypatch.setitem(schema.RELEASED_FINGERPRINTS, ("mediconfusion", "test"), mark)
+    monkeypatch.setitem(benchmarks.RELEASED_FINGERPRINTS, ("mediconfusion", "test"), mark)
     board = Board(tmp_path, [published(29.5, Cerebral=20.0), published(1.1, "Other Model")])
     (section,) = board.snapshot.sections["mediconfusion"]
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")

@@ -40,4 +40,6 @@ SPEC = EvalSpec(
     prompts=_PROMPTS,
     default_prompts={"mc": "single", "multiple": "multiple", **dict.fromkeys(OPEN, "question")},
     max_tokens=1024,
+    hidden_split="test",
+    hidden_metrics={"accuracy": "single", "mcq_accuracy": "multiple"},
 )

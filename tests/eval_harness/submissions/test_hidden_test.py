@@ -214,7 +214,7 @@ def test_a_user_name_is_no_path_and_nobody_else(test, tmp_path, user):
 @pytest.mark.parametrize("user", ["", "  ", None])
 def test_nobody_is_asked_to_sign_in(test, tmp_path, user):
     assert "sign in" in refused(test.score, upload(tmp_path / "a.jsonl", 30), "Model", user)
-    assert "model name" in refused(test.score, tmp_path / "a.jsonl", "=cmd()", "ann")
+    assert "model name" in refused(test.score, tmp_path / "a.jsonl", "<b>mine</b>", "ann")
 
 
 def test_a_damaged_ledger_is_not_an_empty_one(test, tmp_path):
