@@ -38,7 +38,7 @@ SPEC = DatasetSpec(
         "those datasets. Give their folders with --images (it may be given several times)."
     ),
     facets=("scenario", "source_dataset"),
-    released={"test": "v2-90b1377cf1b19bcd30e3e8c2ad0354e54cb6d250463e95f14345946f6fe371dd"},
+    released={"test": "v2-f3505d94f530adde283b8fb4115ab2743d5cbcbc9c0c501b4f084e3021283dd6"},
     released_v1={"test": "d05eaa9d41ca795c37e396bb3a1d660ff5c28a7c7c7f5805ca1a724ef5e6bc37"},
     columns={"scenario": Kind("label", SCENARIOS), "source_dataset": TEXT},
 )
