@@ -19,7 +19,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading import yes_no
-from eval_harness.answer_reading.declining import declines, is_undecided
+from eval_harness.answer_reading.declining import cannot_know, declines, disclaims, is_undecided
 from eval_harness.answer_reading.letters import (
     bare_letters,
     bracketed_letters,
@@ -42,6 +42,7 @@ from eval_harness.answer_reading.mentions import (
     lists_itself,
     says_all_words,
     telling_words,
+    text_mentions,
     without_listing,
 )
 from eval_harness.answer_reading.plain_text import (
@@ -290,9 +291,17 @@ def _whole(said: Said) -> Found:
         return None if place in texts.numeric and _CALCULATED.search(text) else (place,)
     if said.yes_no and (word := yes_no.whole(text)) is not None and word in texts.leads:
         return (texts.leads.index(word),)
-    return whole_letters(text, said.count, said.multiple) if said.letters else None
+    if not said.letters:
+        return None
+    opening = _OPENING.match(text) if len(text) <= 120 else None
+    found = whole_letters(text, said.count, said.multiple)
+    return whole_letters(text[opening.end() :], said.count, said.multiple) if found is None and opening else found
 
 
+_OPENING = re.compile(
+    r"\W*(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*",
+    re.IGNORECASE,
+)
 _CUE = re.compile(
     r"\W*(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice|diagnosis)(?: is)?\s*[:=]?\s*", re.IGNORECASE
 )
@@ -375,12 +384,18 @@ def _says_all_or_none(texts: OptionTexts, found: tuple[int, ...]) -> bool:
 
 def _declining_option(said: Said) -> Found:
     """An option that itself declines to judge, where the response does so in its words."""
-    declining = [
-        place for place, option in enumerate(said.texts.words) if len(option) > 1 and declines(" ".join(option))
-    ]
-    if len(declining) != 1 or not declines(said.text) or not says_all_words(said.text, declining[0], said.texts):
+    options = [" ".join(option) if len(option) > 1 else "" for option in said.texts.words]
+    declining = [place for place, option in enumerate(options) if option and (declines(option) or cannot_know(option))]
+    if len(declining) != 1:
         return None
-    return (declining[0],)
+    place = declining[0]
+    if cannot_know(options[place]) and cannot_know(said.text) and _names_no_other(said, place):
+        return (place,)
+    return (place,) if declines(said.text) and says_all_words(said.text, place, said.texts) else None
+
+
+def _names_no_other(said: Said, but: int) -> bool:
+    return all(but in mention.options for mention in text_mentions(said.text, said.texts))
 
 
 def _word(said: Said, word: str | None) -> Found:
@@ -407,7 +422,13 @@ def _bracketed(said: Said) -> Found:
 
 
 def _bare(said: Said) -> Found:
-    return bare_letters(said.text, said.count, said.multiple) if said.letters and not said.only_words else None
+    if not said.letters or said.only_words or _GEOMETRY.search(said.text):
+        return None
+    return bare_letters(said.text, said.count, said.multiple)
+
+
+_GEOMETRY = re.compile(r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b|∠|△")
+"""Where capitals are points of a figure."""
 
 
 def _texts(said: Said) -> Found:
@@ -464,6 +485,12 @@ RULES: tuple[Rule, ...] = (
     Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
     Rule("option text", "rest", _texts, "an option's text where the sentence says that it is there"),
     Rule("telling words", "rest", _telling, "the words that only one option has, in any order and form"),
+    Rule(
+        "refusal",
+        "declining",
+        lambda said: () if disclaims(said.text) else None,
+        "nothing but the advice to see a doctor",
+    ),
 )
 """Every rule, in the order of the promise: the whole response is an option; an explicit answer, of which the last counts; declining;
 what is implied by a denial or an assertion; the rest. The first that finds anything decides. Names are stored in `answers.parquet`

@@ -46,8 +46,8 @@ _PARTS: tuple[tuple[tuple[str, ...], str], ...] = (
         r"|view|comply|fulfil+|access|be (?:reliably |accurately |definitively |clearly |fully )?(?:determined|answered|assessed"
         r"|evaluated|ascertained|established|inferred|concluded|judged|decided|known|told))\b",
     ),
-    (("sorry", "apolog", "consult"), r"\b(?:sorry|apologi[sz]e)\b|\bconsult (?:a|an|your|with)\b"),
-    (("not qual", "not lic", "not a "), r"\bnot (?:qualified|licensed|a doctor|a medical|a substitute)\b"),
+    (("sorry", "apolog"), r"\b(?:sorry|apologi[sz]e)\b"),
+    (("not qual", "not lic"), r"\bnot (?:qualified|licensed)\b"),
     (
         ("possible to", "no way to", "able to", "too "),
         r"\b(?:not possible|impossible|no way|unable|not able|too \w+) to (?:\w+ly )?" + _KNOW + r"\b",
@@ -87,7 +87,7 @@ _PARTS: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"\black(?:s|ing)? (?:of )?(?:the |any |enough |sufficient )?(?:\w+ )?{_MATTER}"
         r"|\bno (?:\w+ )?(?:information|answer|data|context)\b(?! of\b)",
     ),
-    (("please ",), r"\bplease (?:provide|share|upload|attach|supply|give|clarify|see|consult|contact)\b"),
+    (("please ",), r"\bplease (?:provide|share|upload|attach|supply|give|clarify)\b"),
     # other languages
     (
         ("leid", "kann ", "lässt", "möglich", "ausreichend"),
@@ -133,6 +133,33 @@ def declines(text: str) -> bool:
     """Whether a response declines to answer."""
     ends = _ends(text).lower()
     return any(pattern.search(ends) for hints, pattern in _DECLINES if any(hint in ends for hint in hints))
+
+
+_DISCLAIMS = re.compile(
+    r"\bconsult (?:a|an|your|with)\b|\bplease (?:see|consult|contact)\b|\bnot (?:a doctor|a medical|a substitute)\b",
+    re.IGNORECASE,
+)
+
+
+def disclaims(text: str) -> bool:
+    """Whether a response sends to a doctor, which declines only where it says nothing else."""
+    return _DISCLAIMS.search(_ends(text)) is not None
+
+
+_CANNOT_KNOW = re.compile(
+    r"\b(?:do not know|(?:can ?not|could not|unable to|not able to|(?:not |im)possible to) (?:be )?(?:\w+ly )?"
+    r"(?:determine[ds]?|say|said|tell|told|know|known|decided?|conclude[ds]?|established?|ascertain(?:ed)?|infer(?:red)?|answer(?:ed)?)"
+    r"|(?:not enough|insufficient|not sufficient) (?:information|data|evidence))\b",
+    re.IGNORECASE,
+)
+_NO_IMAGE = re.compile(
+    r"\bwithout (?:the|an|seeing)\b|\bno image\b|\bnot (?:been )?(?:attached|provided)\b|\bplease\b", re.IGNORECASE
+)
+
+
+def cannot_know(text: str) -> bool:
+    """Whether a short text says that the answer cannot be known, and not that the image is missing."""
+    return len(text) <= 200 and _CANNOT_KNOW.search(text) is not None and _NO_IMAGE.search(text) is None
 
 
 _UNDECIDED_HINTS = (

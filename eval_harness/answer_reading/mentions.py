@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, most
-from eval_harness.answer_reading.plain_text import OptionTexts, named_option, stem
-from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied, sentence_end
+from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_named_thing, most
+from eval_harness.answer_reading.plain_text import STOP, OptionTexts, named_option, stem
+from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied, is_past, sentence_end
 
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
 _LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){OPEN}([A-Za-z])(?:{CLOSE}\s*[.:)\]\-–=]+|{CLOSED})\s*{OPEN}$")
@@ -46,6 +46,8 @@ def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | Non
             continue
         edge = max(start - 1, match.start() - 14, 0)
         label = _LABEL_BEFORE.search(text[edge : match.start()])
+        if label is not None and is_named_thing(text, edge + label.start(1)):  # "angle A = 45°"
+            label = None
         labelled = label is not None and LETTERS.find(label[1].upper()) == option
         crossed = not labelled and _is_crossed(text, label, match.end(), option, len(texts.words))
         begin = edge + label.start(1) if label is not None and labelled else match.start()
@@ -122,11 +124,31 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
         if not mention.labelled:
             continue
         option, verdict = mention.options[0], text[mention.end : sentence_end(text, mention.end)][:200]
+        closing = _CLOSING_VERDICT.search(_rest_of_item(text, mention))
+        if closing is not None:
+            denied.add(option) if closing["wrong"] else meant.__setitem__(option, True)
+            continue
         if _WRONG.match(verdict) or _DOES_NOT.match(verdict) or is_denied(text, mention.start, mention.end):
             denied.add(option)
         else:
             meant[option] = meant.get(option, False) or _RIGHT.match(verdict) is not None
     return meant, denied
+
+
+_CLOSING_VERDICT = re.compile(
+    r"[.;:,–—-]\s*\W*(?:(?:so |thus |therefore )?(?:this|it) is (?:the )?)?(?:(?P<wrong>(?:very |less |highly )?unlikely|incorrect|wrong"
+    r"|not (?:correct|likely|consistent|supported)|ruled out|excluded)|correct|most (?:likely|consistent)|best (?:fit|match|answer))\W*$",
+    re.IGNORECASE,
+)
+
+
+def _rest_of_item(text: str, mention: Mention) -> str:
+    """The rest of the line after an option that begins it; empty where it stands within a line."""
+    begin = text.rfind("\n", max(0, mention.start - 12), mention.start) + 1
+    if (begin == 0 and mention.start > 12) or _REST.search(text, begin, mention.start):
+        return ""
+    end = text.find("\n", mention.end, mention.end + 600)
+    return text[mention.end : end] if end >= 0 else text[mention.end : mention.end + 600]
 
 
 def lists_itself(text: str, texts: OptionTexts) -> bool:
@@ -200,7 +222,7 @@ _ASSERTS = re.compile(
     r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
     r"|corresponds? to"
     r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
-    r"|means?|expect(?:s|ed)?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|points? to)\b",
+    r"|means?|expect(?:s|ed)?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|lies|located|points? to|leaves|leaving)\b",
     re.IGNORECASE,
 )
 _ONLY_NEAR = re.compile(
@@ -231,8 +253,10 @@ _DEFINES_AFTER = re.compile(
 )
 _LEADS = re.compile(r"\W*(?:(?:a|an|the)\s+)?", re.IGNORECASE)
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
-_ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis)\b", re.IGNORECASE)
-_RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/)\s*$", re.IGNORECASE)
+_ADJECTIVE_USE = re.compile(
+    r"[^\S\n]+(?:answer|option|choice|diagnosis|statement|description|caption)\b", re.IGNORECASE
+)
+_RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
 _BOUND = re.compile(
@@ -244,7 +268,7 @@ _NUMBER = re.compile(r"\d")
 _AGREES = re.compile(r"\b(?:that(?:'s| is)|you(?:'re| are)|all)\s+$", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
-    r"|most consistent|final|diagnosis is)\b",
+    r"|most consistent|final|diagnosis is|must be|has to be|leaves|leaving)\b",
     re.IGNORECASE,
 )
 SHORT = 8
@@ -265,8 +289,10 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     short = len(text) < 120 and len(text.split()) <= SHORT
     final = _last_sentence(text)
     for mention in mentions:
-        if mention.crossed or _is_range(text, mention, texts):
+        if mention.crossed or (_is_range(text, mention, texts) and not is_denied(text, mention.start, mention.end)):
             return ()
+        if is_past(text, mention.start) or _AT_FIRST.match(text, mention.end):
+            continue
         if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
             continue
         if _is_meant(text, mention, texts, short):
@@ -288,6 +314,11 @@ _CONCLUDES_LAST = re.compile(
     r"\b(?:likely|suggests?|indicates?|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be|points? to)\b",
     re.IGNORECASE,
 )
+_AT_FIRST = re.compile(r"\s+(?:at first|initially)\b", re.IGNORECASE)
+_NOT_BUT = re.compile(
+    r"\bnot\b[^.;\n]{1,100}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|is|it is|a|an|the)\s+)*$", re.IGNORECASE
+)
+"""What a statement puts in place of what it denies ("not in the frontal but in the parietal lobe")."""
 _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -308,6 +339,12 @@ _REST = re.compile(r"\w")
 def _only_number(text: str, mention: Mention, final: int) -> bool:
     """Whether a number is the only one that a response without workings names, or the only one of its last sentence."""
     own = set(_ANY_NUMBER.findall(text[mention.start : mention.end]))
+    if (
+        len(text) <= PROSE
+        and text[: mention.start].rstrip(" $\n").endswith("=")
+        and not _REST.search(text, mention.end)
+    ):
+        return True  # the result of a calculation that ends the response
     start = 0 if len(text) <= PROSE and "=" not in text and own.issuperset(_ANY_NUMBER.findall(text)) else final
     if mention.start < start or not own.issuperset(_ANY_NUMBER.findall(text[start:])):
         return False
@@ -362,6 +399,7 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
         or mention.labelled
         or _ASSERTS.search(before)
         or before.rstrip().endswith("=")
+        or _NOT_BUT.search(text[max(0, mention.start - 160) : mention.start])
     ):
         return True
     return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
@@ -428,4 +466,25 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
     ]
     if len(candidates) != 1 or told - set(candidates):
         return () if len(told) > 1 else None
-    return (candidates[0],) if texts.stems[candidates[0]] & asserted else None
+    option = candidates[0]
+    if not whole and _is_replaced(text, option, texts.telling[option] - said, texts):
+        return None
+    return (option,) if texts.stems[option] & asserted else None
+
+
+def _is_replaced(text: str, option: int, missing: frozenset[str], texts: OptionTexts) -> bool:
+    """Whether another word stands where a missing word of the option would ("squamous cell carcinoma" for "basal cell carcinoma")."""
+    own = [stem(word) for word in texts.words[option]]
+    said = [word.lower() for word in _WORD.findall(text)]
+    for place, word in enumerate(own):
+        if word not in missing or len(own) == 1:
+            continue
+        after = place + 1 < len(own)
+        neighbour = own[place + 1] if after else own[place - 1]
+        for at, other in enumerate(said):
+            slot = at - 1 if after else at + 1
+            if stem(other) != neighbour or not 0 <= slot < len(said) or len(said[slot]) < 4:
+                continue
+            if stem(said[slot]) not in own and said[slot] not in STOP and not _ASSERTS.fullmatch(said[slot]):
+                return True
+    return False

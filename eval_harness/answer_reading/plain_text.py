@@ -176,7 +176,7 @@ _TOO_COMMON = frozenset(
 """Options that are everyday words: named only where the response leads with them or an answer statement does."""
 
 
-_STOP = frozenset(
+STOP = frozenset(
     {
         "the",
         "of",
@@ -251,7 +251,7 @@ def _stems(option: tuple[str, ...]) -> frozenset[str]:
         for place, word in enumerate(option)
     ):
         return frozenset()
-    return frozenset(stem(word) for word in option if word not in _STOP and word != "a")
+    return frozenset(stem(word) for word in option if word not in STOP and word != "a")
 
 
 def _aliases(options: tuple[str, ...]) -> dict[str, int | None]:
@@ -374,6 +374,8 @@ _WIDE = re.compile(rf"[{_CJK}]")
 def _pattern(words: Sequence[str]) -> str:
     body = r"[\W_]{1,4}".join(re.escape(word) for word in words)
     plural = "" if words[-1][-1].isdigit() else "(?:e?s)?"
+    if words[-1].endswith("sis"):  # metastasis, metastases
+        body, plural = body[:-2], "[ie]s"
     decimal = r"(?![.,]\d)(?!\s?/\d)" if words[-1][-1].isdigit() else ""
     starts = "" if _WIDE.match(words[0][0]) else r"(?<![^\W_])"
     ends = "" if _WIDE.match(words[-1][-1]) else rf"{plural}(?![^\W_]){decimal}"
@@ -384,7 +386,7 @@ def _pattern(words: Sequence[str]) -> str:
 def named_option(found: str, options: OptionTexts) -> int | None:
     """The option whose words were found (a plural ending may have been added); None where two read the same."""
     key = " ".join(words_of(found))
-    for candidate in (key, key.removesuffix("s"), key.removesuffix("es")):
+    for candidate in (key, key.removesuffix("s"), key.removesuffix("es"), key.removesuffix("es") + "is"):
         if candidate in options.index:
             return options.index[candidate]
     return None

@@ -59,6 +59,10 @@ _ANSWER_TAG = re.compile(
 _ANSWER_END = re.compile(
     r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
 )
+_LAST_LINE = re.compile(
+    r"\n\s*(?P<says>(?:(?:so|thus|therefore|hence),?\s+)?(?:the|my) (?:final |correct )?answer is:?[\s*(\[]{1,5}[A-Z][)\].*]{0,4})\s*$",
+    re.IGNORECASE,
+)
 _BOX = re.compile(r"\\boxed\s?\{")
 
 
@@ -147,6 +151,9 @@ def _marked_answer(text: str, start: int) -> int | None:
     lines = [line.start() for line in _ANSWER_LINE.finditer(text, start)]
     if lines and len(text) - lines[-1] <= 300 and "\n" not in text[lines[-1] :].strip():
         return lines[-1]
+    ends = _LAST_LINE.search(text, max(start, len(text) - 200))
+    if ends is not None:
+        return ends.start("says")
     last = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)
     box = next(_BOX.finditer(text, last), None)
     return box.start() if box is not None and text.rstrip().rstrip("$.*)] \n").endswith("}") else None

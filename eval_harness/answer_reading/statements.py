@@ -131,7 +131,7 @@ _IS_CORRECT = re.compile(
     r"[\"')\]}.:]*\s*(?:(?:is|are|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?"
     r"(?:the\s+)?(?:\w+\s+){0,3}?"
     r"(?:correct|right(?!\s+(?!because|since|as|answer|option|choice|one|here|in this)\w)|best|answers?|true|(?:(?:more"
-    r"|most) (?:likely|probable)|better)"
+    r"|most) (?:likely|probable)|better(?:\s+(?:choice|option|answer|fit|match))?)"
     r"(?=\W*(?:$|[.,;:\n)]|than\b|given\b|because\b|since\b|here\b))|most likely|most appropriate|most accurate"
     r"|most suitable)\b|[-:–—]\s*(?:correct|true"
     r"|right(?![^\S\n]+\w))\b)",
@@ -153,7 +153,7 @@ _REASON = re.compile(
 def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
-    for statements in (_after_cue, _chosen, _called, _text_called, _in_other_words):
+    for statements in (_after_cue, _chosen, _called, _text_called, _ordinal, _in_other_words):
         for place, found in statements(text, count, texts, multiple):
             if place >= best[0]:
                 best = (place, found)
@@ -229,6 +229,23 @@ def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> S
             yield mention.start, (option,)
 
 
+def _ordinal(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
+    """ "the second statement is correct", where no option is itself numbered."""
+    if any(word in _ORDINALS for words in texts.words for word in words):
+        return
+    for match in reversed(list(_ORDINAL.finditer(text))[-most(text) :]):
+        place = _ORDINALS.get(match[1].lower(), count - 1)
+        if place < count and not negated_before(text, match.start()) and not is_supposed(text, match.start()):
+            yield match.start(), (place,)
+
+
+_ORDINALS = {word: place for place, word in enumerate(("first", "second", "third", "fourth", "fifth"))}
+_ORDINAL = re.compile(
+    r"\bthe (first|second|third|fourth|fifth) (?:statement|option|choice|description|sentence|caption|answer|one)"
+    r" (?:is|seems|appears to be|would be) (?:clearly |most likely |indeed |probably )?(?:the )?(?:more |most )?"
+    r"(?:correct|right|true|accurate|best|appropriate|likely)\b(?!\s+to\b)",
+    re.IGNORECASE,
+)
 _NOT_IT = re.compile(r"\b(?:no|not|never|neither|nor|doubt|unlike|without|than)\b", re.IGNORECASE)
 _TEXT_IS_BEST = re.compile(
     r"\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"

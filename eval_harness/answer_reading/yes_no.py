@@ -43,7 +43,8 @@ _LEAD = re.compile(
     rf"^\W{{0,20}}(?:(?:answer|response|a|final answer|the answer is|it(?: is|'s) an?(?: (?:definite|clear|firm))?"
     rf"|definitely|certainly|probably|(?:most )?likely|clearly|indeed|(?:the|this) (?:image|scan|x-?ray) shows"
     rf"|absolutely)\W+)?"
-    rf"(?:(?P<yes>{_YES})|(?P<no>(?:{_NO}){_NOT_NO}|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
+    rf"(?:(?P<yes>{_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false)(?=\s*[,.!])"
+    rf"|not that i (?:can|could) (?:see|tell)|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
     rf"|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))",
     re.IGNORECASE,
 )
@@ -53,7 +54,8 @@ _STATEMENT = re.compile(
     rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
     rf"|(?P<no2>no))\b(?!\s+\w)"
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
-    rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))",
+    rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
+    r"|\b(?:the|this|that) (?:statement|claim|assertion) is (?:(?P<yes4>true|correct)|(?P<no4>false|incorrect|not true|not correct))\b",
     re.IGNORECASE,
 )
 _FOREIGN_STATEMENT = re.compile(
@@ -146,7 +148,14 @@ def leading(text: str) -> str | None:
     if (foreign := _foreign_lead(text)) is not None:
         return foreign
     lead = _LEAD.match(_without_pairs(text))
-    return _kind(lead) if lead else None
+    return _kind(lead) if lead and not _NO_BUT.match(text) else None
+
+
+_NO_BUT = re.compile(
+    r"\W{0,20}no\s+(?!there|it|this|that|the|i\b)\w[^.\n]{0,120}?\b(?:but|however)\b[^.\n]{0,20}?\bthere (?:is|are)\b",
+    re.IGNORECASE,
+)
+"""A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
 
 
 def alone(text: str) -> str | None:
@@ -157,7 +166,7 @@ def alone(text: str) -> str | None:
 
 def denies(text: str) -> str | None:
     """A response that begins with a denial, without the word no: "there is no nodule", "I cannot see any"."""
-    return "no" if _DENIES.match(text) else None
+    return "no" if _DENIES.match(text) and not _NO_BUT.match(text) else None
 
 
 def affirms(text: str) -> str | None:
@@ -186,7 +195,23 @@ _EMPTY_WORDS = frozenset(
         "could",
         "will",
     }
-    | {"would", "there"}
+    | {
+        "would",
+        "there",
+        "this",
+        "that",
+        "these",
+        "to",
+        "look",
+        "looks",
+        "appear",
+        "appears",
+        "seem",
+        "seems",
+        "located",
+        "situated",
+        "seen",
+    }
 )
 _ABOUT = re.compile(
     r"\s*,?\s*(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within) (?:the|this|these) (?:\w+ )?"
@@ -194,26 +219,88 @@ _ABOUT = re.compile(
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\b(?:if|whether|may|might|could|possibly|perhaps|probably not|unlikely|hardly|never|neither|without|false|incorrect)\b",
+    r"\b(?:if|whether|may|might|could|possibly|perhaps|probably not|unlikely|hardly|false|incorrect)\b",
     re.IGNORECASE,
 )
 
 
+_EXISTS = re.compile(r"\W*(?:is|are|was|were) there\b", re.IGNORECASE)
+"""A question about what is there, whose words in a sentence do not by themselves say that it is."""
+_SAYS_THERE = re.compile(
+    r"\b(?:there (?:is|are)|shows?|showing|reveals?|demonstrates?|depicts?|displays?|features?|contains?|have|has|(?<!associated )with"
+    r"|suggests?|suggestive of|indicat\w+|evidence of|presence of|i (?:can )?see)\b",
+    re.IGNORECASE,
+)
+_IS_THERE = re.compile(rf"\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?{_FOUND}\b", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while)\b"
+    r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an)\b)",
+    re.IGNORECASE,
+)
+_NEGATES = re.compile(
+    r"\b(?:no|not|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of|unlike"
+    r"|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"\b(?:with|and|or|has|have|shows?)\s+no\b|\bwithout\b|[,(]\s*(?:no|not|rather than|instead of|unlike)\b",
+    re.IGNORECASE,
+)
+"""Where a sentence goes on to deny something else ("a nodule with no calcification")."""
+
+
 def repeats(text: str, question: str) -> str | None:
     """Whether a declarative response says what the question asks, word for word and in its order: "Is X larger than Y?" - "X is larger
-    than Y." is yes, "X is not larger than Y." no. A word that is missing, swapped or added in between says nothing."""
+    than Y." is yes, "X is not larger than Y." no. A word that is missing, swapped or added in between says nothing; nor do more than one
+    negation, or the bare words of a question about what is there ("Is there an X?" - "A history of X.")."""
     wanted = _content(_ABOUT.sub("", question.strip()))
-    if not 2 <= len(wanted) <= 40 or len(text) > 600:
+    exists = _EXISTS.match(question) is not None
+    if not (1 if exists else 2) <= len(wanted) <= 40 or len(text) > 600:
         return None
     for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
-        said = _content(sentence)
-        affirmed = [word for word in said if word != "not"]
         if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
             continue
-        if any(affirmed[i : i + len(wanted)] == wanted for i in range(len(affirmed) - len(wanted) + 1)):
-            negations = len(said) - len(affirmed)
-            return "yes" if not negations else "no" if negations == 1 and "not" not in wanted else None
+        for clause in _CLAUSE.split(sentence):
+            if not _repeats_words(_content(clause), wanted):
+                continue
+            own = _own_part(clause, wanted)
+            negations = len(_NEGATES.findall(own))
+            if negations:
+                return "no" if negations == 1 and "not" not in wanted else None
+            return "yes" if not exists or _says_there(own, wanted) else None
+        if (other := _INSTEAD.search(sentence)) and not _OFFERS.search(question):
+            denied = set(_content(other[1]))
+            if denied and denied <= set(wanted) and not set(_content(sentence[: other.start()])) >= set(wanted):
+                return "no"
     return None
+
+
+_INSTEAD = re.compile(
+    r"[,(]\s*(?:and |but )?(?:not|rather than|instead of)\s+(?:(?:in|on|at|of|from)\s+)?([^.,;()]{2,80})[).]*$",
+    re.IGNORECASE,
+)
+"""What a statement sets aside ("a CT scan, not an MRI")."""
+_OFFERS = re.compile(r"\b(?:or|not|than|instead|image|picture)\b(?!\W*$)", re.IGNORECASE)
+
+
+def _says_there(clause: str, wanted: list[str]) -> bool:
+    """Whether the clause says of the wanted words that they are there ("shows X", "X is seen")."""
+    return any(_repeats_words(_content(clause[verb.end() :]), wanted) for verb in _SAYS_THERE.finditer(clause)) or any(
+        _repeats_words(_content(clause[: verb.start()]), wanted) for verb in _IS_THERE.finditer(clause)
+    )
+
+
+def _repeats_words(said: list[str], wanted: list[str]) -> bool:
+    affirmed = [word for word in said if word != "not"]
+    return any(affirmed[i : i + len(wanted)] == wanted for i in range(len(affirmed) - len(wanted) + 1))
+
+
+def _own_part(sentence: str, wanted: list[str]) -> str:
+    """The part of the sentence up to where it denies something else, as long as that part holds the wanted words."""
+    for beside in _BESIDE.finditer(sentence):
+        if _repeats_words(_content(sentence[: beside.start()]), wanted):
+            return sentence[: beside.start()]
+    return sentence
 
 
 def _content(text: str) -> list[str]:
@@ -254,4 +341,4 @@ def _foreign_lead(text: str) -> str | None:
 
 
 def _kind(match: re.Match[str]) -> str:
-    return next(name for name, value in match.groupdict().items() if value)[:3].rstrip("23")
+    return next(name for name, value in match.groupdict().items() if value)[:3].rstrip("234")
