@@ -52,15 +52,6 @@ ONLY_PRINTED: dict[str, MetricInfo] = {
 """Metrics that papers print and we do not compute."""
 
 
-SHARED = {
-    "": 9.70, "Cerebral": 11.49, "Vascular": 11.68, "Head and Neck": 9.90, "Spinal": 4.55, "Musculoskeletal": 3.87, "Cardiac": 24.08,
-    "Gastrointestinal": 2.83, "Pulmonary": 1.18, "Nuclear Medicine": 2.71,
-}  # fmt: skip
-"""How many of MediConfusion's pairs share images with a pair, itself included, on average over the pairs of a category ("": all). Counted
-in the authors' dataset.json: the 176 pairs form 60 components, the largest of 25, 20 and 18 pairs. The easy and the unfiltered set, whose
-images nobody published, are taken to share as many."""
-
-
 @dataclass(frozen=True)
 class Cell:
     """A printed number. `about` says what it is (keys: the columns of `cells.csv`); `spread` is what follows a plus-minus sign."""
@@ -302,7 +293,7 @@ def _score(cell: Cell, group: _Group) -> Score:
     info = METRICS.get(metric) or ONLY_PRINTED[metric]
     if info.unit == "count" or n_cases == 0:
         return Score(value=cell.value, n=n, n_cases=n_cases)
-    size = SHARED[cell.about.get("facet_value", "")] if group.paper["paper"] == "mediconfusion" else 1.0
+    size = spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), 1.0)
     low, high, how = (
         round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases, size)
     )

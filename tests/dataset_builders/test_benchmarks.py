@@ -72,3 +72,26 @@ def test_a_space_gets_every_module_of_the_benchmarks():
     there = set(imported_modules(root / "leaderboard_space").values())
     wanted = {path.relative_to(root).as_posix() for path in (root / "eval_harness" / "benchmarks").rglob("*.py")}
     assert wanted <= there
+
+
+WRITES = {
+    "curation/report/blind_baseline.py": {"mediconfusion"},
+    "curation/export.py": {"mediconfusion"},
+    "curation/commands/custom_sets.py": {"probmed", "halt-medvqa"},
+}
+"""The makers of custom sets: each writes the format of one benchmark."""
+
+
+def test_nothing_outside_its_packages_names_a_benchmark():
+    import ast
+    from pathlib import Path
+
+    root = Path(__file__).parents[2]
+    modules = [root / "medprobe.py"]
+    for layer in ("dataset_builders", "eval_harness", "leaderboard_space", "curation"):
+        modules += [path for path in (root / layer).rglob("*.py") if "benchmarks" not in path.relative_to(root).parts]
+    for path in modules:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value in BENCHMARKS}
+        name = path.relative_to(root).as_posix()
+        assert named == WRITES.get(name, set()), f"{name} names {named}: say it in the benchmark's spec"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.benchmarks.halt_medvqa.reader import read as read_halt
-from leaderboard_space.published_results import CHANCE, FOLDER, cells, printed_tables
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.published_results import FOLDER, cells, printed_tables
 
 pytestmark = pytest.mark.sources
 
@@ -122,7 +123,7 @@ def test_pairs_per_category(sources: Path) -> None:
 
 def test_chance_of_halt(sources: Path) -> None:
     questions = [case.questions[0] for case in read_halt(sources / "halt_medvqa", None).cases["test"]]
-    chance = CHANCE["halt-medvqa"]
+    chance = spec("halt-medvqa").chance
     for scenario in ("fake", "none", "swap"):
         shares = [1 / len(q.options) for q in questions if q.extra["scenario"] == scenario]
         assert chance[scenario] == pytest.approx(100 * sum(shares) / len(shares), abs=1e-5)

@@ -18,10 +18,10 @@ from eval_harness.results_table import COLUMNS, tidy, variant
 from eval_harness.scores.grading import clusters
 from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED
 from leaderboard_space import published_results as module
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.published_results import (
     ABOUT,
     FOLDER,
-    SHARED,
     board_results,
     cells,
     printed_tables,
@@ -220,7 +220,7 @@ def test_components_are_those_of_the_dataset(sources: Path):
         )
     )[::2]
     assert sorted(np.bincount(cluster), reverse=True) == sorted(MEDICONFUSION, reverse=True)
-    for category, size in SHARED.items():
+    for category, size in spec("mediconfusion").cases_sharing.items():
         labelled = [not category or category in pair["category_1"] + pair["category_2"] for pair in pairs]
         many = np.bincount(cluster[labelled])
         assert size == pytest.approx((many**2).sum() / many.sum(), abs=0.006), category
