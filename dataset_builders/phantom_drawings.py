@@ -56,7 +56,8 @@ def _ellipse(cx: float, cy: float, rx: float, ry: float, turn: float = 0.0) -> C
     a = np.deg2rad(turn)
     u, v = (X - cx) * np.cos(a) + (Y - cy) * np.sin(a), (Y - cy) * np.cos(a) - (X - cx) * np.sin(a)
     away = np.sqrt((u / rx) ** 2 + (v / ry) ** 2)
-    return np.clip((1 - away) * min(rx, ry) * SIZE / 3 + 0.5, 0, 1)
+    mask: Canvas = np.clip((1 - away) * min(rx, ry) * SIZE / 3 + 0.5, 0, 1)
+    return mask
 
 
 def _paint(canvas: Canvas, mask: Canvas, value: float) -> Canvas:

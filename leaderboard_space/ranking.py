@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class MetricUnits:
     `binary`: every numerator is 0 or its denominator.
     """
 
-    top: NDArray
+    top: NDArray[Any]
     base: Floats
     expected: Floats
     count: Ints
@@ -83,7 +84,7 @@ class MetricUnits:
     def of(self, runs: Ints) -> MetricUnits:
         """The same units for some of the runs."""
 
-        def some(values: NDArray) -> NDArray:
+        def some(values: NDArray[Any]) -> NDArray[Any]:
             return values[runs] if values.shape[0] > 1 else values
 
         return MetricUnits(
@@ -107,7 +108,7 @@ class MetricUnits:
             else np.zeros(0, np.int64)
         )
 
-    def per_cluster(self, values: NDArray) -> NDArray:
+    def per_cluster(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sums of `values` (., U) over each cluster: (., G)."""
         return values if self.starts.size == self.cluster.size else np.add.reduceat(values, self.starts, axis=1)
 
@@ -195,7 +196,7 @@ def _width(score: Score) -> float:
     return 0.0 if score.low is None or score.high is None else (score.high - score.low) / 100
 
 
-def _row(values: NDArray, run: int) -> NDArray:
+def _row(values: NDArray[Any], run: int) -> NDArray[Any]:
     return values[run if values.shape[0] > 1 else 0]
 
 

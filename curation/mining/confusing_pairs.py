@@ -103,7 +103,8 @@ class Embeddings:
     @property
     def rounding(self) -> float:
         """Largest rounding error of a cosine computed in the vectors' own precision, in any order of summation."""
-        return float(np.finfo(self.x.dtype).eps) * (self.x.shape[1] + 8)
+        width: int = self.x.shape[1]
+        return float(np.finfo(self.x.dtype).eps) * (width + 8)
 
 
 def norms_of(x: np.ndarray) -> np.ndarray:

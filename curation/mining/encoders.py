@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from PIL import Image
@@ -129,7 +130,7 @@ def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
     return digest.hexdigest()
 
 
-Parts = tuple[Callable, Callable, torch.nn.Module, str]
+Parts = tuple[Callable[..., Any], Callable[..., Any], torch.nn.Module, str]
 """prepare, forward, the model whose weights count, and the preprocessing in words."""
 
 

@@ -255,7 +255,8 @@ def _table(pairs: Pairs, images: Images) -> pa.Table:
 
 
 def _gap(pairs: Pairs) -> np.ndarray:
-    return np.abs(pairs.sim_med - pairs.sim_gen)
+    gap: np.ndarray = np.abs(pairs.sim_med - pairs.sim_gen)
+    return gap
 
 
 def _bin(pairs: Pairs) -> np.ndarray:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -189,7 +190,7 @@ def pairwise(outcomes: Outcomes) -> Pairs:
     )
 
 
-def _symmetric(upper: NDArray, models: int, diagonal: float) -> NDArray:
+def _symmetric(upper: NDArray[Any], models: int, diagonal: float) -> NDArray[Any]:
     """The (M, M) table of the values (M (M - 1) / 2,) above its diagonal."""
     table = np.full((models, models), diagonal, dtype=upper.dtype)
     row, column = np.triu_indices(models, 1)
@@ -366,9 +367,8 @@ def _saddlepoint(d: Floats, observed: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         density = np.exp(-root * root / 2) / math.sqrt(2 * math.pi)
         p = 2 * (special.ndtr(-root) + density * (1 / wald - 1 / root))
-    return np.where(edge, 0.0, np.where(near, 2 * special.ndtr(-z), p)) + np.exp2(
-        -np.minimum((d > 0).sum(axis=1), 1000.0)
-    )
+    tail: NDArray[np.float64] = np.where(edge, 0.0, np.where(near, 2 * special.ndtr(-z), p))
+    return tail + np.exp2(-np.minimum((d > 0).sum(axis=1), 1000.0))
 
 
 def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> PairedTest:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -78,7 +79,7 @@ def _plain(top: Floats, base: Floats) -> bool:
 
 
 def clustered_intervals(
-    sums: NDArray, squared: Floats, crossed: Floats, weight: Floats, squares: Floats, plain: bool
+    sums: NDArray[Any], squared: Floats, crossed: Floats, weight: Floats, squares: Floats, plain: bool
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """95 % intervals of R shares sum(numerator) / sum(base) over the same U units, all base > 0, in the same G clusters.
 

@@ -29,11 +29,12 @@ Cells = dict[str, dict[str, Score]]
 def choose(entries: Sequence[Entry], cells: dict[str, Cells], wanted: str) -> Entry | None:
     """The result to show: the wanted one (by key, or by model), else the paper's example, else the first of which anything is known."""
     known = [entry for entry in entries if any(entry.key in held for of in cells.values() for held in of.values())]
-    for is_it in (
+    tests: tuple[Callable[[Entry], bool], ...] = (
         lambda entry: entry.key == wanted,
         lambda entry: entry.result.model.name == wanted,
         lambda entry: entry.result.model.name == OF_THE_PAPER,
-    ):
+    )
+    for is_it in tests:
         found = next((entry for entry in known if is_it(entry)), None)
         if found is not None:
             return found

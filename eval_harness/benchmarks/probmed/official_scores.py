@@ -11,13 +11,14 @@ Recommended instead: `probmed.py`, which needs no row order. What this reproduce
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 Figures = dict[str, float]
 _TWO = ("modality", "body_part")
 _PAIRED = ("entity", "grounding")
 
 
-def official_figures(rows: Iterable[Mapping[str, object]]) -> dict[str, dict]:
+def official_figures(rows: Iterable[Mapping[str, object]]) -> dict[str, dict[str, Any]]:
     """`per_image_type`, `per_question_type`, `overall` as the authors' code computes them.
 
     `rows` in file order, each with `id, image_type, qa_type` and `hit` (whether the response was right, see
@@ -48,10 +49,10 @@ def _weighted(per_question: dict[str, Figures], key: str) -> float:
     return _ratio(sum(numbers[key] * numbers["num"] for numbers in having), sum(numbers["num"] for numbers in having))
 
 
-def _groups(rows: list[Mapping[str, object]]) -> dict[str, list[list]]:
+def _groups(rows: list[Mapping[str, object]]) -> dict[str, list[list[Any]]]:
     """Per aspect one list of hits per image (per question for abnormality); pairs are [true, adversarial]."""
-    groups: dict[str, list[list]] = {name: [] for name in ("abnormality", *_TWO, *_PAIRED)}
-    current: dict[str, list] = {}
+    groups: dict[str, list[list[Any]]] = {name: [] for name in ("abnormality", *_TWO, *_PAIRED)}
+    current: dict[str, list[Any]] = {}
     open_pair: dict[str, tuple[str, bool]] = {}
 
     def close(last: bool) -> None:
@@ -81,7 +82,7 @@ def _groups(rows: list[Mapping[str, object]]) -> dict[str, list[list]]:
     return groups
 
 
-def _figures(groups: dict[str, list[list]]) -> dict[str, Figures]:
+def _figures(groups: dict[str, list[list[Any]]]) -> dict[str, Figures]:
     asked = [hits[0] for hits in groups["abnormality"]]
     result: dict[str, Figures] = {
         "abnormality": {"acc": 100 * _ratio(sum(asked), len(asked)), "num": float(len(asked))}
