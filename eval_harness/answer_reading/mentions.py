@@ -394,6 +394,8 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
         return False
     if _ONLY_NEAR.search(before) or _WEIGHED.search(before) or _ADJECTIVE_USE.match(text, mention.end):
         return False
+    if _UNHARMED.match(text, mention.end):  # "the right kidney appears normal"
+        return False
     if (
         _SEEN_AFTER.match(text, mention.end)
         or mention.labelled
@@ -407,7 +409,7 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
 
 _WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
 _UNHARMED = re.compile(
-    r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy)\b",
+    r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy|normal|clear)\b",
     re.IGNORECASE,
 )
 _DEFINITION = re.compile(
