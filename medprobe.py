@@ -317,6 +317,8 @@ def score(
             )
         )
     typer.echo(result.to_json() if json else summary(result), nl=not json)
+    if answers.is_dir() and not json:
+        typer.echo(f"wrote {answers}/result.json")
 
 
 @app.command(short_help="Sum several runs up in one result.")
@@ -333,6 +335,8 @@ def aggregate(
 
     result = sum_up(kind, runs, threshold, out)
     typer.echo(result.to_json() if json else summary(result), nl=not json)
+    if out is not None and not json:
+        typer.echo(f"wrote {out}")
 
 
 @app.command("adversarial-pairs", short_help="What adversarial pairs cost a run (ProbMed).")
@@ -561,7 +565,8 @@ def rescore(
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
     written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)
-    typer.echo(f"{written} of {len(outcomes)} results read again, {skipped} left as they are")
+    current = len(outcomes) - written - skipped
+    typer.echo(f"{written} of {len(outcomes)} results read again, {current} up to date, {skipped} left as they are")
 
 
 @app.command(short_help="Serve the board.")

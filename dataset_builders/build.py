@@ -198,7 +198,7 @@ def _complete(content: Content, get_images: str, allow_missing: bool) -> str | N
             f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} "
             f"cases cannot be "
             f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{get_images} "
-            f"Or build the {whole} whole cases with --allow-missing. Missing: "
+            f"Or build what is whole ({whole} of {len(everything)} cases) with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
     if not whole:

@@ -19,7 +19,14 @@ from eval_harness.rescoring import rescore
 from eval_harness.results import Breakdown, Result, Score, Scores
 from eval_harness.runs import read_questions, read_run, write_atomically
 from eval_harness.scores import HEADLINE, score, summarise
-from eval_harness.scores.aggregates import aggregate_result, best_over_methods, majority, oracle, prompts_by_samples
+from eval_harness.scores.aggregates import (
+    accuracies,
+    aggregate_result,
+    best_over_methods,
+    majority,
+    oracle,
+    prompts_by_samples,
+)
 from eval_harness.scores.calibration import Calibration, calibration
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units
@@ -84,8 +91,11 @@ def _of_samples(kind: str, format: str, read: dict[str, tuple[Path, Result, pd.D
     if answers["sample"].nunique() < 2:
         raise BadInput(f"{folder}: holds one sample per question. `medprobe eval --samples N` draws several.")
     questions = read_questions(folder)
-    together = majority(answers) if kind == "majority" else oracle(format, questions, answers, threshold)
-    return score(format, questions, together).scores
+    if kind == "majority":
+        return score(format, questions, majority(answers)).scores
+    # The oracle knows only right from not right: of what the others chose, or whether they declined, it says nothing.
+    scores = score(format, questions, oracle(format, questions, answers, threshold)).scores
+    return {name: scores[name] for name in accuracies(scores)}
 
 
 def calibration_of(folder: Path) -> Calibration:

@@ -194,6 +194,8 @@ def _answers(a: Side, b: Side) -> list[str]:
     assert a.answers is not None
     assert b.answers is not None
     both = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))
+    if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:  # an id may be another question there
+        both = both[both["question_id"].isin([name for name, _, _ in _asked(a) & _asked(b)])]
     if both.empty:
         return ["  no question was asked of both"]
     choices = [tuple(x) != tuple(y) for x, y in zip(both["choice_a"], both["choice_b"], strict=True)]
@@ -203,6 +205,20 @@ def _answers(a: Side, b: Side) -> list[str]:
         f"  {len(both)} answers to the same questions: {text} texts, {sum(choices)} choices and {status} statuses differ"
     ]
     for row in both[choices].head(MOST_LISTED).itertuples():
-        left, right = (str(response or "")[:40] for response in (row.response_a, row.response_b))
-        lines.append(f"  {row.question_id}: {left!r} | {right!r}")
+        left, right = _shown(row.response_a, row.status_a), _shown(row.response_b, row.status_b)
+        lines.append(f"  {row.question_id}: {left} | {right}")
     return lines
+
+
+def _asked(side: Side) -> set[tuple[str, str, tuple[str, ...]]]:
+    """The questions of a side: id, text, options."""
+    if side.questions is None:
+        return set()
+    columns = (side.questions[name] for name in ("question_id", "question", "options"))
+    return {(name, words, tuple(options)) for name, words, options in zip(*columns, strict=True)}
+
+
+def _shown(response: object, status: object) -> str:
+    """The first characters of a response, with its status where no choice was read."""
+    words = [repr(str(response)[:40])] if response else []
+    return " ".join([*words, *([f"({status})"] if status != "answered" else [])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def _usage(records: list[dict[str, Any]], price: list[float] | None) -> dict[str
 def tokens_and_accuracy(answers: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
     """Output tokens per answer, and accuracy against them; nothing where they were not counted.
 
-    `tokens_out_per_answer`: quantiles. `accuracy_by_tokens_out`: four groups of as many answers each, from the shortest to the longest:
+    `tokens_out_per_answer`: quantiles. `accuracy_by_tokens_out`: up to four groups, from the shortest answers to the longest, of about
+    as many answers each (answers of one length are never divided):
     the most tokens in the group, its answers, and the percentage of them whose choice is the key (questions with a known key alone).
     """
     counted = answers[answers["tokens_out"].notna()] if "tokens_out" in answers else answers.iloc[:0]
@@ -85,7 +87,8 @@ def tokens_and_accuracy(answers: pd.DataFrame, questions: pd.DataFrame) -> dict[
     ]
     rows.sort(key=lambda row: row[0])
     size = -(-len(rows) // 4)
-    groups = [rows[start : start + size] for start in range(0, len(rows), size)] if rows else []
+    bounds = {rows[min(start + size, len(rows)) - 1][0] for start in range(0, len(rows), size)} if rows else set()
+    groups = [[row for row in rows if low < row[0] <= high] for low, high in pairwise([-1, *sorted(bounds)])]
     found["accuracy_by_tokens_out"] = [
         {
             "up_to": int(group[-1][0]),

@@ -19,7 +19,8 @@ def summary(result: Result) -> str:
     width = max((len(name) for name in result.scores), default=6)
     lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>6}  {'chance':>6}")
     lines += [_line(name, score, width) for name, score in result.scores.items()]
-    lines.append("  ".join(f"{status}: {count}" for status, count in result.statuses.items()))
+    if result.statuses:
+        lines.append("  ".join(f"{status}: {count}" for status, count in result.statuses.items()))
     if result.kind == "aggregate":
         lines += _cells(result.breakdown)
     permuted = result.environment.get("permuted") or {}

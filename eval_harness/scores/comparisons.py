@@ -161,7 +161,9 @@ def pairwise(outcomes: Outcomes) -> Pairs:
     The sign-flip (randomisation) test over clusters: if two models do equally well, the difference that a cluster adds may as well have
     had the other sign, so the p-value is the share of all sign patterns whose sum is at least as far from 0 as the observed one. The
     difference d of a cluster is (top_a - m base_a) / sum(base_a) - (top_b - m base_b) / sum(base_b), with m the mean of the two shares;
-    where both have the same denominators, m drops out. How the p-value is found, `how` (an index into HOW), depends on the pair alone:
+    where both have the same denominators, m drops out. Where they differ (accuracy over the answered ones), p is at least 2^(1 - k) for a
+    model that counts in k clusters: one answer decides nothing. How the p-value is found, `how` (an index into HOW), depends on the
+    pair alone:
 
     - every cluster one 0/1 outcome: McNemar's test, which is this test, with mid-p (Fagerland, Lydersen & Laake 2013);
     - at most ENUMERATED clusters differ: all sign patterns are listed;
@@ -209,7 +211,7 @@ def _mcnemar(only_a: Floats, only_b: Floats) -> Floats:
 def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> tuple[Floats, Ints]:
     """p-values (P,) of the pairs `row`, `column` (P,), and how each was found."""
     top, base = outcomes.by_cluster
-    total = np.maximum(base.sum(axis=1, dtype=np.float64), 1e-300).astype(np.float32)[:, None]
+    total = np.maximum(base.sum(axis=1, dtype=np.float64), 1e-30).astype(np.float32)[:, None]
     share = np.nan_to_num(share)
     difference = np.abs(share[row] - share[column])
     if outcomes.paired:
@@ -232,6 +234,10 @@ def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> t
             middle = ((share[a] + share[b]) / 2)[:, None]
             d = (top[a] - middle * base[a]) / total[a] - (top[b] - middle * base[b]) / total[b]
         p[which], how[which] = listed_sign_flips(d, np.lcm(step[a], step[b]))
+    if not outcomes.paired:
+        # A model that counts in k clusters gives k signs to flip, however many clusters the other counts in.
+        counted = (base > 0).sum(axis=1)
+        p = np.fmax(p, np.exp2(1.0 - np.minimum(np.minimum(counted[row], counted[column]), 1000)))
     return np.minimum(p, 1.0), how
 
 

@@ -118,8 +118,10 @@ def _found(result: str, folders: list[str], store: str) -> str:
     wanted = result.strip("/")
     found = sorted({folder for folder in folders if folder == wanted or folder.rsplit("/", 1)[-1] == wanted})
     if len(found) != 1:
-        what = "holds no such result" if not found else f"holds {len(found)} of this id; give the folder of one"
-        raise BadInput(f"{store}: {what}: {clip(result, 200)}. Give its folder as the store has it, results/...")
+        what, ask = (
+            ("no such result", "its id, or its folder") if not found else (f"{len(found)} of this id", "the folder")
+        )
+        raise BadInput(f"{store}: holds {what}: {clip(result, 200)}. Give {ask} as the store has it, results/...")
     return found[0]
 
 

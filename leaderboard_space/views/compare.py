@@ -232,8 +232,10 @@ def _different(pair: _Pair) -> list[tuple[str, object, object]]:
     one, other = pair.a.result, pair.b.result
     pairs = [
         ("method" if name == "name" else name, getattr(one.method, name), getattr(other.method, name))
-        for name in ("name", "prompt", "shots", "samples", "extraction", "generation", "judge")
+        for name in ("name", "prompt", "shots", "samples", "extraction", "judge")
     ]
+    left, right = one.method.generation or {}, other.method.generation or {}
+    pairs += [(name, left.get(name), right.get(name)) for name in sorted(left.keys() | right.keys())]
     pairs.append(("deviations", "; ".join(one.deviations) or None, "; ".join(other.deviations) or None))
     return [(name, x, y) for name, x, y in pairs if x != y]
 

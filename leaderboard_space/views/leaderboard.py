@@ -276,6 +276,7 @@ def _remarks(row: Row, found: Standings) -> list[str]:
     parts = []
     if row.tried > 1 and found.one_per_model:
         parts.append(f"1 of {count(row.tried)} runs")
+    parts += _unread(row.entry.result)
     if standing.withdrawal is not None:
         parts.append(f"withdrawn: {standing.withdrawal.reason}")
     if standing.landing is not None and standing.landing.flags:
@@ -283,6 +284,16 @@ def _remarks(row: Row, found: Standings) -> list[str]:
     if standing.notes:
         parts.append(plural(len(standing.notes), "note"))
     return parts
+
+
+def _unread(result: Result) -> list[str]:
+    """Answers that are counted as wrong although nobody could read them: a score of 0 may be a limit that was too low."""
+    asked = sum(result.statuses.values())
+    found = {words: result.statuses.get(name, 0) for name, words in _UNREAD.items()}
+    return [f"{count(n)} of {count(asked)} answers {words}" for words, n in found.items() if 100 * n >= asked > 0]
+
+
+_UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or failed"}
 
 
 def _place(row: Row, found: Standings) -> str:

@@ -76,6 +76,9 @@ def test_majority_and_oracle_take_one_run_with_samples(place):
     assert 0 <= aggregate("majority", [many]).scores["individual_accuracy"].value <= 100
     lax, strict = (aggregate("oracle", [many], threshold=t).scores["individual_accuracy"].value for t in (0, 80))
     assert lax >= strict
+    assert set(aggregate("oracle", [many]).scores) == {"set_accuracy", "individual_accuracy"}, (
+        "it knows right from wrong"
+    )
     with pytest.raises(BadInput, match="one sample per question"):
         aggregate("majority", [run(place, "single")])
     with pytest.raises(BadInput, match="takes one run folder"):

@@ -119,3 +119,5 @@ def test_accuracy_stands_against_tokens():
         {"up_to": 6, "answers": 2, "accuracy": 50},
     ]
     assert tokens_and_accuracy(answers.assign(tokens_out=None), questions) == {}
+    alike = tokens_and_accuracy(answers.assign(tokens_out=7), questions)["accuracy_by_tokens_out"]
+    assert alike == [{"up_to": 7, "answers": 7, "accuracy": 57.14}], "answers of one length are one group"

@@ -316,3 +316,14 @@ def test_places_separate_what_can_be_separated_and_no_more() -> None:
     assert places_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     missed, apart = places_simulation.equals(60, 20, 0.2, 3, 0.0, 0.0)
     assert missed <= 0.05 + 0.06 and apart <= 0.05 + 0.06
+
+
+@pytest.mark.parametrize("answered", [1, 2, 5, 6, 12])
+def test_few_answered_questions_decide_nothing(answered: int) -> None:
+    """A model that answered k questions is told apart with p >= 2^(1 - k), however many the other answered."""
+    n = 600
+    many = frame(np.ones(n))
+    few = frame(np.zeros(n), base=(np.arange(n) < answered).astype(float))
+    found = statistics.paired_test(many, few, "m")
+    assert found.p >= 2.0 ** (1 - answered)
+    assert (found.p < 0.05) == (answered > 5)

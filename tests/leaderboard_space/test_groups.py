@@ -169,3 +169,12 @@ def test_any_name_is_shown_as_text(tmp_path: Path, name: str) -> None:
     for of in ("leaderboard", "breakdown"):
         body = service.export({**asked, "of": of, "as": "csv"})["text"]
         assert not re.search(r'(^|,)"?=', body, re.MULTILINE)
+
+
+def test_answers_that_were_cut_off_are_told_beside_the_score(tmp_path: Path) -> None:
+    """A score of 0 of a model that was cut off says nothing of the model, and abstentions do not count it."""
+    counts = {"answered": 1, "irrelevant": 0, "refused": 0, "failed": 2, "truncated": 27}
+    change(run(tmp_path, "cut"), lambda document: document.update(statuses=counts))
+    page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
+    assert "27 of 30 answers cut off by the output limit" in page
+    assert "2 of 30 answers missing or failed" in page
