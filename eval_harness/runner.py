@@ -39,7 +39,7 @@ from eval_harness.runs import Journal, Run, RunRequest, disk_trouble, make_run_f
 from eval_harness.scoring import NO_JUDGE, answer_frame, make_result
 from eval_harness.selection import Selection, select_questions
 from eval_harness.shards import Shard, case_numbers, put_together, set_aside, whole_folder
-from eval_harness.submissions.envelope import check_size
+from eval_harness.submissions.envelope import FREE_BYTES, check_size, wrong_free_fields
 
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 
@@ -208,7 +208,11 @@ def _prepared(asked: Asked) -> tuple[Selection, Backend, Run, Any]:
         raise BadInput(f"--method {asked.method}: {asked.model} cannot score options. Use --method mc.")
     samples = _samples(asked, backend, selection)
     _check_can_land(asked, selection, backend, samples)
-    return selection, backend, _describe(asked, selection, backend, samples, prompts), shots
+    run = _describe(asked, selection, backend, samples, prompts)
+    # Half of what the gate takes: the environment is added to when the run is resumed elsewhere.
+    for wrong in wrong_free_fields(run.model_dump(mode="json"), FREE_BYTES // 2):
+        raise BadInput(f"{asked.model}: its description has {wrong}.")
+    return selection, backend, run, shots
 
 
 def _check_can_land(asked: Asked, selection: Selection, backend: Backend, samples: int) -> None:

@@ -6,9 +6,11 @@ Not here: holding a process to them (`sandbox.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dataset_builders.errors import BadInput
 
@@ -22,6 +24,10 @@ FLOOR = 64 << 20
 """Bytes that a file of any number of answers may have."""
 LARGEST_SPLIT = 60_000
 """Questions, where nobody knows yet how many there are."""
+MOST_UNPACKED = 2 << 30
+"""Bytes of a file of answers when unpacked, however many answers are due."""
+FREE_BYTES = 256 << 10
+"""Bytes of a result.json beside its numbers (environment, command, deviations ...); those of our runs have some thousand."""
 UNPACKS = 8
 """What a byte of Parquet is reckoned to unpack to."""
 
@@ -40,7 +46,7 @@ class Envelope:
 
 def most_bytes(questions: int, samples: int = 1) -> int:
     """Bytes that a file with the answers of such a run may have, also when it is unpacked."""
-    return FLOOR + questions * samples * BYTES_PER_ANSWER
+    return min(MOST_UNPACKED, FLOOR + questions * samples * BYTES_PER_ANSWER)
 
 
 def check_size(questions: int, samples: int) -> None:
@@ -52,6 +58,34 @@ def check_size(questions: int, samples: int) -> None:
             f"{questions:,} questions with {samples:,} samples each are {questions * samples:,} answers: a store takes at most "
             f"{MOST_ANSWERS:,}. Ask fewer samples."
         )
+
+
+def wrong_free_fields(result: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:
+    """What no store takes of the fields that carry no scores (`result`: those of a result or run as JSON has them)."""
+    sizes = {name: len(json.dumps(value)) for name, value in result.items()}
+    if sum(sizes.values()) > most:
+        largest = max(sizes, key=lambda name: sizes[name])
+        yield (
+            f"{sum(sizes.values()):,} characters beside its answers and scores, most of them in {largest}: a store takes at most "
+            f"{most:,}, and our runs have a few thousand. Leave out what nobody needs to know of the run"
+        )
+    if any(abs(number) > LARGEST_NUMBER for number in _numbers(result)):
+        yield "a number beyond 2^64 beside its answers and scores"
+
+
+LARGEST_NUMBER = 1 << 64
+"""Of whole numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables take no larger ones."""
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _numbers(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _numbers(inner)
 
 
 def envelope(size: int, questions: int = LARGEST_SPLIT) -> Envelope:

@@ -24,7 +24,7 @@ from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
 from eval_harness.runs import Run, RunRequest
 from eval_harness.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame, make_result, scores_of
 from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.envelope import check_size
+from eval_harness.submissions.envelope import check_size, most_bytes
 from eval_harness.submissions.foreign_files import check_file, parse_object, printable, quarantined
 from eval_harness.submissions.plausibility import odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
@@ -34,8 +34,9 @@ from eval_harness.submissions.validation import (
     different_numbers,
     different_results,
     implausible,
-    odd_fields,
+    wrong_fields,
     wrong_names,
+    wrong_row,
     wrong_standing,
 )
 
@@ -50,11 +51,15 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False) -> Submission:
     `find`: the dataset for what it says of its benchmark. `reproduced`: it may say that it was reproduced, since it comes from the store's
     owner. Raises BadInput where nothing can be computed.
     """
-    claimed, rows = read_bundle(bundle)
-    run_id = _id_of(claimed, rows)
-    said = [*wrong_names(claimed, run_id), *wrong_standing(claimed, reproduced), *_wrong_version(claimed)]
+    claimed = read_claims(bundle)
+    said = [*wrong_standing(claimed, reproduced), *_wrong_version(claimed), *wrong_fields(claimed)]
     try:
-        questions, dataset = _questions(claimed, rows, find)
+        dataset = _dataset(claimed, find)
+        rows = read_rows(bundle, claimed, dataset)
+        run_id = _id_of(claimed, rows)
+        said[:0] = wrong_names(claimed, run_id)
+        said += _wrong_rows(rows)
+        questions = _questions(claimed, rows, dataset)
         samples = claimed.method.samples or 1
         records, problems = checked_answers(rows, questions, samples, claimed.method.name)
         computed, answers = computed_again(claimed, questions, records)
@@ -95,11 +100,13 @@ def examine_stored(bundle: Bundle, run_id: str, find: Find) -> Submission:
     Its id, its fingerprint's version and the names of its rules stay as they were. Answers that this version reads otherwise inform; the
     numbers must be those of the choices as they are stored. Raises BadInput where nothing can be computed.
     """
-    claimed, rows = read_bundle(bundle)
+    claimed = read_claims(bundle)
     problems = wrong_standing(claimed, reproduced=True)
     if problems:
         raise BadInput("; ".join(problems))
-    questions, dataset = _questions(claimed, rows, find, stored=True)
+    dataset = _dataset(claimed, find)
+    rows = read_rows(bundle, claimed, dataset)
+    questions = _questions(claimed, rows, dataset, stored=True)
     records, problems = checked_answers(rows, questions, claimed.method.samples or 1, claimed.method.name)
     computed, answers = computed_again(claimed, questions, records)
     notes = list(_notes(rows))
@@ -130,37 +137,41 @@ def examine_stored(bundle: Bundle, run_id: str, find: Find) -> Submission:
             notes.append("some of its intervals or verdicts are computed otherwise by this version of medprobe")
     return Submission(
         run_id, bundle, claimed, answers, questions, dataset.ours, [printable(line) for line in problems], notes=notes,
-        flags=[*_flags(claimed, dataset, questions), *implausible(claimed, questions, answers)],
+        flags=[*_flags(claimed, dataset, questions), *wrong_fields(claimed), *implausible(claimed, questions, answers)],
     )  # fmt: skip
 
 
-def read_bundle(bundle: Bundle) -> tuple[Result, list[Placed]]:
-    """What the two files say, each within limits. Raises BadInput for files that are no result."""
+def read_claims(bundle: Bundle) -> Result:
+    """What result.json says, within limits. Raises BadInput where it is no result."""
     if len(bundle.result) > MAX_RESULT:
         raise BadInput(f"result.json has {len(bundle.result):,} bytes, at most {MAX_RESULT:,} are read")
     try:
         parse_object(bundle.result)  # stricter than the schema: no key twice
-        claimed = Result.model_validate_json(bundle.result)
+        return Result.model_validate_json(bundle.result)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise BadInput(printable(f"result.json: not a result file: {where}: {first['msg']}")) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(printable(f"result.json: {error}")) from None
+
+
+def read_rows(bundle: Bundle, claimed: Result, dataset: Dataset) -> list[Placed]:
+    """What answers.parquet says, within what answers to the questions of the dataset may take. Raises BadInput where it is none."""
     with tempfile.TemporaryDirectory(prefix="medprobe-answers-") as place:
         path = Path(place) / "answers.parquet"
         path.write_bytes(bundle.answers)
         try:
-            return claimed, _rows(path)
+            return _rows(path, most_bytes(len(dataset.questions), claimed.method.samples or 1))
         except BadInput as error:
             raise BadInput(str(error).replace(f"{path}", path.name)) from None
 
 
-def _rows(path: Path) -> list[Placed]:
+def _rows(path: Path, most: int) -> list[Placed]:
     import pyarrow.parquet as pq
 
     check_file(path)
-    rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(quarantined(path), 1)]
+    rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(quarantined(path, most_bytes=most), 1)]
     there, wanted = _columns(pq.read_schema(path)), _columns(ANSWERS_SCHEMA)
     if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
         raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")
@@ -189,19 +200,28 @@ def _wrong_version(claimed: Result) -> Iterator[str]:
         yield JUDGED
 
 
-def _questions(
-    claimed: Result, rows: Sequence[Placed], find: Find, stored: bool = False
-) -> tuple[pd.DataFrame, Dataset]:
-    """The questions that a result is about. Raises BadInput where what it says of them is not so."""
+def _wrong_rows(rows: Sequence[Placed]) -> Iterator[str]:
+    for place, row in rows:
+        if wrong := wrong_row(row):
+            yield f"{place}: {wrong}"
+
+
+def _dataset(claimed: Result, find: Find) -> Dataset:
+    """The dataset that a result is about. Raises BadInput where there is none, or it has no room for so many answers."""
     dataset = find(claimed.benchmark)
     check_size(len(dataset.questions), 1 if claimed.method.samples is None else claimed.method.samples)
+    return dataset
+
+
+def _questions(claimed: Result, rows: Sequence[Placed], dataset: Dataset, stored: bool = False) -> pd.DataFrame:
+    """The questions that a result is about. Raises BadInput where what it says of them is not so."""
     questions = dataset.questions
     if claimed.benchmark.selection is not None:
         questions = dataset.part({row["question_id"] for _, row in rows})
     problems = list(_wrong_benchmark(claimed.benchmark, dataset, questions, stored))
     if problems:
         raise BadInput("; ".join(problems))
-    return questions, dataset
+    return questions
 
 
 def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame, stored: bool) -> Iterator[str]:
@@ -237,7 +257,6 @@ def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame) -> Iterat
         yield "its questions carry other labels (modality, task, ...) than the dataset's; its scores by label were not compared"
     if len(questions) < len(dataset.questions):
         yield from odd_selection(benchmark.selection, questions, dataset.questions)
-    yield from odd_fields(claimed)
 
 
 def _notes(rows: Sequence[Placed]) -> Iterator[str]:

@@ -69,7 +69,7 @@ def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = l
                 rows = pq.read_table(fetch(path.with_name("answers.parquet"))).to_pylist()
                 if answers_digest(rows) == digest:
                     flags.append(f"every response is identical to that of {place}")
-        except (BadInput, OSError, ValueError):
+        except (BadInput, OSError, ValueError, TypeError):
             continue  # a result that cannot be read is set aside by the board as well
     return [*flags, *(line for line in look_alike(result.model.name, sorted(names)) if line not in submission.flags)]
 

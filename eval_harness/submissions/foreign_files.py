@@ -21,13 +21,15 @@ from typing import Any, BinaryIO, NoReturn
 from dataset_builders.errors import BadInput
 from dataset_builders.problems import clip
 from eval_harness.submissions import parquet_quarantine
+from eval_harness.submissions.envelope import MOST_ANSWERS
 
 MAX_FILE = 256 << 20
 """Bytes of a file. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
 MAX_LINE = 64 << 20
 """Bytes of one line or value. There is no limit for an answer of its own: a file of them has one."""
-MAX_RECORDS = 600_000
-"""Ten samples for each of ProbMed's 57,132 questions, and a little more."""
+MAX_RECORDS = MOST_ANSWERS
+MAX_UNPACKED = 512 << 20
+"""Bytes that a Parquet file may unpack to, where nobody says how many are due."""
 MAX_DEPTH = 12
 MAX_PARTS = 2_000
 """Values in one entry of a JSON document; the deepest honest one (an official MediConfusion entry) has about 60."""
@@ -339,9 +341,9 @@ def _parquet(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
         yield f"{path}, row {number}", record
 
 
-def quarantined(path: Path, columns: Sequence[str] = ()) -> Iterator[Record]:
+def quarantined(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_UNPACKED) -> Iterator[Record]:
     """The rows of a Parquet file, read by a process of its own under limits of memory and time (`parquet_quarantine.py`). Of `columns`
-    those that are there; all, where none is named or there.
+    those that are there; all, where none is named or there. `most_bytes`: when unpacked.
 
     Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
     """
@@ -353,7 +355,8 @@ def quarantined(path: Path, columns: Sequence[str] = ()) -> Iterator[Record]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     script = str(parquet_quarantine.__file__)
-    command = [sys.executable, "-I", script, str(path.resolve()), str(MAX_RECORDS), str(QUARANTINE_SECONDS), *columns]
+    limits = (MAX_RECORDS, most_bytes, QUARANTINE_SECONDS)
+    command = [sys.executable, "-I", script, str(path.resolve()), *map(str, limits), *columns]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
         assert child.stdout is not None and child.stderr is not None
         try:

@@ -24,7 +24,7 @@ from eval_harness.runs import Run, RunRequest, read_run
 from eval_harness.scoring import answer_frame, make_result, without_judge
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.envelope import check_size
-from eval_harness.submissions.examination import computed_again, examine, read_bundle
+from eval_harness.submissions.examination import computed_again, examine, read_claims, read_rows
 from eval_harness.submissions.foreign_files import Found, check_file, json_lines, printable, quarantined
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
@@ -151,7 +151,7 @@ def from_result(folder: Path, find: Find) -> Formed:
     for name in FILES:
         check_file(folder / name, *((MAX_RESULT,) if name == "result.json" else ()))
     bundle = Bundle.read(folder)
-    claimed, rows = read_bundle(bundle)
+    claimed = read_claims(bundle)
     dataset = find(claimed.benchmark)
     check_size(len(dataset.questions), claimed.method.samples or 1)
     notes: list[str] = []
@@ -166,7 +166,7 @@ def from_result(folder: Path, find: Find) -> Formed:
     )
     if current:
         return Formed(Bundle(renewed.to_json().encode(), bundle.answers), dataset, notes=notes)
-    questions = dataset.questions
+    questions, rows = dataset.questions, read_rows(bundle, claimed, dataset)
     if claimed.benchmark.selection is not None:
         questions = dataset.part({row["question_id"] for _, row in rows})
     if questions.empty or not has_fingerprint(questions, claimed.benchmark.fingerprint):

@@ -1,8 +1,8 @@
 """Turns a stranger's Parquet file into JSON lines on standard output, in a process that may use little memory and little time.
 
 A Parquet file can claim any size and unpack to any other, and the library that reads it is no Python: so it is read where it may fail.
-Run as a program of its own: `python -I parquet_quarantine.py FILE MOST_ROWS SECONDS [COLUMN ...]` (no columns: all). Imports nothing
-of this project.
+Run as a program of its own: `python -I parquet_quarantine.py FILE MOST_ROWS MOST_BYTES SECONDS [COLUMN ...]` (no columns: all). Imports
+nothing of this project.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from typing import Any
 
 MEMORY = 3 << 30
 """Bytes of address space. The largest honest file takes a tenth; loading the library takes another."""
-MOST_UNPACKED = 1 << 30
-MOST_TEXT = 300 << 20
 MOST_COLUMNS = 60
 BATCH = 256
 """Rows in memory at a time."""
 
 
-def main(path: str, most_rows: int, seconds: int, columns: list[str]) -> str | None:
+def main(path: str, most_rows: int, most_bytes: int, seconds: int, columns: list[str]) -> str | None:
     """Print the rows; returns what is wrong with the file, None when all was printed.
 
-    `columns`: those that are read where they are there; others may hold what they will (images, say). None of them: all are read.
+    `most_bytes`: of the file when unpacked, and of its rows as text. `columns`: those that are read where they are there; others may
+    hold what they will (images, say). None of them: all are read.
     """
     for what, limit in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0)):
         with contextlib.suppress(ValueError, OSError):  # a lower limit holds already
@@ -44,18 +43,19 @@ def main(path: str, most_rows: int, seconds: int, columns: list[str]) -> str | N
                 return f"has {about.num_columns} columns, at most {MOST_COLUMNS} are read"
             wanted = [name for name in file.schema_arrow.names if name in columns] or None
             unpacked = sum(_unpacked(about.row_group(group), wanted) for group in range(about.num_row_groups))
-            if unpacked > MOST_UNPACKED:
-                return f"unpacks to {unpacked:,} bytes, at most {MOST_UNPACKED:,} are read"
+            if unpacked > most_bytes:
+                return f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are read"
             written = count = 0
             for batch in file.iter_batches(batch_size=BATCH, columns=wanted, use_threads=False):
                 for row in batch.to_pylist():
                     count += 1
-                    line = json.dumps(row, default=_plain)  # NaN and infinity are what option scores may be
+                    # NaN and infinity are what option scores may be.
+                    line = json.dumps(row, default=_plain, ensure_ascii=False).encode()
                     written += len(line)
-                    if written > MOST_TEXT:
-                        return f"holds over {MOST_TEXT:,} bytes of text"
-                    sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+                    if written > most_bytes:
+                        return f"holds over {most_bytes:,} bytes of text"
+                    sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
     except MemoryError:
         return "needs more memory than it may have"
     except RecursionError:
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    wrong = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    wrong = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
     if wrong is not None:
         print(f"quarantine: {wrong}", file=sys.stderr)
         sys.exit(1)

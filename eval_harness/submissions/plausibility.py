@@ -16,6 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import select
 from dataset_builders.problems import clip
 from eval_harness.answers import read_answers
+from eval_harness.prompts import PROMPTS
 from eval_harness.results import DELIVERIES, Result
 from eval_harness.spreadsheets import harmless
 
@@ -25,6 +26,9 @@ ENOUGH = 30
 """Questions from which on such a share says something."""
 DISPUTED = 0.01
 """Share of answers on which the paper's reader and ours may differ without a word."""
+MOST_DEVIATIONS = 30
+LONGEST_REASON = 100
+"""Characters of what a server says of why an answer ended, mostly one word."""
 LONGEST_TEXT = 1_000
 """Characters of a text that goes with a result; the longest of our own, a list of branches, has some hundred."""
 
@@ -32,8 +36,16 @@ LONGEST_TEXT = 1_000
 def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
     """Flags for a result whose `answers` (as scored) were given to `questions`."""
     found = [*look_alike(result.model.name), *odd_texts(result)]
-    if result.model.kind != "baseline":
-        found += _remarkable(questions, answers)
+    found += [*_remarkable(questions, answers), *_odd_answers(result, answers)]
+    unknown = [
+        name
+        for name in (result.method.prompt or "").split("+")
+        if name and (result.benchmark.format, name) not in PROMPTS
+    ]
+    if unknown:
+        found.append(f"{result.benchmark.format} has no prompt {clip(unknown[0])}")
+    if len(result.deviations) > MOST_DEVIATIONS:
+        found.append(f"names {len(result.deviations):,} deviations")
     if result.method.extraction == "official":
         found += _disputed(result, questions, answers)
     return found
@@ -71,6 +83,9 @@ def look_alike(name: str, others: Iterable[str] = ()) -> list[str]:
     """Flags for a name whose letters pass for Latin ones ("GPT-4\\u043e"), or that looks like one of `others` and is another."""
     seen = skeleton(name)
     found = []
+    visible = name.translate(_INVISIBLE)
+    if visible != name and (visible.isascii() or any(letter in name for letter in _BLANK)):
+        found.append(f"the model's name {clip(ascii(name))} holds characters that cannot be seen")
     if not name.isascii() and seen.isascii() and any(_passes_for_latin(letter) for letter in name):
         found.append(
             f"the model's name {clip(ascii(name))} is written with letters that look like others: it reads {clip(seen)}"
@@ -86,11 +101,17 @@ def skeleton(name: str) -> str:
     case, blanks and signs."""
     import unicodedata
 
-    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name))
+    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name.translate(_INVISIBLE)))
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
     return re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
 
 
+_BLANK = "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800"
+"""Letters and signs that are drawn as nothing (Hangul and Khmer fillers, the empty Braille pattern)."""
+_INVISIBLE = dict.fromkeys(map(ord, _BLANK + "\u034f\u200c\u200d"), None) | dict.fromkeys(
+    [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x180B, 0x1810)], None
+)
+"""And what only joins letters or varies how one is drawn: part of how some scripts and emoji are written."""
 _SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
 
 
@@ -150,6 +171,20 @@ def _remarkable(questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]
     right = sum(given == wanted for given, wanted in known)
     if len(known) >= ENOUGH and REMARKABLE <= right / len(known) < 0.99:  # from 99 % on it is told as nearly perfect
         yield f"a remarkable score: {right:,} of {len(known):,} answers are right, more than of any model in the papers"
+
+
+def _odd_answers(result: Result, answers: pd.DataFrame) -> Iterator[str]:
+    """Columns of the answers that no reading can check, where they do not go together."""
+    said = answers["response"].fillna("").str.strip() != ""
+    beside = int((said & (answers["delivery"] != "answered")).sum())
+    if beside:
+        yield f"{beside:,} answers are said to be held back or missing, and there is a text"
+    lacking = int(((answers["delivery"] == "answered") & answers["scores"].isna()).sum())
+    if lacking and result.method.name in ("gd", "ps", "ps_official"):
+        yield f"the method {result.method.name} chooses by option scores, and {lacking:,} answers have none"
+    longest = int(answers["finish_reason"].fillna("").str.len().max() or 0)
+    if longest > LONGEST_REASON:
+        yield f"a finish_reason has {longest:,} characters"
 
 
 def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:

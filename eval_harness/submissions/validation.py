@@ -17,6 +17,7 @@ import pandas as pd
 
 from dataset_builders.problems import clip
 from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Scores, wrong_model_name
+from eval_harness.submissions.envelope import LARGEST_SPLIT, wrong_free_fields
 from eval_harness.submissions.plausibility import doubts
 from eval_harness.submissions.predictions import is_duration, whole, wrong_response
 from eval_harness.submissions.submission import AGAIN
@@ -28,8 +29,9 @@ JUDGED = (
     "`medprobe score RUN_DIR --no-judge`, then submit that"
 )
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
-FREE_BYTES = 256 << 10
-"""Bytes of a result.json beside its numbers (environment, command, deviations ...); those of our runs have some thousand."""
+MOST_SHOTS = LARGEST_SPLIT
+LONGEST_RULE = 200
+"""Characters of the name of a reading rule, a status of a server, and the like; the longest of ours has some thirty."""
 ENOUGH = 30
 """Questions from which on a pattern in the answers says something."""
 
@@ -79,21 +81,30 @@ def _ran_a_baseline(command: str | None) -> bool:
     return any(option == "--model" and value.startswith("baseline:") for option, value in pairs)
 
 
-def odd_fields(result: Result) -> Iterator[str]:
-    """What a submitter wrote of their own and a human should look at; no number depends on it."""
+def wrong_fields(result: Result) -> Iterator[str]:
+    """What cannot stand in the fields on which no number depends: none of it is anything that `eval` writes."""
     try:
         made = datetime.fromisoformat(result.created_at)
         if made.replace(tzinfo=made.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
-            yield f"says that it was made in the future ({clip(result.created_at)})"
+            yield (
+                f"created_at {clip(result.created_at)} is in the future: the clock of the machine that ran it was wrong. "
+                "Write the day of the run there"
+            )
     except ValueError:
-        yield f"created_at {clip(result.created_at)} is no time"
+        yield f"created_at {clip(result.created_at)} is no time (such as 2026-11-22T09:30:00+00:00)"
     if result.method.name not in METHODS:
         yield f"the method {clip(result.method.name)} is none of {', '.join(METHODS)}"
     if result.source is not None or result.run_ids is not None:
         yield "names a publication or other runs as its source, which a measured result has not"
-    free = result.model_dump_json(exclude={"scores", "breakdown"})
-    if len(free) > FREE_BYTES:
-        yield f"{len(free):,} characters beside its numbers are its submitter's own; our runs have a few thousand"
+    if not 0 <= (result.method.shots or 0) <= MOST_SHOTS:
+        yield f"method.shots must be from 0 to {MOST_SHOTS:,}"
+    if result.model.parameters is not None and not 0 <= result.model.parameters < 1 << 53:
+        yield "model.parameters must be a number of parameters, or null"
+    if result.benchmark.selection is not None and not result.benchmark.selection.strip():
+        yield "benchmark.selection must say in words what was asked, or be null for everything"
+    if any(count < 0 for count in result.statuses.values()):
+        yield "counts a status fewer than 0 times"
+    yield from wrong_free_fields(result.model_dump(mode="json", exclude={"scores", "breakdown"}))
 
 
 def checked_answers(
@@ -149,6 +160,15 @@ def _journal_status(row: dict[str, Any]) -> str:
     return str(row["status"]) if row["status"] in ("failed", "refused") else "answered"
 
 
+def wrong_row(row: dict[str, Any]) -> str | None:
+    """What is wrong with a row of `answers.parquet` that is to land, beyond what `checked_answers` finds."""
+    if not isinstance(row["sample"], int):
+        return "has no sample; the first one is 0"
+    if not isinstance(row["rule"], str) or len(row["rule"]) > LONGEST_RULE:
+        return f"its rule must be a name of at most {LONGEST_RULE} characters"
+    return None
+
+
 def _wrong_scores(scores: Any, options: int, method: str) -> str | None:
     if scores is None:
         return None
@@ -188,7 +208,7 @@ def different_scores(
     claimed: Scores,
     computed: Scores,
     where: str = "",
-    parts: Sequence[str] = ("value", "low", "high", "chance", "n", "n_cases", "verdict"),
+    parts: Sequence[str] = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method"),
 ) -> Iterator[str]:
     """Each claimed number that its answers do not give, with both."""
     for name, theirs in claimed.items():
@@ -257,11 +277,9 @@ def _same(left: Any, right: Any) -> bool:
 def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
     """What a human should look at: (nearly) perfect answers, ones in the order of the key, no time taken.
 
-    A baseline is what it says it is, and is not flagged. Answers of another submission: `folder_store.twins`.
+    Answers of another submission: `folder_store.twins`.
     """
     flags: list[str] = []
-    if result.model.kind == "baseline":
-        return doubts(result, questions, answers)
     key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
     first = answers[answers["sample"] == 0]
     given = [_tuple(choice) for choice in first["choice"]]
@@ -276,7 +294,7 @@ def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) 
     if shifted:
         flags.append(f"the answers follow the order of the key, {shifted}")
     seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
-    if len(seconds) and (seconds <= 0).all():
+    if len(seconds) and (seconds <= 0).all() and result.model.kind != "baseline":
         flags.append("all response times are zero")
     return [*flags, *doubts(result, questions, answers)]
 

@@ -39,3 +39,22 @@ def test_what_is_not_set_has_its_default(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(app, "serve", lambda *given: served.append(given))
     app.main()
     assert served[0][:2] == (None, 7860) and served[0][3:] == ([], None)
+
+
+def test_idle_sessions_are_forgotten():
+    """Each costs about 80 kB; Gradio alone would keep 10,000."""
+    import gradio as gr
+    from gradio.state_holder import StateHolder
+
+    from leaderboard_space.app import SESSIONS, launch_options
+
+    with gr.Blocks() as blocks:
+        gr.State(0)
+    blocks.state_session_capacity = launch_options()["state_session_capacity"]
+    holder = StateHolder()
+    holder.set_blocks(blocks)
+    for number in range(SESSIONS + 50):
+        holder[f"session {number}"]
+    assert (
+        SESSIONS <= 1_000 and len(holder.session_data) == SESSIONS and f"session {SESSIONS + 49}" in holder.session_data
+    )

@@ -1,6 +1,9 @@
 """Submitting to, and verifying, a results store on a loopback Hub with the real client."""
 
 import json
+import subprocess
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.publish import publish
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
+from eval_harness.submissions import verification
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests import commands
@@ -378,3 +382,45 @@ def test_no_other_reader_can_be_declared(run, data, tmp_path, version):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"reader_version": version}))
     (outcome,) = verify(str(tmp_path / "store"), data=[str(data)])
     assert outcome.word == "refused" and "reader_version" in outcome.reasons[0]
+
+
+def test_two_verifiers_of_a_store_take_turns_and_those_of_others_do_not(monkeypatch, tmp_path, capsys):
+    """The lock is held by one thread of this machine at a time; the second says that it waits, and goes on when the first has ended."""
+    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
+    begun, end, order = threading.Event(), threading.Event(), []
+
+    def first():
+        with verification._one_at_a_time("ORG/results"):
+            begun.set()
+            end.wait(20)
+            order.append("first")
+
+    def second():
+        with verification._one_at_a_time("ORG/results"):
+            order.append("second")
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    with verification._one_at_a_time("ORG/other"):
+        order.append("another store")
+    threads[1].join(0.2)
+    assert threads[1].is_alive() and order == ["another store"]
+    end.set()
+    for thread in threads:
+        thread.join(20)
+    assert order == ["another store", "first", "second"]
+    assert "waiting for its end" in capsys.readouterr().err
+
+
+def test_the_lock_of_a_verifier_that_was_killed_is_free(monkeypatch, tmp_path):
+    program = (
+        "import os, sys, tempfile; tempfile.gettempdir = lambda: sys.argv[1]\n"
+        "from eval_harness.submissions import verification\n"
+        "with verification._one_at_a_time('ORG/results'): os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 9
+    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
+    with verification._one_at_a_time("ORG/results"):
+        pass

@@ -1,0 +1,227 @@
+"""Fields that no answer gives: what `eval` never writes is refused, what cannot be checked is flagged, what it does write passes."""
+
+import io
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from eval_harness.results import Result
+from eval_harness.runner import Asked, evaluate
+from eval_harness.submissions.datasets import named_dataset
+from eval_harness.submissions.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
+from eval_harness.submissions.examination import examine
+from eval_harness.submissions.foreign_files import MAX_RECORDS
+from eval_harness.submissions.plausibility import look_alike
+from eval_harness.submissions.submission import Bundle
+from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.validation import wrong_fields
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def honest(run, data):
+    return prepare(run, data=str(data))
+
+
+@pytest.fixture(scope="module")
+def said(honest):
+    """The result as JSON has it."""
+    return json.loads(honest.bundle.result)
+
+
+@pytest.fixture(scope="module")
+def rows(honest):
+    return pq.read_table(io.BytesIO(honest.bundle.answers)).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def verdict(honest, data):
+    """(problems, flags) of the honest files with another result or other rows."""
+    schema = pq.read_schema(io.BytesIO(honest.bundle.answers))
+
+    def judge(result=None, answers=None, text=None):
+        buffer = io.BytesIO(honest.bundle.answers)
+        if answers is not None:
+            pq.write_table(pa.Table.from_pylist(answers, schema=schema), buffer := io.BytesIO())
+        content = text or (json.dumps(result).encode() if result else honest.bundle.result)
+        try:
+            found = examine(Bundle(content, buffer.getvalue()), partial(named_dataset, data=str(data)))
+        except BadInput as error:
+            return [str(error)], []
+        return found.problems, found.flags
+
+    assert judge() == ([], [])
+    return judge
+
+
+def changed(said, path, value):
+    copy = json.loads(json.dumps(said))
+    *parents, last = path.split(".")
+    inner = copy
+    for name in parents:
+        inner = inner[name]
+    inner[last] = value
+    return copy
+
+
+LIES = [
+    ("created_at", st.text(max_size=20).filter(lambda text: not any(c.isdigit() for c in text))),
+    ("created_at", st.datetimes(NOW.replace(tzinfo=None) + timedelta(days=3)).map(datetime.isoformat)),
+    ("method.name", st.sampled_from(["best", "MC", "", "mc ", "=mc"])),
+    ("source", st.builds(lambda text: {"citation": text}, st.text(max_size=9))),
+    ("run_ids", st.lists(st.text(max_size=5), max_size=3)),
+    ("method.shots", st.one_of(st.integers(max_value=-1), st.integers(min_value=60_001))),
+    ("model.parameters", st.one_of(st.integers(max_value=-1), st.integers(min_value=1 << 53))),
+    ("benchmark.selection", st.sampled_from(["", " ", "\n"])),
+    ("statuses.invented", st.integers(max_value=-1)),
+    ("environment.x", st.integers(0, 99).map(lambda more: "x" * (FREE_BYTES + more))),
+    ("environment.x", st.integers(min_value=(1 << 64) + 1).map(lambda number: {"y": [number]})),
+    ("deviations", st.integers(1, 9).map(lambda k: ["nothing" * 900] * (45 * k))),
+]
+
+
+@pytest.mark.parametrize(("path", "values"), LIES, ids=[f"{path}-{k}" for k, (path, _) in enumerate(LIES)])
+@settings(max_examples=20, deadline=None)
+@given(data_=st.data())
+def test_what_eval_never_writes_is_refused(said, path, values, data_):
+    lie = Result.model_validate(changed(said, path, data_.draw(values)))
+    assert list(wrong_fields(lie))
+
+
+def test_it_is_refused_at_the_door(said, verdict):
+    draw = random.Random(1)
+    for path, value in (
+        ("created_at", "9999-12-31T23:59:59-23:59"),
+        ("method.name", "best"),
+        ("method.shots", 1 << draw.randrange(20, 200)),
+        ("environment", {"log": "y" * 7_000_000}),
+    ):
+        problems, _ = verdict(changed(said, path, value))
+        assert len(problems) == 1, (path, problems)
+
+
+def test_how_an_interval_was_made_is_computed_too(said, verdict):
+    name = next(iter(said["scores"]))
+    problems, _ = verdict(changed(said, f"scores.{name}.interval_method", "exact by our own theory"))
+    assert "interval_method" in problems[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sample": None},
+        {"rule": None},
+        {"rule": "r" * 201},
+        {"reasoning": "y" * (most_bytes(28) // 20)},
+    ],
+    ids=["no sample", "no rule", "a long rule", "gigabytes"],
+)
+def test_rows_that_no_version_writes_are_refused(rows, verdict, change):
+    problems, _ = verdict(answers=[{**row, **change} for row in rows])
+    assert problems
+
+
+def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
+    for result, answers, words in (
+        (said, [{**row, "finish_reason": "<b>" * 50} for row in rows], "finish_reason"),
+        (changed(said, "method.name", "gd"), rows, "option scores"),
+        (changed(said, "method.prompt", "my own"), rows, "no prompt"),
+        (changed(said, "deviations", ["one"] * 31), rows, "deviations"),
+    ):
+        problems, flags = verdict(result, answers)
+        assert not problems and any(words in flag for flag in flags), (words, problems, flags)
+
+
+def test_texts_that_are_said_to_be_held_back_are_flagged(honest, rows):
+    from eval_harness.submissions.plausibility import doubts
+
+    answers = honest.answers.copy()
+    answers.loc[answers.index[:3], "delivery"] = "held back"
+    assert any("held back" in flag for flag in doubts(honest.result, honest.questions, answers))
+
+
+@pytest.mark.parametrize("letter", "\u3164\uffa0\u2800\u034f\ufe0f\u200d\u200c")
+def test_letters_that_cannot_be_seen_make_no_other_name(letter):
+    for name in (f"GPT-4o{letter}", f"GPT{letter}-4o"):
+        assert look_alike(name) and len(look_alike(name, ["GPT-4o"])) == 2
+    assert look_alike("\U0001f9d1\u200d\u2695\ufe0f") == [] == look_alike("\u0645\u06cc\u200c\u062f\u0644")
+
+
+def test_a_baseline_that_is_nearly_perfect_is_flagged(data, tmp_path):
+    from tests.eval_harness.submissions.submitting import questions_of, said, write_lines
+
+    answers = [{"question_id": row.question_id, "response": said(row, True)} for row in questions_of(data).itertuples()]
+    path = write_lines(tmp_path / "answers.jsonl", answers)
+    found = prepare(path, "mediconfusion", "baseline: mine", str(data), kind="baseline")
+    assert any("perfect" in flag for flag in found.flags)
+
+
+PLUG_IN = """
+from eval_harness.models.interface import Response
+from eval_harness.results import Model
+
+class Talkative:
+    needs_images = False
+    one_token = True
+    deviations = []
+
+    def __init__(self, settings):
+        self.model = Model(name="talkative")
+
+    def describe(self):
+        return {described}
+
+    def generate(self, requests):
+        return [Response(request.question_id, request.sample, "A") for request in requests]
+"""
+
+
+@pytest.mark.parametrize(
+    "described", ['{"log": "x" * 200_000}', '{"seed": 1 << 70}', '{"deep": [[{"n": -(1 << 80)}]]}'], ids=str
+)
+def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
+    path = tmp_path / "plug_in_large.py"
+    path.write_text(PLUG_IN.format(described=described))
+    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64"):
+        evaluate(Asked("mediconfusion", f"{path}:Talkative", str(data), out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.integers(0, FREE_BYTES // 2 - 20_000), st.integers(-(1 << 64), 1 << 64), st.integers(0, 10**6))
+def test_what_eval_accepts_lands(data, tmp_path_factory, length, number, seed):
+    place = tmp_path_factory.mktemp("accepted")
+    path = place / f"plug_in_{seed}.py"
+    path.write_text(PLUG_IN.format(described=f'{{"log": "x" * {length}, "seed": {number}, "nan": float("nan")}}'))
+    evaluate(Asked("mediconfusion", f"{path}:Talkative", str(data), out=place / "run"))
+    assert submit(place / "run", place / "store", data=str(data)).new
+
+
+def test_free_fields_are_measured_alike_in_every_script():
+    for text in ("x", "\u7b54", "\U0001f642"):
+        assert not list(wrong_free_fields({"prompt": text * (FREE_BYTES // 13)}))
+        assert list(wrong_free_fields({"prompt": text * FREE_BYTES}))
+
+
+def test_as_many_answers_as_eval_allows_are_read():
+    assert MAX_RECORDS >= MOST_ANSWERS
+
+
+def test_long_reasoning_lands(rows, verdict):
+    """16 kB an answer and more in any script, of which nothing is read: letters of three bytes are three bytes."""
+    long = [{**row, "reasoning": "\u6211\u60f3" * 20_000} for row in rows]
+    assert verdict(answers=long) == ([], [])
+
+
+def test_numbers_that_are_none_are_no_reason_to_refuse(said):
+    lie = Result.model_validate(changed(said, "method.generation", {"temperature": 0.7, "top_p": None}))
+    assert not list(wrong_fields(lie))
