@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -182,12 +183,9 @@ class OpenAIChat:
         """One question, tried until it is answered, refused, or has failed too often."""
         start = time.monotonic()
         failed = Response(request.question_id, request.sample, "", "failed")
-        try:
-            messages = messages_of(request, self.settings.max_image_side)
-        except Exception:
-            if why := _why_no_image(request):
-                return replace(failed, error=why)
-            raise
+        if why := _why_no_image(request):  # a lenient server would answer to half an image
+            return replace(failed, error=why)
+        messages = messages_of(request, self.settings.max_image_side)
         tries = busy = 0
         while True:
             sent = self.parameters.of(request)
@@ -334,11 +332,18 @@ def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
 def _why_no_image(request: Request) -> str | None:
     """Why an image of the request cannot be sent; None where each can be decoded."""
     for image in (request.image, *(shot.image for shot in request.shots)):
-        if image is not None:
-            try:
-                check_image(image)
-            except ImageError as error:
-                return f"its image cannot be shown: {error}"
+        if image is not None and (why := _why_broken(image)) is not None:
+            return f"its image cannot be shown: {why}"
+    return None
+
+
+@lru_cache(maxsize=32)
+def _why_broken(image: bytes) -> str | None:
+    """Why an image cannot be decoded whole; looked at once for the questions that share it, which follow each other."""
+    try:
+        check_image(image)
+    except ImageError as error:
+        return str(error)
     return None
 
 

@@ -304,7 +304,7 @@ def test_the_breakdown_sorts_by_number(chromium: Any, address: str) -> None:
 
     def column() -> list[float]:
         cells = area.locator("table.heat tbody tr td:nth-child(2)").all_inner_texts()
-        return [float(cell.split()[0].strip("▲▼")) for cell in cells]
+        return [float(cell.split()[0].strip("▲▼≈·")) for cell in cells]
 
     eventually(lambda: len(column()), len(MODELS))
     before = column()
