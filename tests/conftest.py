@@ -6,16 +6,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import hypothesis
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before any library reads it: what another run or another test process downloaded must not answer for a Hub that is away.
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medprobe-hf-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 # How fast an example runs is the machine's affair: other work on it must fail no test.
-hypothesis.settings.register_profile("unhurried", deadline=None)
-hypothesis.settings.load_profile("unhurried")
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 pytest_plugins = ["tests.browser", "tests.localhub.fixture"]
 

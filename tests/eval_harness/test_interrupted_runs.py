@@ -134,7 +134,7 @@ def test_killing_while_a_server_misbehaves(place):
 
 
 def test_ctrl_c_ends_in_one_line_and_the_run_goes_on(place):
-    with ChaosServer(delay=0.3) as server:
+    with ChaosServer(delay=1) as server:
         arguments = ("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--out", "stopped")
         process = subprocess.Popen(
             command(*arguments, "--in-flight", 2), cwd=place, env=environment(), stderr=subprocess.PIPE, text=True

@@ -119,7 +119,7 @@ def test_ticking_branches_changes_the_numbers_to_those_of_the_selection(
 
 def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, address: str, store: Path) -> None:
     page, trouble = open_page(chromium, address)
-    page.get_by_role("tab", name="ProbMed").click()
+    page.get_by_role("tab", name="ProbMed", exact=True).click()
     area = phantoms(page, "probmed")
     chest = area.get_by_role("treeitem", name="chest,")
     chest.wait_for(timeout=WAIT)
@@ -195,7 +195,7 @@ def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, add
     page.locator("#mp-gmai-mmbench .more").click()
     page.wait_for_selector("#mp-gmai-mmbench .detail", timeout=WAIT)
     assert page.evaluate("window.hacked") is None
-    page.get_by_role("tab", name="ProbMed").click()
+    page.get_by_role("tab", name="ProbMed", exact=True).click()
     page.wait_for_selector("#mp-probmed table.board", timeout=WAIT)
     assert "Set aside, unreadable" in page.locator("#mp-probmed .notes").inner_text()
     assert trouble == []
@@ -270,8 +270,11 @@ def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str, wid
     page, _ = open_page(chromium, address, width=width, scheme=scheme)
     found = []
     for name in ("MediConfusion", "ProbMed", "GMAI-MMBench", "HALT-MedVQA", "Compare", "Cases", "Submit", "About"):
-        page.get_by_role("tab", name=name).click()
+        page.get_by_role("tab", name=name, exact=True).click()
         page.wait_for_timeout(500)
+        page.wait_for_function(
+            "document.getAnimations().length === 0", timeout=WAIT
+        )  # a colour on its way to another is no finding
         found += [
             (name, v["id"], v["nodes"][0]["html"])
             for v in axe.run(page).response["violations"]
@@ -355,7 +358,7 @@ def saved(page: Any, button: Any) -> str:
 
 def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, address)
-    page.get_by_role("tab", name="ProbMed").click()
+    page.get_by_role("tab", name="ProbMed", exact=True).click()
     area = phantoms(page, "probmed")
     area.locator("table.transfer").wait_for(timeout=WAIT)
     rows = list(csv.DictReader(io.StringIO(saved(page, area.locator('[data-act=csv][data-of="breakdown"]')))))
@@ -385,7 +388,7 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
 def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium: Any, address: str) -> None:
     """Menus, the details of a result, the citation, what has the focus: a new selection or news from the store closes none of them."""
     page, trouble = open_page(chromium, address)
-    page.get_by_role("tab", name="ProbMed").click()
+    page.get_by_role("tab", name="ProbMed", exact=True).click()
     area = phantoms(page, "probmed")
     row = area.locator("table.board[data-table=leaderboard] tr[data-key]", has_text="Test Small")
     row.locator(".more").click()
