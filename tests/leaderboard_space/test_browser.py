@@ -20,6 +20,17 @@ pytestmark = pytest.mark.browser
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}`'
 WAIT = 60_000
+TABS = [
+    "MediConfusion",
+    "ProbMed",
+    "GMAI-MMBench",
+    "HALT-MedVQA",
+    "ProbMed on VQA-RAD",
+    "Compare",
+    "Cases",
+    "Submit",
+    "About",
+]
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +280,7 @@ def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str, wid
     ).Axe()
     page, _ = open_page(chromium, address, width=width, scheme=scheme)
     found = []
-    for name in ("MediConfusion", "ProbMed", "GMAI-MMBench", "HALT-MedVQA", "Compare", "Cases", "Submit", "About"):
+    for name in TABS:
         page.get_by_role("tab", name=name, exact=True).click()
         page.wait_for_timeout(500)
         page.wait_for_function(
@@ -443,9 +454,8 @@ def test_one_organ_in_other_modalities(chromium: Any, address: str) -> None:
 
 def test_all_tabs_are_in_reach_on_a_phone(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, address, width=390)
-    names = ["MediConfusion", "ProbMed", "GMAI-MMBench", "HALT-MedVQA", "Compare", "Cases", "Submit", "About"]
     tabs = page.locator("#mp-tabs [role=tablist]").first.get_by_role("tab")
-    eventually(tabs.all_inner_texts, names)
+    eventually(tabs.all_inner_texts, TABS)
     tabs.last.click()
     page.get_by_text("What it is not").wait_for(timeout=WAIT)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
