@@ -441,6 +441,11 @@ def _begin(folder: Path, run: Run, selection: Selection, asked: Asked, shard: Sh
     if not (folder / "run.json").exists():
         write_run(folder, run, questions)
         return run
+    if not _holds_answers(folder) and not _asks_the_same(folder, run) and not shard.others_live(folder):
+        write_run(
+            folder, run, questions
+        )  # an earlier command ended before it had an answer: there is nothing to go on with
+        return run
     if not _starts_over(asked):
         kept = _continued(folder, run, asked, backend, _prompts(asked, selection), selection)
         write_run(folder, kept, questions)
@@ -461,6 +466,10 @@ def _begin(folder: Path, run: Run, selection: Selection, asked: Asked, shard: Sh
 def _starts_over(asked: Asked) -> bool:
     """`--no-resume`, but for a process that torchrun started again after one of its processes had died."""
     return not asked.resume and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+
+
+def _holds_answers(folder: Path) -> bool:
+    return any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
 
 
 def _asks_the_same(folder: Path, run: Run) -> bool:
