@@ -39,16 +39,13 @@ def _content(text: str, image: bytes | None, image_first: bool, longest_side: in
 
 @lru_cache(maxsize=64)
 def data_url(image: bytes, longest_side: int | None = None) -> str:
-    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it. Raises OSError where it cannot be
-    decoded whole.
-    """
+    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it. The image is known to be whole."""
     from PIL import Image
 
     with Image.open(io.BytesIO(image)) as opened:
         mime = SENT_AS_THEY_ARE.get(opened.format or "")
         plain = opened.mode in ("L", "RGB", "P", "RGBA", "1")
         small = longest_side is None or max(opened.size) <= longest_side
-        opened.load()  # to the end: what is cut off would be sent, and a server might answer about half an image
     if not (mime and plain and small):
         buffer = io.BytesIO()
         decode_image(image, longest_side).save(buffer, "PNG")
