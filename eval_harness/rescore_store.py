@@ -19,10 +19,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result, read_result
-from eval_harness.runs import Run, RunRequest, write_atomically
+from eval_harness.runs import write_atomically
 from eval_harness.scores import HEADLINE
-from eval_harness.scoring import answer_frame, make_result, write_result
+from eval_harness.scoring import write_result
 from eval_harness.store_source import is_hub_store
+from eval_harness.submissions.examination import computed_again
 from eval_harness.submissions.validation import checked_answers
 
 HISTORY = "history"
@@ -145,8 +146,7 @@ def read_again(result: Result, folder: Path, questions: pd.DataFrame) -> tuple[R
     records, wrong = checked_answers(rows, questions, samples, result.method.name)
     if wrong:
         raise BadInput(f"its answers cannot be read: {wrong[0]}")
-    extraction = result.method.extraction or "ours"
-    scored, new = make_result(_run_of(result, samples), questions, answer_frame(records), extraction)
+    scored, new = computed_again(result, questions, records)
     environment = result.environment | {
         name: scored.environment[name] for name in ("permuted",) if name in scored.environment
     }
@@ -165,33 +165,6 @@ def _records(answers: pd.DataFrame) -> list[dict[str, object]]:
 
     records: list[dict[str, object]] = pa.Table.from_pandas(answers, preserve_index=False).to_pylist()
     return records
-
-
-def _run_of(result: Result, samples: int) -> Run:
-    """The run behind a stored result, as far as its scores depend on it."""
-    request = RunRequest(
-        benchmark=result.benchmark.name,
-        data=result.benchmark.repo or "",
-        split=result.benchmark.split,
-        fingerprint=result.benchmark.fingerprint or "",
-        model=result.model.name,
-        method=result.method.name,
-        prompt=result.method.prompt,
-        samples=samples,
-        generation={},
-        permute="permuted" in result.environment,
-    )
-    return Run(
-        run_id="rescored",
-        request=request,
-        benchmark=result.benchmark,
-        model=result.model,
-        method=result.method,
-        deviations=result.deviations,
-        environment=result.environment,
-        command=result.command,
-        created_at=result.created_at,
-    )
 
 
 def _changed(old: pd.DataFrame, new: pd.DataFrame) -> int:

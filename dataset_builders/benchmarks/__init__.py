@@ -6,10 +6,10 @@ found by it.
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from dataset_builders.benchmarks.loading import load_part, load_spec
 from dataset_builders.benchmarks.spec import DatasetSpec
 from dataset_builders.columns import COMMON, IMAGES, TEXT, TEXTS, Kind
 
@@ -27,29 +27,12 @@ def spec(name: str) -> DatasetSpec:
     """What the package of a benchmark says. Raises TypeError where it lacks a SPEC, KeyError for an unknown name."""
     if name not in BENCHMARKS:
         raise KeyError(f"{name!r} is no benchmark; there are {', '.join(BENCHMARKS)}")
-    package = importlib.import_module(_package(name))
-    found = getattr(package, "SPEC", None)
-    if not isinstance(found, DatasetSpec):
-        raise TypeError(f"{package.__name__}: must define SPEC, a DatasetSpec")
-    return found
+    return load_spec(__name__, name, DatasetSpec)
 
 
 def part(name: str, module: str) -> ModuleType:
     """A module of a benchmark's package (`reader`, `phantoms`). Raises TypeError where it is absent or lacks its function."""
-    where = f"{_package(name)}.{module}"
-    try:
-        found = importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        if error.name != where:
-            raise
-        raise TypeError(f"{where}: is missing; it must define {NEEDED[module]}()") from None
-    if not callable(getattr(found, NEEDED[module], None)):
-        raise TypeError(f"{where}: must define {NEEDED[module]}()")
-    return found
-
-
-def _package(name: str) -> str:
-    return f"{__name__}.{name.replace('-', '_')}"
+    return load_part(__name__, name, module, NEEDED[module])
 
 
 FACETS: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
+from dataset_builders.benchmarks.loading import load_spec, module_name
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 
@@ -13,17 +12,12 @@ def spec(name: str) -> BoardSpec:
     """What the module of a benchmark says; for a benchmark without one, its title. Raises TypeError where a module lacks its SPEC."""
     if name not in BENCHMARKS:
         return BoardSpec(label=name)
-    where = f"{__name__}.{name.replace('-', '_')}"
     try:
-        module = importlib.import_module(where)
+        return load_spec(__name__, name, BoardSpec)
     except ModuleNotFoundError as error:
-        if error.name != where:
+        if error.name != module_name(__name__, name):
             raise
         return BoardSpec(label=dataset_spec(name).facts.title)
-    found = getattr(module, "SPEC", None)
-    if not isinstance(found, BoardSpec):
-        raise TypeError(f"{where}: must define SPEC, a BoardSpec")
-    return found
 
 
 LABELS: dict[str, str] = {name: spec(name).label for name in BENCHMARKS}
