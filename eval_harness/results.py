@@ -98,7 +98,7 @@ Breakdown = dict[str, dict[str, Scores]]
 
 
 class Result(_Strict):
-    """The scores of a run with their provenance (DESIGN section 5). `breakdown` is facet -> facet value -> metric -> Score."""
+    """The scores of a run with their provenance. `breakdown` is facet -> facet value -> metric -> Score."""
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
     kind: Literal["measured", "published", "aggregate"]

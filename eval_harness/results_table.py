@@ -13,7 +13,7 @@ COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "facet", "facet_value",
     "value", "low", "high", "n", "n_cases", "source", "table", "note",
 )  # fmt: skip
-"""The columns of `medprobe results`, in order (DESIGN section 6)."""
+"""The columns of `medprobe results`, in order."""
 
 
 def tidy(results: Iterable[Result]) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Reads GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
 
-Not here: the file's records (`gmai_tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
+See also: the file's records (`tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
 """
 
 from __future__ import annotations
