@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.benchmarks import spec
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs import read_question_file
 from eval_harness.scores import METRICS, score, units
@@ -29,7 +30,14 @@ from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_marks, rounds_to
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 
-CASES = {"mediconfusion": "pair", "probmed": "image", "gmai-mmbench": "question", "halt-medvqa": "question"}
+CASES = {
+    "mediconfusion": "pair",
+    "probmed": "image",
+    "gmai-mmbench": "question",
+    "halt-medvqa": "question",
+    "probmed-vqa-rad": "pair",
+}
+# The facet whose cells are checked; a benchmark without facets has no cells.
 FACET = {"mediconfusion": "category", "probmed": "organ", "gmai-mmbench": "department", "halt-medvqa": "scenario"}
 Scores = dict[str, Score]
 
@@ -91,12 +99,8 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
 def printed(format: str, seed: int) -> list[Result]:
     """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
     rng = np.random.default_rng(seed + 1)
-    metric = {
-        "mediconfusion": "set_accuracy",
-        "probmed": "overall",
-        "gmai-mmbench": "accuracy",
-        "halt-medvqa": "average",
-    }[format]
+    metric = spec(format).headline
+    facets = [FACET[format]] if format in FACET else []
 
     def cell() -> dict[str, Score]:
         n = int(rng.choice([0, 20, 176]))
@@ -111,7 +115,7 @@ def printed(format: str, seed: int) -> list[Result]:
             benchmark=Benchmark(name=format, format=format, split="test", questions=176),
             model=Model(name=f"Printed {at}", kind="proprietary"),
             method=Method(name="best"), scores=cell() if rng.random() < 0.9 else {}, created_at=MADE_AT,
-            breakdown={FACET[format]: {label: cell() for label in ("one", "two") if rng.random() < 0.8}},
+            breakdown={facet: {label: cell() for label in ("one", "two") if rng.random() < 0.8} for facet in facets},
             source=Source(citation="A paper", table="Table 1"),
         )
         for at in range(int(rng.choice([0, 0, 1, 4])))
@@ -150,9 +154,8 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
         scored = score(section.format, asked, given)
         cells = scored.breakdown
-        if (
-            section.format != "mediconfusion"
-        ):  # whose categories count image labels; elsewhere a cell is its questions, scored alone
+        # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored alone.
+        if section.format != "mediconfusion" and section.format in FACET:
             cells = cells | {FACET[section.format]: _alone(section.format, asked, given)}
         found[entry.key] = Raw(result, scored.scores, cells, units(section.format, asked, given), *said)
     return found
@@ -204,7 +207,7 @@ def check_store(store: Path, format: str, extra: list[Result]) -> int:
         metrics = re.findall(
             r'<option value="([^"]*)"', re.search(r"<select data-metric>(.*?)</select>", whole["html"])[1]
         )
-        labels = {label for found in truth.values() for label in found.cells.get(FACET[format], {})}
+        labels = {label for found in truth.values() for label in found.cells.get(FACET.get(format, ""), {})}
         every = {
             label for label in labels if _holds_everything(format, label, truth)
         }  # selecting it is selecting nothing
@@ -357,6 +360,8 @@ def check_places(
 
 def check_breakdown(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
     """Signs and numbers of the heat map, and the legend under it."""
+    if format not in FACET:
+        return
     page = service.breakdown({"format": format, "section": section.key, "shown": "all", "facet": FACET[format]})
     match = re.search(
         r'<table class="heat" data-table="breakdown".*?</table>(?:</div>)?(<p class="fine signs">.*?</p>)?',
