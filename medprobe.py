@@ -127,7 +127,7 @@ def publish(
     space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
 ) -> None:
     """Publish a dataset folder to the Hub, in one commit; what is there already is not sent again."""
-    from dataset_builders.publish import publish as publish_folder
+    from dataset_builders.hub.publish import publish as publish_folder
 
     typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space)))
 
@@ -215,9 +215,9 @@ def evaluate(
 ) -> None:
     """Run a model over a benchmark; what is answered already is not asked again."""
     from eval_harness.models.interface import Settings, read_price, read_thinking
-    from eval_harness.runner import Asked
-    from eval_harness.runner import evaluate as run_evaluation
-    from eval_harness.summary import summary
+    from eval_harness.results.summary import summary
+    from eval_harness.runs.runner import Asked
+    from eval_harness.runs.runner import evaluate as run_evaluation
 
     asked = Asked(
         benchmark=benchmark,
@@ -265,7 +265,7 @@ def evaluate(
         argv=sys.argv[1:],
     )
     if dry_run:
-        from eval_harness.dry_run import describe_first_request
+        from eval_harness.runs.dry_run import describe_first_request
 
         typer.echo(describe_first_request(asked))
         return
@@ -294,9 +294,9 @@ def score(
 ) -> None:
     """Recompute scores from answers: of a run folder (rewrites its result.json) or of a bare file."""
     from dataset_builders.errors import BadInput
-    from eval_harness.rescoring import score_run
-    from eval_harness.runner import Asked, score_file
-    from eval_harness.summary import summary
+    from eval_harness.results.summary import summary
+    from eval_harness.runs.rescoring import score_run
+    from eval_harness.runs.runner import Asked, score_file
 
     if answers.is_dir():
         if benchmark or data or split or name:
@@ -330,8 +330,8 @@ def aggregate(
     json: Annotated[bool, typer.Option("--json", help="print the result document and nothing else")] = False,
 ) -> None:
     """Compute an aggregate over runs: the best over methods, the mean over prompts and samples, majority or oracle over samples."""
-    from eval_harness.aggregate import aggregate as sum_up
-    from eval_harness.summary import summary
+    from eval_harness.results.aggregate import aggregate as sum_up
+    from eval_harness.results.summary import summary
 
     result = sum_up(kind, runs, threshold, out)
     typer.echo(result.to_json() if json else summary(result), nl=not json)
@@ -345,8 +345,8 @@ def adversarial_pairs(
     json: Annotated[bool, typer.Option("--json", help="print the scores as JSON and nothing else")] = False,
 ) -> None:
     """Print the accuracy on true questions alone, and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
-    from eval_harness.aggregate import adversarial_pairs_of
-    from eval_harness.summary import pairs_summary
+    from eval_harness.results.aggregate import adversarial_pairs_of
+    from eval_harness.results.summary import pairs_summary
 
     found = adversarial_pairs_of(run)
     if json:
@@ -365,7 +365,7 @@ def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
 ) -> None:
     """Print calibration (confidence against accuracy) and risk against coverage, in percent."""
-    from eval_harness.aggregate import calibration_of
+    from eval_harness.results.aggregate import calibration_of
 
     found = calibration_of(run)
     typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
@@ -385,9 +385,9 @@ def results(
     """Print all results as one tidy table."""
     from dataset_builders.errors import BadInput
     from eval_harness.results import scan_store
-    from eval_harness.results_table import tidy
-    from eval_harness.spreadsheets import harmless_table
-    from leaderboard_space.published_results import published_results
+    from eval_harness.results.spreadsheets import harmless_table
+    from eval_harness.results.table import tidy
+    from leaderboard_space.data.published_results import published_results
 
     if format not in ("csv", "json"):
         raise BadInput(f"--format {format}: give csv or json.")
@@ -410,8 +410,8 @@ def compare(
     b: Annotated[str, typer.Argument(help="another one")],
 ) -> None:
     """Say what differs between two results: settings, answers, scores (paired test)."""
-    from eval_harness.comparison import compare_results, load_side
-    from leaderboard_space.published_results import published_results
+    from eval_harness.results.comparison import compare_results, load_side
+    from leaderboard_space.data.published_results import published_results
 
     sides = [load_side(place, published_results) for place in (a, b)]
     typer.echo(compare_results(*sides))
@@ -425,7 +425,7 @@ def export_eval_results(
     out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
 ) -> None:
     """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""
-    from eval_harness.eval_results import write_eval_results
+    from eval_harness.results.eval_results import write_eval_results
 
     typer.echo(f"wrote {write_eval_results(result, dataset, task, out)}")
 
@@ -463,9 +463,9 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store; its scores are recomputed from its answers. On the Hub it is one pull request."""
+    from eval_harness.results.summary import summary
     from eval_harness.submissions.submit import prepare
     from eval_harness.submissions.submit import submit as submit_answers
-    from eval_harness.summary import summary
 
     if dry_run:
         found = prepare(answers, benchmark, model, data, split, extraction, kind, reproduced)
@@ -561,7 +561,7 @@ def rescore(
     ] = None,
 ) -> None:
     """Read every stored answer with this version's reader; older scores are kept in each result's folder as history."""
-    from eval_harness.rescore_store import rescore_store
+    from eval_harness.results.rescore_store import rescore_store
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
     written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)

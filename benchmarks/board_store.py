@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, model_slug
+from eval_harness.runs.scoring import ANSWERS_SCHEMA
 from eval_harness.scores import score
-from eval_harness.scoring import ANSWERS_SCHEMA
 
 MADE_AT = "2026-11-21T07:00:00+00:00"
 KINDS = ("open", "proprietary", "medical")

@@ -5,7 +5,7 @@
     python benchmarks/builds.py sizes FOLDER        bytes against push_to_hub's layout
     python benchmarks/builds.py gmai FOLDER [GB]    peak memory of a build from one large TSV
 
-FOLDER keeps the made-up sources between calls. Figures are in benchmarks/README.md. Not here: tests (tests/).
+FOLDER keeps the made-up sources between calls. Figures are in benchmarks/README.md. See also: tests (tests/).
 """
 
 from __future__ import annotations

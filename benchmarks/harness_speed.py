@@ -122,7 +122,7 @@ def overhead(folder: Path, repeats: int) -> None:
     """Time of a whole run with a model that answers at once, per question."""
     from dataset_builders.build import build
     from eval_harness.models.interface import Settings
-    from eval_harness.runner import Asked, evaluate
+    from eval_harness.runs.runner import Asked, evaluate
 
     plug_in = folder / "instant.py"
     plug_in.write_text(
@@ -159,8 +159,8 @@ def main() -> None:
     import torch
 
     from eval_harness.models.interface import Settings
-    from eval_harness.models.tiny_vlm import make_tiny_vlm
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:

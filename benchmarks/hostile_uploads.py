@@ -30,7 +30,7 @@ SAMPLED = 0.02
 
 
 def main() -> None:
-    from eval_harness.submissions import sandbox
+    from eval_harness.submissions.untrusted import sandbox
     from tests.eval_harness.submissions.submitting import phantom, run_folder
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -124,8 +124,8 @@ def _written(write: Callable[[Path], Any], folder: Path) -> list[Path]:
 
 
 def _target(data: Path) -> Any:
+    from leaderboard_space.data.trusted_data import TrustedData
     from leaderboard_space.submitting.targets import _of_dataset
-    from leaderboard_space.trusted_data import TrustedData
 
     trusted = TrustedData([str(data)])
     trusted.refresh()

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=4)
     kills, samples = vars(parser.parse_args()).values()
     from dataset_builders.build import build
-    from eval_harness.models.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -26,7 +26,7 @@ from curation.review.agreement import agreement
 from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL, records
 from dataset_builders.errors import BadInput
-from dataset_builders.image_terms import allows_copies
+from dataset_builders.images.terms import allows_copies
 from dataset_builders.temporary import temporary_folder
 
 UNLABELLED = "Other"

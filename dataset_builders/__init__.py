@@ -1,1 +1,1 @@
-"""Floor 1: official benchmark sources -> cases -> Parquet dataset repositories. Imports none of the other floors."""
+"""Layer 1: official benchmark sources -> cases -> Parquet dataset repositories. Imports no other layer."""

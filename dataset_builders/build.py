@@ -1,6 +1,6 @@
 """Builds a dataset repository: reads a source with the format's builder, checks its images, writes the folder whole or not at all.
 
-Not here: reading each format (one module per benchmark), writing files (`repository_files.py`), publishing (`publish.py`).
+See also: reading each format (one module per benchmark), writing files (`repository_files.py`), publishing (`publish.py`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
-from dataset_builders.download import download_missing, drop_changed, is_template
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of_cases
-from dataset_builders.images import ImageFolders
-from dataset_builders.problems import Problems, clip
+from dataset_builders.images.download import download_missing, drop_changed, is_template
+from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
 from dataset_builders.schema import Case, Content
-from dataset_builders.source_files import is_phantom, source_folder, stays_inside
+from dataset_builders.sources.files import is_phantom, source_folder, stays_inside
+from dataset_builders.sources.problems import Problems, clip
 from dataset_builders.temporary import temporary_folder
 
 MANIFEST = "manifest.json"
@@ -72,7 +72,7 @@ def build(
     with ExitStack() as stack:
         if source is None:
             folder = stack.enter_context(temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-"))
-            from dataset_builders.phantoms import write_sources
+            from dataset_builders.sources.phantoms import write_sources
 
             write_sources(format, folder)
         else:

@@ -12,8 +12,8 @@ import yaml
 
 from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
-from dataset_builders.columns import Kind, yaml_features
-from dataset_builders.parquet_files import Written
+from dataset_builders.parquet.columns import Kind, yaml_features
+from dataset_builders.parquet.writer import Written
 from dataset_builders.schema import Case, CaseImage, Content, Question
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Files as several processes and killed ones may leave them: written whole or not at all, one writer at a time, remains removed.
 
-See also: the append-only journal of a run (`eval_harness/runs.py`).
+See also: the append-only journal of a run (`eval_harness/runs/folder.py`).
 """
 
 from __future__ import annotations

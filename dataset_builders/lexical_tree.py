@@ -1,6 +1,6 @@
 """The lexical tree, subject -> category -> modality -> keyword: reading the authors' page, choosing questions by branches, counting.
 
-A subject is one of task, department, granularity; a category one of its values. Not here: drawing the tree (the board).
+A subject is one of task, department, granularity; a category one of its values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import read_text
+from dataset_builders.sources.files import read_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,6 +1,6 @@
 """Writes a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
 
-Not here: the Parquet layout (`parquet_files.py`), the card's words (`card.py`), opening a repository (`repository.py`).
+See also: the Parquet layout (`parquet_files.py`), the card's words (`card.py`), opening a repository (`repository.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from dataset_builders.card import card_text
-from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet_files import ImageFacts, ParquetFile, Written, columns_of, write_cases
+from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
+from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
 from dataset_builders.schema import Case, CaseImage, Content, Count
 
 SCHEMA_VERSION = 1

@@ -1,6 +1,6 @@
 """From nothing to results, offline: phantoms -> datasets -> evaluations -> a results store, all under one folder.
 
-Not here: the board that shows them (`leaderboard_space/`).
+See also: the board that shows them (`leaderboard_space/`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 from eval_harness.models.interface import Settings
-from eval_harness.runner import Asked, evaluate
-from eval_harness.runs import read_run
+from eval_harness.runs.folder import read_run
+from eval_harness.runs.runner import Asked, evaluate
 from eval_harness.submissions.submit import submit_run
 
 TINY = "tiny-vlm"
@@ -31,7 +31,7 @@ def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
         _dataset(format, folder / "data" / format, say)
     model = folder / "models" / TINY
     if not model.is_dir():
-        from eval_harness.models.tiny_vlm import make_tiny_vlm
+        from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
         say(f"making a tiny vision-language model with random weights in {model}")
         model.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Floor 3: the board, a Gradio app that also runs by itself as a Hugging Face Space."""
+"""Layer 3: the board, a Gradio app that also runs by itself as a Hugging Face Space."""
 
 import os
 

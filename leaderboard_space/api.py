@@ -8,11 +8,11 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
+from leaderboard_space.data.sections import Board, Section
+from leaderboard_space.data.standings import ALL, ONE, metrics_of
+from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table
-from leaderboard_space.sections import Board, Section
 from leaderboard_space.service import Asked, Service
-from leaderboard_space.standings import ALL, ONE, metrics_of
-from leaderboard_space.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.views.breakdown import METRICS_FACET, Cells, cells_of, facets_of
 
 

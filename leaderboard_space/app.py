@@ -26,17 +26,17 @@ from gradio.utils import get_space
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.submissions import sandbox
-from eval_harness.submissions.foreign_files import MAX_FILE
 from eval_harness.submissions.hidden_test import HiddenTest
+from eval_harness.submissions.untrusted import sandbox
+from eval_harness.submissions.untrusted.files import MAX_FILE
 from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.published_results import board_results
-from leaderboard_space.sections import Board
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.sections import Board
+from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.trusted_data import TrustedData
 from leaderboard_space.views import about, cases, compare
 
 ASSETS = Path(__file__).parent / "assets"

@@ -1,4 +1,4 @@
-"""Tables as files: CSV that no spreadsheet executes, JSON, and the words to cite them with. Not here: computing the tables."""
+"""Tables as files: CSV that no spreadsheet executes, JSON, and the words to cite them with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval_harness.results import Score
-from eval_harness.spreadsheets import harmless
-from leaderboard_space.groups import reader_of
-from leaderboard_space.published_results import table_of
-from leaderboard_space.sections import Entry, Section
-from leaderboard_space.standings import Row, Standings, own_cell, with_interval
-from leaderboard_space.tree import SEPARATOR, Path
+from eval_harness.results.spreadsheets import harmless
+from leaderboard_space.data.groups import reader_of
+from leaderboard_space.data.published_results import table_of
+from leaderboard_space.data.sections import Entry, Section
+from leaderboard_space.data.standings import Row, Standings, own_cell, with_interval
+from leaderboard_space.data.tree import SEPARATOR, Path
 
 Table = list[dict[str, Any]]
 

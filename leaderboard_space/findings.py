@@ -1,4 +1,4 @@
-"""The numbers that the sentences of a table of standings speak of. Not here: the sentences (`sentences.py`)."""
+"""The numbers that the sentences of a table of standings speak of. See also: the sentences (`sentences.py`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.groups import called
+from leaderboard_space.data.groups import called
+from leaderboard_space.data.standings import Standings, info_of, shown_method, with_interval
+from leaderboard_space.data.tree import Path, branch_name
 from leaderboard_space.sentences import Caption, Finding, Ranked
-from leaderboard_space.standings import Standings, info_of, shown_method, with_interval
-from leaderboard_space.tree import Path, branch_name
 
 
 def guessing(format: str, metric: str) -> str:

@@ -1,6 +1,6 @@
 """Every sentence that the board computes, each from the numbers it speaks of and nothing else, so that a test can hold it against them.
 
-Not here: where the numbers come from (`standings.py`, `findings.py`), HTML (`views/`).
+See also: where the numbers come from (`standings.py`, `findings.py`), HTML (`views/`).
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.sections import Board, Entry, Section, Snapshot
+from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
+from leaderboard_space.data.tree import Path, Tree, branch_name
 from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table
 from leaderboard_space.html import text
-from leaderboard_space.outcomes import Outcomes
-from leaderboard_space.sections import Board, Entry, Section, Snapshot
-from leaderboard_space.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
-from leaderboard_space.tree import Path, Tree, branch_name
 from leaderboard_space.views import aspects, breakdown, leaderboard, plots, transfer
 from leaderboard_space.views.breakdown import Cells
 from leaderboard_space.views.choices import labels

@@ -159,14 +159,14 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
 READS_ITS_DATA = """
 import json, leaderboard_space, pathlib
 from leaderboard_space.app import build_app
-from leaderboard_space.published_results import published_results
+from leaderboard_space.data.published_results import published_results
 build_app(None)
 print(json.dumps([str(pathlib.Path(leaderboard_space.__file__)), len(published_results())]))
 """
 
 
 def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
-    from leaderboard_space.published_results import published_results
+    from leaderboard_space.data.published_results import published_results
 
     place = tmp_path / "place"
     place.mkdir()
@@ -186,10 +186,10 @@ def other_project(folder):
     with zipfile.ZipFile(file, "w") as out:
         out.writestr("eval_harness/__init__.py", "from eval_harness.theirs import run\n")
         out.writestr("eval_harness/theirs.py", "run = None\n")
-        out.writestr("eval_harness/runner.py", "class Runner: ...\n")
+        out.writestr("eval_harness/runs/runner.py", "class Runner: ...\n")
         out.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: eval-harness-of-others\nVersion: 1.0\n")
         out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        names = ["eval_harness/__init__.py", "eval_harness/theirs.py", "eval_harness/runner.py"]
+        names = ["eval_harness/__init__.py", "eval_harness/theirs.py", "eval_harness/runs/runner.py"]
         record = [*names, f"{info}/METADATA", f"{info}/WHEEL", f"{info}/RECORD"]
         out.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in record))
     return file

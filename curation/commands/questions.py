@@ -113,8 +113,8 @@ def patterns(
 
 
 def open_writer(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
+    from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
-    from eval_harness.models.openai_chat import OpenAIChat
 
     return OpenAIChat(model.removeprefix("openai:"), Settings(base_url=base_url))
 

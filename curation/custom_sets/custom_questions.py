@@ -18,9 +18,9 @@ import pandas as pd
 
 from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
-from dataset_builders.problems import Problems
 from dataset_builders.schema import LETTERS
-from dataset_builders.source_files import stays_inside
+from dataset_builders.sources.files import stays_inside
+from dataset_builders.sources.problems import Problems
 from dataset_builders.temporary import temporary_folder
 
 QUESTION_REMEDY = (

@@ -24,8 +24,8 @@ from PIL import Image
 from curation.custom_sets.custom_questions import shuffled
 from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
-from dataset_builders.problems import Problems
-from dataset_builders.source_files import stays_inside
+from dataset_builders.sources.files import stays_inside
+from dataset_builders.sources.problems import Problems
 
 NORMAL = ("no finding", "no findings", "normal", "none")
 MODALITIES, ORGANS = ("X-ray", "CT", "MRI"), ("abdomen", "brain", "chest", "spine")

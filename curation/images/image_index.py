@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.images import SUFFIXES, ImageError, check_image
+from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"

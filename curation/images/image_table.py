@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import read_text
+from dataset_builders.sources.files import read_text
 
 MIN_CAPTION = 100
 """Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after

@@ -22,7 +22,7 @@ from curation.report.blind_baseline import BlindModel, ask_blind
 from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
 from curation.writing.question_writing import Asking, Writer
 from dataset_builders.benchmarks.mediconfusion.reader import read
-from dataset_builders.images import ImageError, ImageFolders
+from dataset_builders.images.lookup import ImageError, ImageFolders
 from dataset_builders.schema import Case
 
 OFTEN = 5

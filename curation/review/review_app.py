@@ -26,7 +26,7 @@ from curation.review.review_page import KEYS, SCRIPT, STYLE, pictures, saved
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
-from dataset_builders.images import ImageError
+from dataset_builders.images.lookup import ImageError
 
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
 """Formats that browsers show; others, and 16-bit greys, are sent as PNG."""

@@ -38,7 +38,7 @@ MAX_TOKENS = 512
 
 
 class Writer(Protocol):
-    """A language model: `eval_harness.models.openai_chat.OpenAIChat`, or anything that answers requests the same
+    """A language model: `eval_harness.models.http.openai_chat.OpenAIChat`, or anything that answers requests the same
     way."""
 
     name: str

@@ -1,7 +1,7 @@
 """Option letters in a response, however they are written; never the article A, the pronoun I, or a letter that is part of a name.
 
 Functions return positions, None where there is no letter, and -1 for a letter outside the options.
-Not here: option texts (`mentions.py`), statements like "the answer is B" (`statements.py`).
+See also: option texts (`mentions.py`), statements like "the answer is B" (`statements.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options named by their text: found, grouped, and told apart by whether the response means them.
 
-Functions return positions, None where they find nothing. Not here: letters by themselves (`letters.py`).
+Functions return positions, None where they find nothing. See also: letters by themselves (`letters.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether words of a response are meant, denied, or only supposed: the clause around them decides.
 
-Not here: which words name an option (`letters.py`, `mentions.py`).
+See also: which words name an option (`letters.py`, `mentions.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answer statements: "the answer is B", "Answer: femur", "B is correct", "I choose C", "so, it is D". The last one counts.
 
-Not here: letters and texts outside such statements (`letters.py`, `mentions.py`).
+See also: letters and texts outside such statements (`letters.py`, `mentions.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Baselines: what a score means is seen against a guesser, a constant letter, and the key itself.
 
-Not here: the text-only baseline, which is a real model with its image withheld (`transformers_vlm.py`).
+See also: the text-only baseline, which is a real model with its image withheld (`transformers_vlm.py`).
 """
 
 from __future__ import annotations

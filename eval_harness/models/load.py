@@ -16,7 +16,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
     """The back end that a `--model` argument names. Raises BadInput when there is none of that name."""
     kind, _, rest = model.partition(":")
     if kind == "baseline" and rest.startswith("text-only:"):
-        from eval_harness.models.transformers_vlm import TransformersVLM
+        from eval_harness.models.local.transformers_vlm import TransformersVLM
 
         check_options(model, settings, TransformersVLM.options)
         return TransformersVLM(rest.removeprefix("text-only:"), settings, text_only=True)
@@ -31,7 +31,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
         check_options(model, settings, Recorded.options)
         return Recorded(Path(rest))
     if kind == "openai":
-        from eval_harness.models.openai_chat import OpenAIChat
+        from eval_harness.models.http.openai_chat import OpenAIChat
 
         check_options(model, settings, OpenAIChat.options)
         return OpenAIChat(rest, settings)
@@ -42,7 +42,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
             f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, openai:NAME, "
             "recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
         )
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     check_options(model, settings, TransformersVLM.options)
     return TransformersVLM(model, settings)

@@ -1,6 +1,6 @@
 """Reasoning of a local model: switching it on and off through its chat template, and telling it from the answer by its tokens.
 
-Special tokens such as `<unused95>` vanish from decoded text, so the ones that mark reasoning are kept while decoding. Not here: telling
+Special tokens such as `<unused95>` vanish from decoded text, so the ones that mark reasoning are kept while decoding. See also: telling
 reasoning from answer in a text (`answer_reading/reasoning.py`), ending it after a budget (`logits_processors.py`).
 """
 

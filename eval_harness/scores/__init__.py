@@ -1,6 +1,6 @@
 """Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
 
-Not here: reading responses (`eval_harness.answers`), the result file (`eval_harness.results`). Imports no torch and no gradio.
+See also: reading responses (`eval_harness.answers`), the result file (`eval_harness.results`). Imports no torch and no gradio.
 """
 
 from __future__ import annotations

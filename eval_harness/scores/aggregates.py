@@ -1,7 +1,7 @@
 """Scores over several runs of one model: best over methods, prompts x samples, majority, best-of-N oracle, self-rank (MediConfusion
 Tables 1 and 2, appendices C and H). What they give becomes a result of the kind `aggregate`, with the run ids it was computed from.
 
-Not here: the scores of one run (`scores.score`), the judge that self-ranking asks (`judge.py`).
+See also: the scores of one run (`scores.score`), the judge that self-ranking asks (`judge.py`).
 """
 
 from __future__ import annotations

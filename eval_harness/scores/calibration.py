@@ -1,6 +1,6 @@
 """Calibration and risk-coverage, for runs whose answers carry a score per option (prefix scoring, greedy decoding).
 
-Not here: the choice itself (the highest score, `answers.read_answers`).
+See also: the choice itself (the highest score, `answers.read_answers`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The variance of a ratio over clusters, for few and unequal clusters. What intervals and differences stand on.
 
-Not here: turning it into an interval (`intervals.py`, `comparisons.py`).
+See also: turning it into an interval (`intervals.py`, `comparisons.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which models differ: the paired test between models on the same questions, its correction for many models, and places.
 
-`statistics.py` gives these names too. Not here: intervals and the test against chance.
+`statistics.py` gives these names too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers against the key: which question was right, under which sample. The ground that every metric stands on.
 
-Not here: reading a response (`answers.py`), the metrics (one module per benchmark).
+See also: reading a response (`answers.py`), the metrics (one module per benchmark).
 """
 
 from __future__ import annotations

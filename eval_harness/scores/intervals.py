@@ -1,6 +1,6 @@
 """95 % intervals of shares over clusters of questions: what scores, breakdowns and the board show.
 
-Not here: differences between models (`comparisons.py`), the test against chance (`statistics.py`).
+See also: differences between models (`comparisons.py`), the test against chance (`statistics.py`).
 """
 
 from __future__ import annotations

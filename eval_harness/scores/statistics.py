@@ -1,6 +1,6 @@
 """What is sure about a score: intervals, the test against chance; and, by the same door, comparisons between models. numpy and scipy only.
 
-Not here: the metrics (one module per benchmark). The comparisons are written in `comparisons.py`.
+The comparisons are written in `comparisons.py`.
 """
 
 from __future__ import annotations

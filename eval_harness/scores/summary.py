@@ -1,6 +1,6 @@
 """From units to scores: value, interval, chance and verdict of every metric, for the whole or for any part of the units.
 
-Not here: what a unit of a metric is (the benchmark modules), the statistics (`statistics.py`).
+See also: what a unit of a metric is (the benchmark modules), the statistics (`statistics.py`).
 """
 
 from __future__ import annotations

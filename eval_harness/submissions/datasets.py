@@ -1,6 +1,6 @@
 """Which questions a submission is scored by, and whether the store's owner vouches for them.
 
-Not here: scoring by them (`examination.py`), opening a dataset (`dataset_builders/repository.py`).
+See also: scoring by them (`examination.py`), opening a dataset (`dataset_builders/hub/repository.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import facets_digest, fingerprint_of
-from dataset_builders.problems import clip
-from dataset_builders.repository import Repository, open_repository, text_files
-from dataset_builders.revisions import is_released
+from dataset_builders.hub.repository import Repository, open_repository, text_files
+from dataset_builders.hub.revisions import is_released
+from dataset_builders.sources.problems import clip
 from eval_harness.results import Benchmark
-from eval_harness.store_source import REPOSITORY
-from eval_harness.submissions.foreign_files import quarantined
+from eval_harness.results.store_source import REPOSITORY
 from eval_harness.submissions.submission import MAX_RESULT
+from eval_harness.submissions.untrusted.files import quarantined
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 MAX_DATASET = 512 << 20
@@ -133,7 +133,7 @@ def _check_sizes(repo: str, revision: str) -> None:
     """A stranger's dataset is looked at before it is read: its sizes, where its card says the texts are, its Parquet files."""
     from huggingface_hub.hf_api import RepoFile
 
-    from dataset_builders.hub import connect, hub_errors, patiently
+    from dataset_builders.hub.client import connect, hub_errors, patiently
 
     api = connect()
 

@@ -1,7 +1,7 @@
 """Examines the exact bytes of a submission against questions that we trust: the one function from bytes to verdict.
 
 `submit`, the Submit page and `verify` all ask it before anything is proposed or added. Everything in a submission that can be computed is
-computed again. Not here: where the bytes come from (`forming.py`), which questions (`datasets.py`), what follows (`verification.py`).
+computed again. See also: where the bytes come from (`forming.py`), which questions (`datasets.py`), what follows (`verification.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import facets_digest, fingerprint_of, has_fingerprint, is_released_set
-from dataset_builders.problems import clip
+from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
-from eval_harness.runs import Run, RunRequest
-from eval_harness.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame, make_result, scores_of
+from eval_harness.runs.folder import Run, RunRequest
+from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame, make_result, scores_of
 from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.envelope import check_size, most_bytes
-from eval_harness.submissions.foreign_files import check_file, parse_object, printable, quarantined
 from eval_harness.submissions.plausibility import odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
+from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
+from eval_harness.submissions.untrusted.files import check_file, parse_object, printable, quarantined
 from eval_harness.submissions.validation import (
     JUDGED,
     checked_answers,

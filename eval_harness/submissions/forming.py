@@ -20,14 +20,14 @@ from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import SCHEMA_VERSION, Method, Model, Result, normal_name, read_result
-from eval_harness.runs import Run, RunRequest, read_run
-from eval_harness.scoring import answer_frame, make_result, without_judge
+from eval_harness.runs.folder import Run, RunRequest, read_run
+from eval_harness.runs.scoring import answer_frame, make_result, without_judge
 from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.envelope import check_size
 from eval_harness.submissions.examination import computed_again, examine, read_claims, read_rows
-from eval_harness.submissions.foreign_files import Found, check_file, json_lines, printable, quarantined
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
+from eval_harness.submissions.untrusted.envelope import check_size
+from eval_harness.submissions.untrusted.files import Found, check_file, json_lines, printable, quarantined
 from eval_harness.submissions.validation import JUDGED, checked_answers, different_claims
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 What leaves is one number, rounded, a few times a day for each user: enough to know where a model stands, too little to learn the key
 from (docs/submitting.md says how little). A scoring is booked in the ledger before it is computed, so that neither a crash nor many
-requests at once give more of them. Not here: how the ledger is kept (`scoring_ledger.py`), sign-in and the page (the board's).
+requests at once give more of them. See also: how the ledger is kept (`scoring_ledger.py`), sign-in and the page (the board's).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
-from dataset_builders.hub import connect, connect_with_token, hub_errors, patiently, quiet
-from dataset_builders.problems import clip
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.client import connect, connect_with_token, hub_errors, patiently, quiet
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.results import normal_name, wrong_model_name
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.runs.scoring import answer_frame
 from eval_harness.scores import units
-from eval_harness.scoring import answer_frame
-from eval_harness.store_source import is_hub_store
-from eval_harness.submissions.envelope import weight
-from eval_harness.submissions.foreign_files import MAX_PROBLEMS, printable
 from eval_harness.submissions.predictions import Predictions, read_predictions
-from eval_harness.submissions.sandbox import in_turn
 from eval_harness.submissions.scoring_ledger import Document, Read, open_ledger, private_head
+from eval_harness.submissions.untrusted.envelope import weight
+from eval_harness.submissions.untrusted.files import MAX_PROBLEMS, printable
+from eval_harness.submissions.untrusted.sandbox import in_turn
 
 FORMAT = next(name for name in BENCHMARKS if spec(name).hidden_split is not None)
 SPLIT, METRICS = str(spec(FORMAT).hidden_split), spec(FORMAT).hidden_metrics

@@ -1,6 +1,6 @@
 """What a human should look at before a result lands: nothing here refuses one, and nothing here proves one.
 
-Not here: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), answers equal to those of another result
+See also: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), answers equal to those of another result
 (`folder_store.py`).
 """
 
@@ -14,11 +14,11 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import select
-from dataset_builders.problems import clip
+from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
 from eval_harness.prompts import PROMPTS
 from eval_harness.results import DELIVERIES, Result
-from eval_harness.spreadsheets import harmless
+from eval_harness.results.spreadsheets import harmless
 
 REMARKABLE = 0.90
 """Share of right answers from which a result is looked at: no model in the papers of the four benchmarks comes near it."""

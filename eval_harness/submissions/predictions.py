@@ -3,7 +3,7 @@
 Layouts: `{question_id | index, response[, sample, status, seconds]}`; ProbMed's official output `{id, qa_type, response, gt_ans}`
 (their eval/inference scripts; a list or JSON Lines); MediConfusion's official output, an object of pairs:
 `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair: {image_1, image_2}}`.
-Not here: reading the files within limits (`foreign_files.py`), scoring.
+See also: reading the files within limits (`foreign_files.py`), scoring.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.problems import clip
-from eval_harness.submissions.envelope import MOST_SAMPLES
-from eval_harness.submissions.foreign_files import Found, Record, read_records
+from dataset_builders.sources.problems import clip
+from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
+from eval_harness.submissions.untrusted.files import Found, Record, read_records
 
 ABSENT = object()
 

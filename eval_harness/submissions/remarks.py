@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import check_repo_id, connect_with_token, hub_errors, patiently, quiet, status_of
-from dataset_builders.problems import clip
-from eval_harness.landing import (
+from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, patiently, quiet, status_of
+from dataset_builders.sources.problems import clip
+from eval_harness.results.landing import (
     LANDING,
     MAX_TEXT,
     WITHDRAWN,
@@ -25,8 +25,8 @@ from eval_harness.landing import (
     now,
     parse_record,
 )
-from eval_harness.store_source import is_hub_store
-from eval_harness.submissions.hub_store import LANDING_TRIES, fetched, files_at
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.submissions.stores.hub_store import LANDING_TRIES, fetched, files_at
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -1,7 +1,7 @@
 """A private ledger: small JSON files in a private dataset repository on the Hub, or in a folder, changed one change at a time.
 
 A change is computed from the newest state and lands only if nothing came in between; otherwise it is computed again from what is there
-then. Whatever happens on the way, a change has landed whole or not at all. Not here: what is written (`hidden_test.py`).
+then. Whatever happens on the way, a change has landed whole or not at all. See also: what is written (`hidden_test.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import connect, connect_with_token, endpoint, hub_errors, patiently, quiet
-from eval_harness.runs import write_atomically
-from eval_harness.store_source import is_hub_store
-from eval_harness.submissions.hub_store import files_at
+from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, patiently, quiet
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.runs.folder import write_atomically
+from eval_harness.submissions.stores.hub_store import files_at
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

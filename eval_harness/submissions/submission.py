@@ -1,6 +1,6 @@
 """A submission: two files as exact bytes, where they belong in a store, and what was found out about them.
 
-What is examined is what lands: nothing writes these files anew on the way. Not here: making them (`forming.py`), examining them
+What is examined is what lands: nothing writes these files anew on the way. See also: making them (`forming.py`), examining them
 (`examination.py`), stores.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.problems import SHOWN
+from dataset_builders.sources.problems import SHOWN
 from eval_harness.results import Result, model_slug
-from eval_harness.scoring import answers_bytes
+from eval_harness.runs.scoring import answers_bytes
 
 FILES = ("answers.parquet", "result.json")
 AGAIN = "-reproduced"

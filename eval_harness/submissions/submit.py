@@ -2,7 +2,7 @@
 
 Only answers are taken from the submitter: scores are computed here, and a claimed one that differs refuses the submission. One path: the
 files that would land are formed (`forming.py`), exactly these bytes examined (`examination.py`), and exactly these bytes land
-(`folder_store.py`, `hub_store.py`). Not here: checking others' (`verification.py`).
+(`folder_store.py`, `hub_store.py`). See also: checking others' (`verification.py`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.landing import Landing, local_account, now
 from eval_harness.results import Benchmark
-from eval_harness.runs import read_run
-from eval_harness.selection import select_questions
-from eval_harness.store_source import is_hub_store
+from eval_harness.results.landing import Landing, local_account, now
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.runs.folder import read_run
+from eval_harness.runs.selection import select_questions
 from eval_harness.submissions.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
-from eval_harness.submissions.foreign_files import check_file, printable
 from eval_harness.submissions.forming import Formed, from_answers, from_result, from_run, is_result_folder, own_dataset
 from eval_harness.submissions.submission import FILES, Submission
+from eval_harness.submissions.untrusted.files import check_file, printable
 
 RUN_IT = (
     "Run the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out."
@@ -61,7 +61,7 @@ def submit(
     submission.check(what)
     if not (reproduced and is_hub_store(to)):
         return deliver(submission, to, account=account)
-    from eval_harness.submissions import hub_store
+    from eval_harness.submissions.stores import hub_store
 
     place, new = hub_store.add(str(to), submission, with_questions)
     return Submitted(submission, place, new)
@@ -73,7 +73,7 @@ def deliver(submission: Submission, to: str | Path, token: str | None = None, ac
     It has landed when this returns: the folder is written and flushed, or the pull request committed.
     Raises BadInput as `folder_store.add` and `hub_store.propose` do.
     """
-    from eval_harness.submissions import folder_store, hub_store
+    from eval_harness.submissions.stores import folder_store, hub_store
 
     if is_hub_store(to):
         if not submission.result.benchmark.revision:

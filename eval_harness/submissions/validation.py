@@ -1,6 +1,6 @@
 """Whether a submission is what it says: its names, its answers, and its scores against those that we compute from its answers.
 
-Problems refuse a submission; flags are for a human to look at. Not here: reading files (`foreign_files.py`, `predictions.py`), stores.
+Problems refuse a submission; flags are for a human to look at. See also: reading files (`foreign_files.py`, `predictions.py`), stores.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.problems import clip
+from dataset_builders.sources.problems import clip
 from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Scores, wrong_model_name
-from eval_harness.submissions.envelope import LARGEST_SPLIT, wrong_free_fields
 from eval_harness.submissions.plausibility import doubts
 from eval_harness.submissions.predictions import is_duration, whole, wrong_response
 from eval_harness.submissions.submission import AGAIN
+from eval_harness.submissions.untrusted.envelope import LARGEST_SPLIT, wrong_free_fields
 
 TOLERANCE = 5e-5
 """How far a claimed number may be from the recomputed one: half of the fourth decimal, in percent."""

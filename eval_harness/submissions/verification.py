@@ -2,7 +2,7 @@
 
 Of a pull request only the files it adds are downloaded, as they are in one commit of it. When they are clean, exactly these bytes are
 committed to main on top of the commit that was looked at, and the pull request is closed; merging it could take a later push. Safe to run
-twice and in parallel: whoever finds the files on main already only closes. Not here: what is examined (`examination.py`).
+twice and in parallel: whoever finds the files on main already only closes. See also: what is examined (`examination.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.hub import (
+from dataset_builders.hub.client import (
     check_repo_id,
     connect_with_token,
     endpoint,
@@ -33,19 +33,19 @@ from dataset_builders.hub import (
     quiet,
     status_of,
 )
-from dataset_builders.problems import clip
-from dataset_builders.repository import open_repository
-from eval_harness.landing import LANDING, MAX_BYTES, Landing, now
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.sources.problems import clip
 from eval_harness.results import Benchmark, read_result
+from eval_harness.results.landing import LANDING, MAX_BYTES, Landing, now
 from eval_harness.submissions.datasets import Dataset, dataset_for
-from eval_harness.submissions.envelope import UNPACKS, envelope
 from eval_harness.submissions.examination import examine, examine_stored
-from eval_harness.submissions.folder_store import questions_bytes, twins
-from eval_harness.submissions.foreign_files import MAX_FILE, printable, quarantined
-from eval_harness.submissions.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
 from eval_harness.submissions.remarks import REMARK, landing_at, wrong_remark
-from eval_harness.submissions.sandbox import call
+from eval_harness.submissions.stores.folder_store import questions_bytes, twins
+from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
+from eval_harness.submissions.untrusted.envelope import UNPACKS, envelope
+from eval_harness.submissions.untrusted.files import MAX_FILE, printable, quarantined
+from eval_harness.submissions.untrusted.sandbox import call
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

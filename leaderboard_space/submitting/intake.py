@@ -1,6 +1,6 @@
 """From uploaded files to a submission that was computed here, and the ready folder that it makes.
 
-Nothing of what is uploaded is believed but the answers: questions, key and fingerprint are the target's. Not here: reading strangers'
+Nothing of what is uploaded is believed but the answers: questions, key and fingerprint are the target's. See also: reading strangers'
 files within limits and delivering a submission (`eval_harness/submissions/`).
 """
 
@@ -18,13 +18,13 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from dataset_builders.temporary import temporary_folder
 from eval_harness.results import Benchmark
-from eval_harness.runs import read_run
+from eval_harness.runs.folder import read_run
 from eval_harness.submissions.datasets import Dataset
-from eval_harness.submissions.envelope import weight
-from eval_harness.submissions.foreign_files import MAX_FILE, check_file
 from eval_harness.submissions.forming import from_answers, from_result, from_run
-from eval_harness.submissions.sandbox import in_turn
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Submission
+from eval_harness.submissions.untrusted.envelope import weight
+from eval_harness.submissions.untrusted.files import MAX_FILE, check_file
+from eval_harness.submissions.untrusted.sandbox import in_turn
 from leaderboard_space.submitting.targets import Target
 
 RUN_FILES = ("run.json", "answers.jsonl", "result.json", "questions.parquet", "answers.parquet")

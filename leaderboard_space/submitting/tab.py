@@ -18,16 +18,16 @@ import gradio as gr
 from gradio.utils import get_space, get_upload_folder
 
 from dataset_builders.errors import BadInput
-from eval_harness.store_source import is_hub_store
-from eval_harness.submissions.folder_store import twins
+from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.hidden_test import HiddenTest
+from eval_harness.submissions.stores.folder_store import twins
 from eval_harness.submissions.submission import Submission
 from eval_harness.submissions.submit import deliver
-from leaderboard_space.sections import Board
+from leaderboard_space.data.sections import Board
+from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions
-from leaderboard_space.trusted_data import TrustedData
 from leaderboard_space.views import submit as words
 from leaderboard_space.views.leaderboard import KINDS
 

@@ -1,6 +1,6 @@
 """What answers can be handed in for: the trusted datasets, and the sets of questions that the store itself keeps.
 
-Not here: reading what was handed in (`intake.py`).
+See also: reading what was handed in (`intake.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pandas as pd
 
 from eval_harness.results import Benchmark
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.outcomes import read_questions
-from leaderboard_space.sections import Board
-from leaderboard_space.trusted_data import TrustedData, TrustedSplit
+from leaderboard_space.data.outcomes import read_questions
+from leaderboard_space.data.sections import Board
+from leaderboard_space.data.trusted_data import TrustedData, TrustedSplit
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The submissions that wait: the open pull requests of a store on the Hub, and what a verifier said of each.
 
-Not here: opening one (`eval_harness/submissions/submit.py`), verifying it (`eval_harness/submissions/verification.py`).
+See also: opening one (`eval_harness/submissions/submit.py`), verifying it (`eval_harness/submissions/verification.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import connect, hub_errors, quiet
-from eval_harness.submissions.hub_store import open_pulls
+from dataset_builders.hub.client import connect, hub_errors, quiet
+from eval_harness.submissions.stores.hub_store import open_pulls
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.data.published_results import departments
 from leaderboard_space.html import text
-from leaderboard_space.published_results import departments
 
 PAGE = Path(__file__).parents[1] / "assets" / "about.html"
 

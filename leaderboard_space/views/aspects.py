@@ -1,6 +1,6 @@
 """ProbMed's Tables 7 to 18 for one result at a glance: its image types against the five aspects, with and without adversarial questions.
 
-Not here: computing the cells (`breakdown.cells_of`), choosing the result (`transfer.choose`).
+See also: computing the cells (`breakdown.cells_of`), choosing the result (`transfer.choose`).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dataset_builders.schema import ASPECTS
+from leaderboard_space.data.sections import Entry
+from leaderboard_space.data.standings import info_of
+from leaderboard_space.data.tree import UNLABELLED, shown_label
 from leaderboard_space.html import count, text
-from leaderboard_space.sections import Entry
-from leaderboard_space.standings import info_of
-from leaderboard_space.tree import UNLABELLED, shown_label
 from leaderboard_space.views.breakdown import Cells, heat_cell, legend
 from leaderboard_space.views.leaderboard import files
 

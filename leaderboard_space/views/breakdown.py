@@ -10,14 +10,14 @@ from dataset_builders.benchmarks import FACETS
 from eval_harness.results import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.groups import called
+from leaderboard_space.data.groups import called
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.ranking import Bools, scores_of
+from leaderboard_space.data.sections import Entry, Section
+from leaderboard_space.data.standings import Standings, info_of, own_score, with_interval
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
 from leaderboard_space.html import count, number, options, percent, text
-from leaderboard_space.outcomes import Outcomes
-from leaderboard_space.ranking import Bools, scores_of
-from leaderboard_space.sections import Entry, Section
 from leaderboard_space.sentences import FEW
-from leaderboard_space.standings import Standings, info_of, own_score, with_interval
-from leaderboard_space.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
 from leaderboard_space.views.leaderboard import entry_mark, files, sorted_by, tags
 
 METRICS_FACET = "metric"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.groups import called
+from leaderboard_space.data.groups import called
+from leaderboard_space.data.sections import Board, Entry, Section
 from leaderboard_space.html import count, options
-from leaderboard_space.sections import Board, Entry, Section
 from leaderboard_space.views.leaderboard import entry_mark
 
 Request = Mapping[str, Any]

@@ -12,12 +12,12 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.scores.statistics import PairedTest, paired_test
 from leaderboard_space import sentences
-from leaderboard_space.answers_shown import responses
+from leaderboard_space.data.answers_shown import responses
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.sections import Board, Entry, Section
+from leaderboard_space.data.standings import info_of, metrics_of
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, number, options, text
-from leaderboard_space.outcomes import Outcomes
-from leaderboard_space.sections import Board, Entry, Section
-from leaderboard_space.standings import info_of, metrics_of
 from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
 from leaderboard_space.views.leaderboard import files, sorted_by
 

@@ -7,16 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from eval_harness.landing import Standing
 from eval_harness.results import Result, Score
+from eval_harness.results.landing import Standing
 from leaderboard_space import findings, sentences
-from leaderboard_space.groups import FIRST_READER, called, group_of, newest_reader
-from leaderboard_space.groups import GROUPS as APART
-from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
-from leaderboard_space.published_results import table_of
-from leaderboard_space.sections import Entry, Section, Snapshot
-from leaderboard_space.sentences import FEW
-from leaderboard_space.standings import (
+from leaderboard_space.data.groups import FIRST_READER, called, group_of, newest_reader
+from leaderboard_space.data.groups import GROUPS as APART
+from leaderboard_space.data.published_results import table_of
+from leaderboard_space.data.sections import Entry, Section, Snapshot
+from leaderboard_space.data.standings import (
     ALL,
     ONE,
     Row,
@@ -27,7 +25,9 @@ from leaderboard_space.standings import (
     shown_method,
     with_interval,
 )
-from leaderboard_space.tree import Path, cells_under, shown_label
+from leaderboard_space.data.tree import Path, cells_under, shown_label
+from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
+from leaderboard_space.sentences import FEW
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""

@@ -1,6 +1,6 @@
 """Plots for looking rather than reading: ProbMed's fall when adversarial questions join, MediConfusion's accuracy against confusion.
 
-Inline SVG; every mark says its numbers in its title, and the same numbers stand in the table below. Not here: computing scores.
+Inline SVG; every mark says its numbers in its title, and the same numbers stand in the table below.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from eval_harness.results import Score
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.standings import Row, info_of
+from leaderboard_space.data.tree import UNLABELLED, Path, Tree, organ_and_modality
 from leaderboard_space.html import number, text
-from leaderboard_space.standings import Row, info_of
-from leaderboard_space.tree import UNLABELLED, Path, Tree, organ_and_modality
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in the units of the drawing."""

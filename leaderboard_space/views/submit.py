@@ -8,8 +8,8 @@ from eval_harness.results import Result, Score
 from eval_harness.scores import METRICS
 from eval_harness.submissions.hidden_test import HiddenScore
 from eval_harness.submissions.submission import Submission
+from leaderboard_space.data.standings import info_of
 from leaderboard_space.html import count, interval, number, plural, text
-from leaderboard_space.standings import info_of
 from leaderboard_space.submitting.waiting import Waiting
 from leaderboard_space.views.leaderboard import GROUPS
 

@@ -1,7 +1,7 @@
 """ProbMed's Figure 4 for any result: does what a model knows of an organ in one modality carry over to the organ's other modalities?
 
 A table of organs and their modalities for one result, with the paper's two aspects (organ; condition) side by side: score, interval,
-chance, and the same modality in the other organs together. Not here: computing the cells (`breakdown.cells_of`).
+chance, and the same modality in the other organs together. See also: computing the cells (`breakdown.cells_of`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from eval_harness.results import Score
 from leaderboard_space import sentences
+from leaderboard_space.data.sections import Entry
+from leaderboard_space.data.standings import info_of, with_interval
+from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label
 from leaderboard_space.html import count, interval, number, options, text
-from leaderboard_space.sections import Entry
 from leaderboard_space.sentences import FEW
-from leaderboard_space.standings import info_of, with_interval
-from leaderboard_space.tree import UNLABELLED, organ_and_modality, shown_label
 from leaderboard_space.views.leaderboard import dots, files, sorted_by
 
 ASPECTS = ("organ", "condition")

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from model_server import model_server
 
 from curation.command_line import app
-from dataset_builders.phantoms import write_sources
+from dataset_builders.sources.phantoms import write_sources
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from curation.images.image_table import Columns, join_table, read_table
 from curation.mining.embedding import embed, open_embeddings
 from curation.mining.encoders import Encoder, encoder_spec, load_encoder
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageError
+from dataset_builders.images.lookup import ImageError
 
 ROOT = Path(__file__).resolve().parents[2]
 

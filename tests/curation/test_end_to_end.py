@@ -21,7 +21,7 @@ from curation.review.review_log import ReviewLog
 from curation.writing.prompts import WRITE, fill, one_line
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 
 
 def medprobe_curate(*words):

@@ -22,7 +22,7 @@ from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
 from curation.custom_sets.probing import position_of
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 
 ORGANS = ("brain", "chest", "spine")
 

@@ -18,8 +18,8 @@ from curation.writing.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN
 from curation.writing.question_reading import Draft, problems, read_reply
 from curation.writing.question_writing import Asking, ask, read_drafts, read_journal, write_questions
 from dataset_builders.errors import BadInput
+from eval_harness.models.http.openai_chat import TRIES, OpenAIChat
 from eval_harness.models.interface import Settings
-from eval_harness.models.openai_chat import TRIES, OpenAIChat
 
 PLAIN = (
     "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"

@@ -157,7 +157,7 @@ def test_agreement_on_cases_done_by_hand(made):
 
 def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     from dataset_builders.build import build
-    from dataset_builders.repository import open_repository
+    from dataset_builders.hub.repository import open_repository
 
     questions, images = made
     log = ReviewLog(questions)
@@ -210,7 +210,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
     from curation.images.image_index import list_images
     from curation.images.image_table import join_table, read_table
     from dataset_builders.build import build
-    from dataset_builders.dataset_files import dataset_files
+    from dataset_builders.hub.dataset_files import dataset_files
 
     questions, images = made
     log = ReviewLog(questions)

@@ -66,7 +66,7 @@ def test_the_harness_side_says_what_is_missing_too():
 def test_a_space_gets_every_module_of_the_benchmarks():
     from pathlib import Path
 
-    from dataset_builders.space_files import imported_modules
+    from dataset_builders.hub.space_files import imported_modules
 
     root = Path(__file__).parents[2]
     there = set(imported_modules(root / "leaderboard_space").values())

@@ -17,7 +17,7 @@ from dataset_builders.fingerprints import (
     has_fingerprint,
     is_released_set,
 )
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 from eval_harness.scores import score
 from tests.eval_harness.guessing import constant_answers
 

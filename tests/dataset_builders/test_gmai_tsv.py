@@ -55,7 +55,7 @@ def test_a_large_file_is_read_in_bounded_memory(tmp_path):
     script = """
 import base64, os, sys
 from dataset_builders.build import build
-from dataset_builders.phantom_drawings import Drawing, draw
+from dataset_builders.images.phantom_drawings import Drawing, draw
 def most():  # VmHWM, in MiB: ru_maxrss would begin with the size of the test run that started this process
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
@@ -68,7 +68,7 @@ with open(folder + "/x.tsv", "w") as stream:
     for n in range(400):
         data = picture + os.urandom(300_000)
         stream.write(f"{n}\\t{base64.b64encode(data).decode()}\\tQ?\\ta\\tb\\tA\\n")
-import dataset_builders.parquet_files as files
+import dataset_builders.parquet.writer as files
 files.ROW_GROUP_BYTES = 4 * 1024 * 1024
 build("gmai-mmbench", source=folder, out=folder + "/out")
 print(most() - base)

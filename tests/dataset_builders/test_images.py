@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataset_builders.images import MAX_PIXELS, ImageError, ImageFolders, check_image, unambiguous
-from dataset_builders.phantom_drawings import Drawing, draw
-from dataset_builders.source_files import stays_inside
-from eval_harness.models.chat_form import decode_image
+from dataset_builders.images.lookup import MAX_PIXELS, ImageError, ImageFolders, check_image, unambiguous
+from dataset_builders.images.phantom_drawings import Drawing, draw
+from dataset_builders.sources.files import stays_inside
+from eval_harness.models.local.chat_form import decode_image
 
 PICTURE = Image.open(io.BytesIO(draw(Drawing("chest", "xray"))))
 

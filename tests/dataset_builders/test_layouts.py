@@ -10,7 +10,7 @@ from PIL import Image
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 
 
 def png(value, size=32):

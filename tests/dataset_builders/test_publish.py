@@ -11,9 +11,9 @@ import huggingface_hub.constants
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders import hub
 from dataset_builders.errors import BadInput
-from dataset_builders.publish import publish
+from dataset_builders.hub import client as hub
+from dataset_builders.hub.publish import publish
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
 from tests.localhub.small_repo import picture, small_repo

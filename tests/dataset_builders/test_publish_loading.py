@@ -12,10 +12,10 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from dataset_builders.phantoms import write_sources
-from dataset_builders.publish import publish
-from dataset_builders.repository import open_repository
-from dataset_builders.source_files import ORIGIN_MARKER
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.sources.files import ORIGIN_MARKER
+from dataset_builders.sources.phantoms import write_sources
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.small_repo import small_repo
 
@@ -117,7 +117,7 @@ print(json.dumps({row["image_id"]: hashlib.sha256(row["image"]["bytes"]).hexdige
 
 def upload(folder, repo_id, hub, tmp_path):
     """`publish` in a process of its own, with Xet, from a folder of its own."""
-    code = f"from dataset_builders.publish import publish; print(publish({str(folder)!r}, {repo_id!r}))"
+    code = f"from dataset_builders.hub.publish import publish; print(publish({str(folder)!r}, {repo_id!r}))"
     home = {"HF_HOME": str(tmp_path / "uploader"), "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     done = subprocess.run(
@@ -180,7 +180,7 @@ def test_hashes_in_the_manifest_are_those_of_the_published_bytes(built):
 
 OPEN = """
 from dataset_builders.errors import BadInput
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 try:
     repository = open_repository("medlab/secret")
     print(len(repository.questions(repository.splits[0])))

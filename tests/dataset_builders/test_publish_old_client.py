@@ -11,10 +11,10 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from dataset_builders.phantoms import write_sources
-from dataset_builders.publish import publish
-from dataset_builders.repository import open_repository
-from dataset_builders.source_files import ORIGIN_MARKER
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.sources.files import ORIGIN_MARKER
+from dataset_builders.sources.phantoms import write_sources
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import Stranger
 

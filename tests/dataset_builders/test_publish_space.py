@@ -5,8 +5,8 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from dataset_builders.publish import publish
-from dataset_builders.space_files import space_files
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.space_files import space_files
 from tests.localhub.accounts import CURATOR
 
 CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from leaderboard_space.views.first import words
 
 if TYPE_CHECKING:
-    from eval_harness.runner import Asked
+    from eval_harness.runs.runner import Asked
 
 def scores():
     from eval_harness.scores import HEADLINE
@@ -69,7 +69,7 @@ def test_the_space_starts_from_its_own_folder(board, stranger, tmp_path, local_h
         "leaderboard_space/style.css",
     } <= held
     assert {"dataset_builders/errors.py", "eval_harness/scores/__init__.py", "eval_harness/__init__.py"} <= held
-    assert not {"eval_harness/runner.py", "dataset_builders/publish.py", "leaderboard_space/README.md"} & held
+    assert not {"eval_harness/runs/runner.py", "dataset_builders/hub/publish.py", "leaderboard_space/README.md"} & held
     assert not any(".env" in path or "__pycache__" in path for path in held)
     space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")
     code = f"""

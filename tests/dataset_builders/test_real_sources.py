@@ -9,7 +9,7 @@ import pytest
 from dataset_builders.benchmarks.mediconfusion import reader as mediconfusion
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 
 pytestmark = pytest.mark.sources
 
@@ -143,7 +143,7 @@ def test_licences_come_from_rocos_lists(sources, tmp_path):
     build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "text", text_only=True)
     without = open_repository(tmp_path / "text").questions("test")
     assert set(without["image_license"]) == {"unknown"}
-    from dataset_builders.images import ImageFolders
+    from dataset_builders.images.lookup import ImageFolders
 
     content = mediconfusion.read(sources / "mediconfusion", ImageFolders([sources / "mediconfusion", sources / "roco"]))
     licences = {image.image_id: image.license for case in content.cases["test"] for image in case.images}

@@ -9,12 +9,12 @@ import huggingface_hub
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from dataset_builders import hub
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.publish import publish
-from dataset_builders.repository import open_repository
-from dataset_builders.revisions import is_released, resolve
+from dataset_builders.hub import client as hub
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.hub.revisions import is_released, resolve
 from tests.localhub.accounts import CURATOR, READER
 
 

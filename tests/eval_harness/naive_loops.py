@@ -89,7 +89,7 @@ def loaded(folder, batch):
     from transformers import AutoProcessor
 
     from eval_harness.models.interface import Settings
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     template = None if getattr(AutoProcessor.from_pretrained(folder), "chat_template", None) else "plain"
     return TransformersVLM(str(folder), Settings(batch_size=batch, plain_template=template))

@@ -6,10 +6,10 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.aggregate import adversarial_pairs_of, aggregate, calibration_of
 from eval_harness.results import read_result
-from eval_harness.runner import Asked, evaluate
-from eval_harness.summary import pairs_summary, summary
+from eval_harness.results.aggregate import adversarial_pairs_of, aggregate, calibration_of
+from eval_harness.results.summary import pairs_summary, summary
+from eval_harness.runs.runner import Asked, evaluate
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.broken_images import without_broken_images
 from eval_harness.models.interface import Request, Response, Settings
-from eval_harness.models.tiny_vlm import make_tiny_vlm
-from eval_harness.runner import Asked, evaluate
+from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+from eval_harness.runs.broken_images import without_broken_images
+from eval_harness.runs.runner import Asked, evaluate
 from tests.chaos.server import ChaosServer
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/my_model.py"
@@ -93,7 +93,7 @@ def request(number, image):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_request_gets_one_response_wherever_the_back_end_stops(seed):
-    from dataset_builders.phantom_drawings import Drawing, draw
+    from dataset_builders.images.phantom_drawings import Drawing, draw
 
     draw_number = random.Random(seed)
     good = draw(Drawing("chest", "xray"))
@@ -116,7 +116,7 @@ def test_every_request_gets_one_response_wherever_the_back_end_stops(seed):
 
 
 def test_a_defect_of_the_back_end_is_no_broken_image():
-    from dataset_builders.phantom_drawings import Drawing, draw
+    from dataset_builders.images.phantom_drawings import Drawing, draw
 
     def send(requests):
         raise RuntimeError("a defect")

@@ -7,11 +7,11 @@ import yaml
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.comparison import compare_results, load_side
-from eval_harness.eval_results import eval_result_entries, write_eval_results
 from eval_harness.models.interface import Settings
 from eval_harness.results import read_result
-from eval_harness.runner import Asked, evaluate
+from eval_harness.results.comparison import compare_results, load_side
+from eval_harness.results.eval_results import eval_result_entries, write_eval_results
+from eval_harness.runs.runner import Asked, evaluate
 from tests.chaos.server import ChaosServer
 
 
@@ -93,7 +93,7 @@ def test_other_questions_are_not_tested_as_pairs(place):
 
 
 def test_with_a_published_number_it_says_what_the_paper_leaves_open(place):
-    from leaderboard_space.published_results import published_results
+    from leaderboard_space.data.published_results import published_results
 
     side = load_side("published:GPT-4o/mediconfusion/mc/Table 1", published_results)
     words = compare_results(load_side(str(place / "chance"), nothing), side)

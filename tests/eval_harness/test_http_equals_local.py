@@ -11,10 +11,10 @@ import urllib.request
 import pytest
 
 from dataset_builders.build import build
-from eval_harness.comparison import compare_results, load_side
 from eval_harness.models.interface import Settings
-from eval_harness.models.tiny_vlm import make_tiny_vlm
-from eval_harness.runner import Asked, evaluate
+from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+from eval_harness.results.comparison import compare_results, load_side
+from eval_harness.runs.runner import Asked, evaluate
 
 pytestmark = pytest.mark.slow
 

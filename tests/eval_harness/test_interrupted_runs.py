@@ -32,7 +32,7 @@ def environment(**more):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    from eval_harness.models.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     folder = tmp_path_factory.mktemp("interrupted")
     for benchmark in ("mediconfusion", "probmed"):

@@ -107,13 +107,13 @@ def test_a_missing_or_binary_recorded_file_is_named(tmp_path):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    from eval_harness.models.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     return make_tiny_vlm(tmp_path_factory.mktemp("models") / "tiny")
 
 
 def test_the_tiny_model_is_the_same_model_every_time(tiny, tmp_path):
-    from eval_harness.models.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     again = make_tiny_vlm(tmp_path / "tiny")
     names = sorted(path.name for path in tiny.iterdir())
@@ -122,7 +122,7 @@ def test_the_tiny_model_is_the_same_model_every_time(tiny, tmp_path):
 
 
 def test_a_batch_answers_as_one_by_one_and_looks_at_the_image(tiny):
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     requests = [
         request(
@@ -144,7 +144,7 @@ def test_a_batch_answers_as_one_by_one_and_looks_at_the_image(tiny):
 
 
 def test_questions_with_and_without_company_on_their_image_answer_as_alone(tiny):
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     images = [picture(colour=(30 * i, 60, 10)) for i in range(3)]
     which = [0, 0, 0, 1, 2, 2]
@@ -160,7 +160,7 @@ def test_questions_with_and_without_company_on_their_image_answer_as_alone(tiny)
 def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
     import torch
 
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
     real = model.network.model.generate
@@ -181,7 +181,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
 def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
     from transformers import LlamaConfig
 
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="cannot be loaded"):
@@ -194,7 +194,7 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
 
 @pytest.mark.parametrize(("mode", "colour", "grey"), [("I;16", 32768, 128), ("L", 77, 77), ("1", 1, 255)])
 def test_images_of_any_depth_become_rgb(mode, colour, grey):
-    from eval_harness.models.chat_form import decode_image
+    from eval_harness.models.local.chat_form import decode_image
 
     image = decode_image(picture(mode, colour=colour))
     assert image.mode == "RGB"
@@ -202,7 +202,7 @@ def test_images_of_any_depth_become_rgb(mode, colour, grey):
 
 
 def test_sampled_answers_do_not_depend_on_the_batch(tiny):
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     asked = [
         request(str(i), sample=sample, prompt="?" * (1 + i % 3), image=picture(colour=(60 * i, 9, 9)), temperature=1.0)
@@ -222,7 +222,7 @@ def test_sampled_answers_do_not_depend_on_the_batch(tiny):
 def test_seeded_sampling_draws_from_the_softmax():
     import torch
 
-    from eval_harness.models.network import SeededSampling
+    from eval_harness.models.http.network import SeededSampling
 
     logits = torch.tensor([[0.0, 1.0, 2.0]])
     picks = torch.cat([SeededSampling(0.5, [seed], "cpu")(None, logits).argmax(-1) for seed in range(4000)])
@@ -231,7 +231,7 @@ def test_seeded_sampling_draws_from_the_softmax():
 
 
 def test_batches_keep_the_questions_of_an_image_together():
-    from eval_harness.models.batching import BatchSize, Queue
+    from eval_harness.models.local.batching import BatchSize, Queue
 
     def drain(queue, size):
         batches = []
@@ -268,8 +268,8 @@ def test_batches_keep_the_questions_of_an_image_together():
 
 
 def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, monkeypatch):
-    from eval_harness.models.network import Network
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.http.network import Network
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     image = picture()
     asked = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
@@ -283,7 +283,7 @@ def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, monkeypatch):
 
 
 def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(tiny):
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     image = picture()
     asked = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
@@ -294,7 +294,7 @@ def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(tiny):
 
 
 def test_a_processor_without_a_chat_template_needs_a_plain_one():
-    from eval_harness.models.chat_form import plain_template
+    from eval_harness.models.local.chat_form import plain_template
 
     assert plain_template(None, "blip-2", "m") == "{prompt}"
     assert plain_template("question-answer", "strange", "m") == "Question: {prompt} Answer:"

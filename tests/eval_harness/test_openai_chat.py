@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.chat_parameters import thinking_forms
-from eval_harness.models.in_flight import InFlight
+from eval_harness.models.http.chat_parameters import thinking_forms
+from eval_harness.models.http.in_flight import InFlight
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.http.server_errors import seconds_of, without_key
 from eval_harness.models.interface import Request, Settings, Shot
-from eval_harness.models.openai_chat import OpenAIChat
-from eval_harness.models.server_errors import seconds_of, without_key
 from tests.chaos.server import FAULTS, ChaosServer, Raw, answer_to, completion
 
 KEY = "sk-test-0123456789abcdef"
@@ -238,7 +238,7 @@ def test_waiting_times_are_read_in_either_form():
 
 def test_a_price_gives_the_cost_of_what_was_counted():
     from eval_harness.models.interface import read_price
-    from eval_harness.rescoring import _usage
+    from eval_harness.runs.rescoring import _usage
 
     records = [{"usage": [1000, 20]}, {"usage": [3000, 60]}, {"response": "no usage told"}]
     assert _usage(records, None) == {"tokens_in": 4000, "tokens_out": 80}

@@ -7,8 +7,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.pretrained import load_pretrained
-from eval_harness.models.transformers_vlm import TransformersVLM
+from eval_harness.models.local.pretrained import load_pretrained
+from eval_harness.models.local.transformers_vlm import TransformersVLM
 from tests.eval_harness.test_model_families import request
 from tests.eval_harness.tiny_families import make
 
@@ -65,7 +65,7 @@ def even(tmp_path_factory):
     import torch
     from transformers import LlavaConfig, LlavaForConditionalGeneration
 
-    from eval_harness.models.tiny_vlm import make_tiny_vlm
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     folder = make_tiny_vlm(tmp_path_factory.mktemp("pretrained") / "even")
     config = LlavaConfig.from_pretrained(folder)

@@ -7,10 +7,10 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.dry_run import describe_first_request
 from eval_harness.models.interface import Settings
-from eval_harness.rescoring import tokens_and_accuracy
-from eval_harness.runner import Asked, evaluate
+from eval_harness.runs.dry_run import describe_first_request
+from eval_harness.runs.rescoring import tokens_and_accuracy
+from eval_harness.runs.runner import Asked, evaluate
 from tests.chaos.server import ChaosServer, answer_to, completion
 
 

@@ -11,15 +11,15 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
-from eval_harness.comparison import compare_results, load_side
 from eval_harness.forms import FORMS
 from eval_harness.models.interface import Response, Settings
 from eval_harness.models.load import load_backend
-from eval_harness.requests import Writer, original, rotation, shot_rows, shown, with_shot_images, written
-from eval_harness.runner import Asked, all_places, evaluate, first_request
-from eval_harness.runs import RunRequest
-from eval_harness.selection import select_questions
-from eval_harness.summary import summary
+from eval_harness.results.comparison import compare_results, load_side
+from eval_harness.results.summary import summary
+from eval_harness.runs.folder import RunRequest
+from eval_harness.runs.requests import Writer, original, rotation, shot_rows, shown, with_shot_images, written
+from eval_harness.runs.runner import Asked, all_places, evaluate, first_request
+from eval_harness.runs.selection import select_questions
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/my_model.py"
 
@@ -299,7 +299,7 @@ def test_an_answer_to_a_question_that_was_not_asked_is_an_error(data, tmp_path):
 
 def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from eval_harness.dry_run import describe_first_request
+    from eval_harness.runs.dry_run import describe_first_request
 
     words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
     request, run = first_request(asked(data))
@@ -309,7 +309,7 @@ def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
 
 
 def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
-    from eval_harness import runner
+    from eval_harness.runs import runner
 
     wish = asked(data, model="baseline:chance", out=tmp_path / "run")
     monkeypatch.setattr(runner, "surroundings", lambda: {"git_commit": "old"})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Response
-from eval_harness.runs import Journal, make_run_folder, read_journal, read_run
+from eval_harness.runs.folder import Journal, make_run_folder, read_journal, read_run
 
 TEXT = st.text(max_size=40)
 

@@ -9,8 +9,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Response
-from eval_harness.runs import read_journal
-from eval_harness.shards import Shard, case_numbers, put_together, whole_folder
+from eval_harness.runs.folder import read_journal
+from eval_harness.runs.shards import Shard, case_numbers, put_together, whole_folder
 
 QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
 CASES = case_numbers(QUESTIONS)

@@ -152,7 +152,7 @@ def asked(count=4, **changes):
 
 
 def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     model = TransformersVLM(str(thinker), Settings(thinking="on", max_tokens=12))
     end = model.processor.tokenizer.convert_tokens_to_ids("</think>")
@@ -179,7 +179,7 @@ def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
 
 
 def test_thinking_that_a_template_cannot_do_is_refused(thinker, tmp_path):
-    from eval_harness.models.transformers_vlm import TransformersVLM
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     template = "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] or '<image>' }}{% endfor %}{% endfor %}"
     with pytest.raises(BadInput, match="no switch"):

@@ -1,7 +1,7 @@
 """Generated results stores, and every page of the board over one held against scores computed from its raw files.
 
 `python -m tests.leaderboard_space.generated --stores 200 --seed 7` checks many; a few are a test (`test_generated_stores.py`).
-Not here: what a sentence claims (`claims.py`).
+See also: what a sentence claims (`claims.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
-from eval_harness.runs import read_question_file
+from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparisons import paired_test
-from leaderboard_space.sections import Board, Section
+from leaderboard_space.data.sections import Board, Section
+from leaderboard_space.data.standings import info_of
 from leaderboard_space.service import Service
-from leaderboard_space.standings import info_of
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_marks, rounds_to
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw

@@ -11,13 +11,13 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.api import tools
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.sections import Board, Entry, group
+from leaderboard_space.data.standings import standings
 from leaderboard_space.export import as_csv
 from leaderboard_space.findings import headline
 from leaderboard_space.html import interval, number, text
-from leaderboard_space.published_results import board_results
-from leaderboard_space.sections import Board, Entry, group
 from leaderboard_space.service import Service
-from leaderboard_space.standings import standings
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leaderboard_space import answer_cache
-from leaderboard_space.published_results import board_results, departments
-from leaderboard_space.sections import Board, Entry
-from leaderboard_space.standings import own_score, standings
-from leaderboard_space.tree import cells_under, published_tree, tree_of
+from leaderboard_space.data import answer_cache
+from leaderboard_space.data.published_results import board_results, departments
+from leaderboard_space.data.sections import Board, Entry
+from leaderboard_space.data.standings import own_score, standings
+from leaderboard_space.data.tree import cells_under, published_tree, tree_of
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 PUBLISHED = board_results()

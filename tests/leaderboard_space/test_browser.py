@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from leaderboard_space.data.sections import Board
+from leaderboard_space.data.standings import standings
 from leaderboard_space.html import number
-from leaderboard_space.sections import Board
-from leaderboard_space.standings import standings
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import MODELS, add_run, answers, make_store, questions
 

@@ -14,11 +14,11 @@ SCRIPT = """
 import json, sys, time
 from pathlib import Path
 from dataset_builders.build import build
-from dataset_builders.publish import publish
-from dataset_builders.repository import open_repository
-from eval_harness.selection import select_questions
-from leaderboard_space import case_images
-from leaderboard_space.sections import Board
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
+from eval_harness.runs.selection import select_questions
+from leaderboard_space.data import case_images
+from leaderboard_space.data.sections import Board
 from leaderboard_space.views import cases
 from tests.leaderboard_space.stores import add_run, answers
 

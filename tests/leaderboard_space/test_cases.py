@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.answers_shown import answers_to
-from leaderboard_space.sections import Board
+from leaderboard_space.data.answers_shown import answers_to
+from leaderboard_space.data.sections import Board
 from leaderboard_space.views import cases
 from tests.leaderboard_space.stores import add_run, answers, questions
 

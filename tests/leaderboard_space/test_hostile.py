@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
+from leaderboard_space.data.sections import Board
 from leaderboard_space.export import as_csv, as_json, breakdown_table
-from leaderboard_space.sections import Board
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.stores import add_run, answers, questions

@@ -13,8 +13,8 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from huggingface_hub import HfApi
-from eval_harness import store_source
-from leaderboard_space.sections import Board
+from eval_harness.results import store_source
+from leaderboard_space.data.sections import Board
 
 def names(board):
     return [entry.result.model.name for entry in board.snapshot.sections["halt-medvqa"][0].entries]
@@ -33,7 +33,7 @@ print(names(board))
 """
 WRONG = """
 from dataset_builders.errors import BadInput
-from leaderboard_space.sections import Board
+from leaderboard_space.data.sections import Board
 try:
     Board("ORG/not-there")
 except BadInput as error:
@@ -66,8 +66,8 @@ def test_a_repository_that_is_not_there_is_one_clear_line(local_hub: Any, tmp_pa
 EMPTY = """
 import sys
 from huggingface_hub import HfApi
-from eval_harness import store_source
-from leaderboard_space.sections import Board
+from eval_harness.results import store_source
+from leaderboard_space.data.sections import Board
 
 first, = sys.argv[1:]
 api = HfApi()

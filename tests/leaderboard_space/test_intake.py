@@ -13,11 +13,11 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.submit import prepare, submit
-from leaderboard_space.sections import Board
+from leaderboard_space.data.sections import Board
+from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.targets import Target, targets
-from leaderboard_space.trusted_data import TrustedData
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
 
 

@@ -14,12 +14,12 @@ import pytest
 
 from benchmarks.interval_coverage import MEDICONFUSION
 from eval_harness.results import Benchmark, Method, Model, Result, Score
-from eval_harness.results_table import COLUMNS, tidy, variant
+from eval_harness.results.table import COLUMNS, tidy, variant
 from eval_harness.scores.grading import clusters
 from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED
-from leaderboard_space import published_results as module
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.published_results import (
+from leaderboard_space.data import published_results as module
+from leaderboard_space.data.published_results import (
     ABOUT,
     FOLDER,
     board_results,
@@ -346,6 +346,6 @@ def test_tidy_goes_through_csv_and_json():
 
 
 def test_imports_are_light():
-    code = "import sys, leaderboard_space.published_results; print(sorted({'gradio', 'torch'} & set(sys.modules)))"
+    code = "import sys, leaderboard_space.data.published_results; print(sorted({'gradio', 'torch'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"

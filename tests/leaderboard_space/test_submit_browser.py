@@ -10,7 +10,7 @@ from huggingface_hub import HfApi
 from playwright.sync_api import TimeoutError, expect
 
 from dataset_builders.build import build
-from dataset_builders.publish import publish
+from dataset_builders.hub.publish import publish
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.hidden import build_test
 from tests.eval_harness.submissions.hidden import upload as hidden_upload

@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.build import build
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 from eval_harness.submissions.verification import verify
 from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR, READER

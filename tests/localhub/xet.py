@@ -1,7 +1,7 @@
 """Xet storage: takes the xorbs and shards that `hf_xet` uploads, and says how a file is put together from them.
 
 Formats as `hf_xet` 1.8 writes them. A xorb is a row of chunks, each with a header of 8 bytes; a shard says which chunks of which xorbs
-make up a file, and the file's sha256. Not here: deduplication across repositories (every query for known chunks is answered "unknown").
+make up a file, and the file's sha256.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.phantom_drawings import Drawing, Lesion, draw
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
 
 MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 

@@ -16,11 +16,11 @@ from tqdm import tqdm
 
 from dataset_builders.benchmarks.gmai_mmbench.tsv import REFERENCE_LENGTH, Record, decode_image, image_of, records
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageError, ImageFolders, image_format, reader
+from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
 from dataset_builders.lexical_tree import read_tree
-from dataset_builders.problems import Problems, clip
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, check_text
+from dataset_builders.sources.files import Entry, check_text
+from dataset_builders.sources.problems import Problems, clip
 
 PAPER_SPLITS = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""

@@ -1,6 +1,6 @@
 """Reads the TSV files of GMAI-MMBench record by record: a 9 GB file with images in it never has more than one record in memory.
 
-Not here: what the columns mean (`gmai_mmbench.py`).
+See also: what the columns mean (`gmai_mmbench.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageError
+from dataset_builders.images.lookup import ImageError
 
 MAX_RECORD = 256 * 1024 * 1024
 """Bytes of one record. A quote that is never closed would otherwise read the rest of the file into memory."""

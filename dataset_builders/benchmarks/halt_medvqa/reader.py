@@ -1,6 +1,6 @@
 """Reads HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and images of three other datasets.
 
-Not here: the authors' prompts (`eval_harness/prompts.py`), writing.
+See also: the authors' prompts (`eval_harness/prompts.py`), writing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageFolders, OwnImage, find_image, own_images
-from dataset_builders.problems import Problems
+from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, needed_file, read_json
+from dataset_builders.sources.files import Entry, needed_file, read_json
+from dataset_builders.sources.problems import Problems
 
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}

@@ -3,7 +3,7 @@
 In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a set of one's own
 (`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.
 
-Not here: the fine-tuning halves (`finetune.py`), downloading (`download.py`), writing.
+See also: the fine-tuning halves (`finetune.py`), downloading (`download.py`), writing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from dataset_builders.benchmarks.mediconfusion.finetune import halves
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageFolders, OwnImage, find_image, own_images, unambiguous
-from dataset_builders.problems import Problems
+from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, needed_file, read_json, read_text, stays_inside
+from dataset_builders.sources.files import Entry, needed_file, read_json, read_text, stays_inside
+from dataset_builders.sources.problems import Problems
 
 LETTERS = ("A", "B")
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataset_builders.phantom_drawings import Drawing, Lesion, draw
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
 
 MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 AN = {"mri": "an MRI", "ct": "a CT", "xray": "an X-ray"}

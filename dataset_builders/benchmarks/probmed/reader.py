@@ -14,10 +14,10 @@ from typing import Any
 from dataset_builders.benchmarks.probmed.rows import OPTIONS, Shelf, place_of, yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad.reader import read_pairs
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageFolders, own_images
-from dataset_builders.problems import Problems
+from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
+from dataset_builders.sources.files import ORIGIN_MARKER, Entry, read_records
+from dataset_builders.sources.problems import Problems
 
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 PAPER_TYPES: dict[str, tuple[int, int, int]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dataset_builders.images import ImageFolders, OwnImage, find_image, unambiguous
-from dataset_builders.problems import clip
+from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, unambiguous
 from dataset_builders.schema import CaseImage
-from dataset_builders.source_files import Entry
+from dataset_builders.sources.files import Entry
+from dataset_builders.sources.problems import clip
 
 OPTIONS = ("yes", "no")
 

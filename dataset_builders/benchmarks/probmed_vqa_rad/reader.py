@@ -8,10 +8,10 @@ from typing import Any
 from dataset_builders.benchmarks.probmed.rows import OPTIONS, Shelf, place_of, yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput
-from dataset_builders.images import ImageFolders, own_images
-from dataset_builders.problems import Problems
+from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
+from dataset_builders.sources.files import ORIGIN_MARKER, Entry, read_records
+from dataset_builders.sources.problems import Problems
 
 REMEDY = "Fix the entries: each question whose answer is yes is followed by its counterpart whose answer is no."
 

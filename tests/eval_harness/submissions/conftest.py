@@ -4,7 +4,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders import hub
+from dataset_builders.hub import client as hub
 from tests.eval_harness.submissions.submitting import phantom, run_folder
 from tests.localhub.accounts import CURATOR, READER
 

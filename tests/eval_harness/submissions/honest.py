@@ -1,6 +1,6 @@
 """Honest runs of every kind, generated: format x method x back end x kinds of answers x options x names. What `eval` accepts has to land.
 
-Not here: submitting and verifying them (`test_honest_runs.py`, `benchmarks/honest_runs.py`).
+See also: submitting and verifying them (`test_honest_runs.py`, `benchmarks/honest_runs.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from dataset_builders.repository import open_repository
+from dataset_builders.hub.repository import open_repository
 from eval_harness.results import read_result
-from eval_harness.runner import Asked, evaluate
+from eval_harness.runs.runner import Asked, evaluate
 
 FORMATS = tuple(BENCHMARKS)
 NAMES = (

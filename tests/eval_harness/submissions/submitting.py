@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.build import build
-from dataset_builders.repository import open_repository
-from eval_harness.runner import Asked, evaluate
+from dataset_builders.hub.repository import open_repository
+from eval_harness.runs.runner import Asked, evaluate
 
 
 def phantom(format: str, folder: Path) -> Path:

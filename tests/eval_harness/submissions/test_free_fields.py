@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.results import Result
-from eval_harness.runner import Asked, evaluate
+from eval_harness.runs.runner import Asked, evaluate
 from eval_harness.submissions.datasets import named_dataset
-from eval_harness.submissions.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
 from eval_harness.submissions.examination import examine
-from eval_harness.submissions.foreign_files import MAX_RECORDS
 from eval_harness.submissions.plausibility import look_alike
 from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.untrusted.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
+from eval_harness.submissions.untrusted.files import MAX_RECORDS
 from eval_harness.submissions.validation import wrong_fields
 
 NOW = datetime.now(UTC)

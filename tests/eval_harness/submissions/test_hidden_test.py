@@ -15,10 +15,10 @@ import huggingface_hub.constants
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders import hub
 from dataset_builders.errors import BadInput
-from dataset_builders.publish import publish
-from dataset_builders.repository import open_repository
+from dataset_builders.hub import client as hub
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
 from eval_harness.answers import read_answers
 from eval_harness.scores import score
 from eval_harness.submissions import hidden_test, scoring_ledger
@@ -378,7 +378,7 @@ MANY = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from dataset_builders import hub
+from dataset_builders.hub import client as hub
 from dataset_builders.errors import BadInput
 from eval_harness.submissions.hidden_test import HiddenTest
 

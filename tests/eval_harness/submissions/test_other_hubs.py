@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from dataset_builders.errors import BadInput
-from dataset_builders.publish import publish
+from dataset_builders.hub.publish import publish
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.submitting import responses, write_lines

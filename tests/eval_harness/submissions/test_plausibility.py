@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataset_builders.repository import open_repository
-from eval_harness.scoring import answer_frame, make_result
-from eval_harness.spreadsheets import harmless, harmless_table
+from dataset_builders.hub.repository import open_repository
+from eval_harness.results.spreadsheets import harmless, harmless_table
+from eval_harness.runs.scoring import answer_frame, make_result
 from eval_harness.submissions.plausibility import doubts, look_alike, odd_selection, odd_texts, skeleton
 from tests.eval_harness.submissions.submitting import phantom, questions_of, said
 
@@ -183,7 +183,7 @@ def test_branches_are_what_they_say(tmp_path):
 def scored(data, say, extraction="ours", kind=None):
     """(result, questions, answers) of a model that says `say(row, number)`."""
     from eval_harness.results import Model
-    from eval_harness.runs import Run, RunRequest
+    from eval_harness.runs.folder import Run, RunRequest
 
     repository = open_repository(data)
     questions = repository.questions(repository.splits[0])
@@ -192,7 +192,7 @@ def scored(data, say, extraction="ours", kind=None):
         for number, row in enumerate(questions.itertuples())
     ]
     from eval_harness.results import Method
-    from eval_harness.selection import Selection
+    from eval_harness.runs.selection import Selection
 
     benchmark = Selection(repository, repository.splits[0], questions, None).benchmark()
     request = RunRequest(

@@ -9,9 +9,9 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.rescoring import score_run
 from eval_harness.results import read_result
-from eval_harness.runner import Asked, evaluate
+from eval_harness.runs.rescoring import score_run
+from eval_harness.runs.runner import Asked, evaluate
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests.commands import medprobe

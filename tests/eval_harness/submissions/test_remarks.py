@@ -9,7 +9,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
-from eval_harness.landing import Withdrawal, now, read_standing
+from eval_harness.results.landing import Withdrawal, now, read_standing
 from eval_harness.submissions.remarks import annotate, withdraw
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify

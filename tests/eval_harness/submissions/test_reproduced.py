@@ -9,12 +9,12 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from typer.testing import CliRunner
 
 import medprobe
-from dataset_builders import hub
 from dataset_builders.errors import BadInput
-from dataset_builders.publish import publish
+from dataset_builders.hub import client as hub
+from dataset_builders.hub.publish import publish
 from eval_harness.results import Result, model_slug, read_result, scan_store
-from eval_harness.runner import Asked, evaluate
-from eval_harness.submissions import hub_store
+from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.submissions.stores import hub_store
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.submitting import phantom, responses, run_folder, write_lines

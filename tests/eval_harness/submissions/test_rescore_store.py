@@ -6,11 +6,11 @@ import shutil
 import pandas as pd
 import pytest
 
-import eval_harness.rescore_store as rescore_store_module
+import eval_harness.results.rescore_store as rescore_store_module
 from dataset_builders.errors import BadInput
 from eval_harness.answers import READER_VERSION
-from eval_harness.rescore_store import rescore_store
 from eval_harness.results import read_result, scan_store
+from eval_harness.results.rescore_store import rescore_store
 from eval_harness.submissions.submit import submit
 from tests.localhub.accounts import CURATOR
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput, Unavailable
-from eval_harness.submissions import sandbox
-from eval_harness.submissions.envelope import MOST_ANSWERS, Envelope, check_size, envelope, most_bytes
-from eval_harness.submissions.sandbox import OverLimit, SandboxError, call
+from eval_harness.submissions.untrusted import sandbox
+from eval_harness.submissions.untrusted.envelope import MOST_ANSWERS, Envelope, check_size, envelope, most_bytes
+from eval_harness.submissions.untrusted.sandbox import OverLimit, SandboxError, call
 from tests.eval_harness.submissions import sandboxed
 
 SMALL = Envelope(memory=256 << 20, cpu_seconds=2, wall_seconds=20)
@@ -55,8 +55,8 @@ def test_the_clock_ends_what_only_waits_and_all_it_started(tmp_path):
 def test_a_process_that_is_killed_leaves_none_of_these_behind():
     script = (
         "from tests.eval_harness.submissions import sandboxed\n"
-        "from eval_harness.submissions.envelope import Envelope\n"
-        "from eval_harness.submissions.sandbox import call\n"
+        "from eval_harness.submissions.untrusted.envelope import Envelope\n"
+        "from eval_harness.submissions.untrusted.sandbox import call\n"
         "print(call(Envelope(1 << 30, 9, 60), sandboxed.surroundings)[2], flush=True)\n"
         "call(Envelope(1 << 30, 90, 600), sandboxed.spin)\n"
     )

@@ -10,7 +10,7 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.results import read_result, scan_store
-from eval_harness.store_source import is_hub_store
+from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.submit import prepare, submit
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, said, write_lines
 

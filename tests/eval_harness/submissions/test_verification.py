@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
 from dataset_builders.errors import BadInput
-from dataset_builders.publish import publish
+from dataset_builders.hub.publish import publish
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
 from eval_harness.submissions import verification

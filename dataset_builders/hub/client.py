@@ -1,0 +1,267 @@
+"""The Hub in our words: where it is, who we are, and what its errors mean for the user. See also: what is published (publish.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dataset_builders.errors import BadInput, Unavailable
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+T = TypeVar("T")
+TRIES = 6
+FIRST_WAIT = 0.5
+"""Seconds before the second try, on average; doubled each time. Many submitters that were refused together must not come back together."""
+LONGEST_WAIT = 60.0
+"""Seconds that a Hub may ask to wait before the next try (Retry-After). One that asks for more is not waited for."""
+
+PASSING = frozenset({409, 412, 429, 500, 502, 503, 504})
+"""Answers after which the same request may well succeed: a commit came in between, too many requests, a server in trouble."""
+
+
+def endpoint() -> str:
+    """The Hub's address: $HF_ENDPOINT as it is now (huggingface_hub itself reads it only when it is imported)."""
+    from huggingface_hub import constants
+
+    return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
+
+
+def connect(token: str | None = None) -> HfApi:
+    """A client of the Hub at `endpoint()`. BadInput when the address is none."""
+    from huggingface_hub import HfApi
+
+    address = endpoint()
+    if not address.startswith(("http://", "https://")) or len(address.split("://")[1]) == 0:
+        raise BadInput(f"HF_ENDPOINT {address}: is no web address. Give one that starts with https://, or unset it.")
+    return HfApi(endpoint=address, token=token, library_name="medprobe")
+
+
+def connect_with_token() -> HfApi:
+    """A client that may write. BadInput without a token."""
+    from huggingface_hub import get_token
+
+    token = get_token()
+    if not token:
+        raise BadInput("no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write.")
+    return connect(token)
+
+
+def check_repo_id(repo_id: str) -> None:
+    """BadInput unless `repo_id` is ORG/NAME as the Hub allows it."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        if repo_id.count("/") != 1:
+            raise HFValidationError("it must be ORG/NAME, with one slash")
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        reason = str(error).split(": '")[0].rstrip(".")
+        raise BadInput(
+            f"{repo_id}: is no Hub repository id ({reason}). Give ORG/NAME, e.g. medlab/mediconfusion."
+        ) from None
+
+
+@contextmanager
+def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[None]:
+    """Turn what the Hub or the way to it refuses into one line; everything else passes through.
+
+    Raises Unavailable where the Hub could not be asked, BadInput where it said no.
+    `doing` completes "cannot ...", e.g. "create it"; `who` is the account, where it is known.
+    """
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:
+        line = explain(error, repo_id, doing, who)
+        if line is None:
+            raise
+        raise (Unavailable if is_unavailable(error) else BadInput)(line) from error
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether the Hub, or the way to it, stood in the way, so that what was asked for may be there all the same."""
+    from huggingface_hub import errors
+    from huggingface_hub.utils import httpx
+
+    status = status_of(error)
+    if status is not None:
+        return status in PASSING or status >= 500 or status in (401, 408)
+    away = (
+        httpx.TransportError,
+        ConnectionError,
+        TimeoutError,
+        json.JSONDecodeError,
+        errors.OfflineModeIsEnabled,
+        errors.LocalEntryNotFoundError,
+    )
+    return isinstance(error, Unavailable) or caused_by(error, away) is not None
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status behind an error of huggingface_hub, also where the client wrapped it; None where there was no answer."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        if response is not None:
+            return int(response.status_code)
+        cause = cause.__cause__
+    return None
+
+
+def asked_wait(error: BaseException) -> float:
+    """Seconds that the Hub asked to wait (the header Retry-After, in seconds); 0 where it asked for none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        if response is not None:
+            asked = str(response.headers.get("retry-after") or "").strip()
+            return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 0.0
+        cause = cause.__cause__
+    return 0.0
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether trying again is worth it: a passing status, or a connection that broke. A Hub that is not there does not pass."""
+    from huggingface_hub.errors import OfflineModeIsEnabled
+    from huggingface_hub.utils import httpx
+
+    status = status_of(error)
+    if status is not None:
+        return status in PASSING
+    if _is_xet(error) and "client error" in str(error):
+        return False
+    if caused_by(error, OfflineModeIsEnabled):
+        return False
+    broke = caused_by(error, (httpx.TransportError, ConnectionError))
+    return broke is not None and not isinstance(broke, httpx.ConnectError)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the Hub client's progress bars where nobody watches."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if sys.stderr.isatty() or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def patiently(action: Callable[[], T], tries: int = TRIES, look: Callable[[], T | None] | None = None) -> T:
+    """Do it, and again a few times when what stands in the way passes.
+
+    `look`, before each try, returns what was done already (its answer may have got lost), or None. It has its own patience, so that a
+    Hub that fails now and then does not fail the whole for one of many requests.
+    """
+    for attempt in range(tries):
+        if look is not None and (done := patiently(look)) is not None:
+            return done
+        try:
+            return action()
+        except BadInput:
+            raise
+        except Exception as error:
+            asked = asked_wait(error)
+            if attempt == tries - 1 or not is_passing(error) or asked > LONGEST_WAIT:
+                raise
+            time.sleep(asked + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
+    raise AssertionError("unreachable")
+
+
+def explain(error: BaseException, repo_id: str, doing: str, who: str | None = None) -> str | None:
+    """One line for an error of the Hub or of the network; None for anything else (a defect of ours)."""
+    from huggingface_hub import errors
+    from huggingface_hub.utils import httpx
+
+    account = f"the account {who}" if who else "your account"
+    if caused_by(error, errors.OfflineModeIsEnabled):
+        return f"{repo_id}: cannot {doing} in offline mode. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)."
+    if isinstance(error, errors.LocalTokenNotFoundError):
+        return "no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write."
+    if isinstance(error, errors.GatedRepoError):
+        return f"{repo_id}: is gated and {account} has no access. Ask for it on {endpoint()}, then run this again."
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{repo_id}: cannot {doing}: the Hub knows no such revision. Check the branch, tag or commit."
+    if isinstance(error, errors.RepositoryNotFoundError) and status_of(error) != 403:
+        return f"{repo_id}: cannot {doing}: it is not there, or {account} may not see it. Check the name and the token."
+    status = status_of(error)
+    if status is not None:
+        return f"{repo_id}: cannot {doing}: {_status_line(status, account, _said(error))}"
+    if isinstance(error, ValueError) and "README.md" in str(error):
+        return f"{repo_id}: the Hub refuses the metadata of README.md ({_one_line(str(error))}). Mend it, then run this again."
+    if caused_by(error, json.JSONDecodeError):
+        return f"{repo_id}: cannot {doing}: {endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
+    if _is_xet(error):
+        return (
+            f"{repo_id}: cannot {doing}: the upload through Xet failed ({_one_line(str(error))}). "
+            "Run this again, or set HF_HUB_DISABLE_XET=1 to do without Xet."
+        )
+    if caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
+        return (
+            f"{repo_id}: cannot {doing}: {endpoint()} cannot be reached ({_one_line(str(_root(error)))}). "
+            "Check the network and HF_ENDPOINT."
+        )
+    return None
+
+
+def _status_line(status: int, account: str, said: str) -> str:
+    if status == 401:
+        return "the Hub does not accept the token. Make a new one and run `hf auth login`, or set HF_TOKEN."
+    if status == 403:
+        return f"{account} has no right to do so{said}. Use a token that may write there, or another ORG."
+    if status == 429:
+        return "the Hub had too many requests. Wait a few minutes, then run this again."
+    if status in (409, 412):
+        return f"somebody else changes it at the same time{said}. Run this again."
+    if status >= 500:
+        return f"the Hub answered {status}{said}. Run this again later; what is there already is not sent twice."
+    return f"the Hub answered {status}{said}."
+
+
+def _said(error: BaseException) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        message = getattr(cause, "server_message", None)
+        if message:
+            return f" ({_one_line(message)})"
+        cause = cause.__cause__
+    return ""
+
+
+def caused_by(error: BaseException, kinds: Any) -> BaseException | None:
+    """The error of one of these kinds that `error` is, or was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, kinds):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _is_xet(error: BaseException) -> bool:
+    """Xet's own client is no Python and raises plain errors that only their text tells apart."""
+    return status_of(error) is None and "xet" in f"{type(error).__module__} {error}".lower()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200].rstrip(".")

@@ -1,0 +1,258 @@
+"""Puts a folder on the Hub: one commit with what differs, one tag. Publishing the same folder again changes nothing and says so.
+
+What belongs to a repository is decided in dataset_files.py and space_files.py; what the Hub's errors mean, in hub.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, patiently, quiet
+from dataset_builders.hub.dataset_files import dataset_files
+from dataset_builders.hub.space_files import space_files
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html")}
+"""Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
+commit: a stale Parquet file would be loaded as data. Other files that the repository has of its own are kept."""
+
+Content = Path | bytes
+
+
+@dataclass(frozen=True)
+class PublishReport:
+    """What was done. `commit` is what main points to now; `committed` is False when nothing had to change."""
+
+    repo_id: str
+    repo_type: str
+    url: str
+    commit: str
+    created: bool
+    committed: bool
+    uploaded: tuple[str, ...]
+    deleted: tuple[str, ...]
+    unchanged: int
+    left_out: tuple[str, ...]
+    private: bool
+    tag: str | None = None
+    tagged: bool = False
+
+    def __str__(self) -> str:
+        lines = []
+        if self.committed:
+            done = f"published {self.repo_id}: {len(self.uploaded)} files in one commit {self.commit[:12]}"
+            lines.append(done + (f", {self.unchanged} unchanged" if self.unchanged else ""))
+            if self.deleted:
+                lines.append(f"deleted from an earlier version: {', '.join(self.deleted)}")
+        else:
+            lines.append(f"{self.repo_id} is up to date at {self.commit[:12]}: nothing uploaded, no commit made")
+        if self.tag:
+            lines.append(f"{'tagged' if self.tagged else 'was tagged already'}: {self.tag}")
+        if self.left_out:
+            shown = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
+            lines.append(f"left out, not part of the repository: {len(self.left_out)} files ({shown})")
+        lines.append(f"{self.url}{' (private)' if self.private else ''}")
+        if self.repo_type == "dataset":
+            revision = f', revision="{self.tag}"' if self.tag else ""
+            lines.append(f'load_dataset("{self.repo_id}"{revision})')
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _There:
+    """What the repository holds now. `names`: path -> (size, content name): sha256 of large files, git's sha1 of others."""
+
+    head: str | None
+    private: bool
+    names: Mapping[str, tuple[int, str, bool]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def publish(
+    folder: str | Path, repo_id: str, private: bool = False, tag: str | None = None, space: bool = False
+) -> PublishReport:
+    """Publish a dataset folder (or with `space` the board's folder) as `repo_id`, and tag the version.
+
+    The Hub is the one of $HF_ENDPOINT. Idempotent: files that are there already are not sent, and when nothing differs no commit is
+    made. A commit that others get in between of is tried again on top of theirs.
+    Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
+    """
+    check_repo_id(repo_id)
+    folder = Path(folder)
+    _check_tag(tag)
+    kind = "space" if space else "dataset"
+    files: dict[str, Content]
+    if space:
+        files, left_out = space_files(folder)
+    else:
+        found = dataset_files(folder, repo_id, private)
+        files, left_out = dict(found.files), found.left_out
+    api = connect_with_token()
+    with hub_errors(repo_id, "sign in"):
+        who = str(patiently(api.whoami).get("name"))
+    with quiet(), hub_errors(repo_id, "publish it", who):
+        there = patiently(lambda: _look(api, repo_id, kind))
+        created = there is None
+        if there is None:
+            _create(api, repo_id, kind, private, who)
+        now, uploaded, deleted, committed = _commit(api, repo_id, kind, files, tag, private, who)
+        assert now.head is not None
+        tagged = _tag(api, repo_id, kind, tag, now, who) if tag else False
+    prefix = "spaces" if space else "datasets"
+    return PublishReport(
+        repo_id=repo_id,
+        repo_type=kind,
+        url=f"{api.endpoint}/{prefix}/{repo_id}",
+        commit=now.head,
+        created=created,
+        committed=committed,
+        uploaded=tuple(uploaded),
+        deleted=tuple(deleted),
+        unchanged=len(files) - len(uploaded),
+        left_out=tuple(left_out),
+        private=now.private,
+        tag=tag,
+        tagged=tagged,
+    )
+
+
+def _check_tag(tag: str | None) -> None:
+    """The rules of `git check-ref-format` that a version could break."""
+    if tag is None:
+        return
+    bad = any(ord(c) <= 32 or c in "~^:?*[\\\x7f" for c in tag) or ".." in tag or "@{" in tag or "//" in tag
+    if not tag or bad or tag.startswith(("-", ".", "/")) or tag.endswith((".", "/", ".lock")) or tag == "main":
+        raise BadInput(f"--tag {tag!r}: cannot be a tag. Give a version such as v1.0.0.")
+
+
+def _look(api: HfApi, repo_id: str, kind: str) -> _There | None:
+    """What the repository holds; None where it does not exist (or this account may not know that it does)."""
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+    from huggingface_hub.hf_api import RepoFile
+
+    try:
+        info = api.repo_info(repo_id, repo_type=kind)
+    except GatedRepoError:
+        raise
+    except RepositoryNotFoundError:
+        return None
+    names = {}
+    with suppress(EntryNotFoundError, RevisionNotFoundError):  # a repository without any commit
+        for entry in api.list_repo_tree(repo_id, recursive=True, repo_type=kind) if info.sha else ():
+            if isinstance(entry, RepoFile):
+                names[entry.path] = (entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id, bool(entry.lfs))
+    tags = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type=kind).tags}
+    return _There(info.sha, bool(info.private), names, tags)
+
+
+def _create(api: HfApi, repo_id: str, kind: str, private: bool, who: str) -> None:
+    with hub_errors(repo_id, "create it", who):
+        patiently(
+            lambda: api.create_repo(
+                repo_id,
+                repo_type=kind,
+                private=True if private else None,
+                exist_ok=True,
+                space_sdk="gradio" if kind == "space" else None,
+            )
+        )
+
+
+def _commit(
+    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, private: bool, who: str
+) -> tuple[_There, list[str], list[str], bool]:
+    """Bring main to what `files` are, in one commit; returns (state then, paths sent, paths deleted, whether a commit was made).
+
+    Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    sent: list[str] = []
+    gone: list[str] = []
+
+    def once() -> _There:
+        there = _look(api, repo_id, kind)
+        if there is None:
+            raise BadInput(
+                f"{repo_id}: exists, and the account {who} may not see it. Use a token that may, or another name."
+            )
+        if private and not there.private:
+            raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
+        adding = [path for path, content in files.items() if _differs(content, there.names.get(path))]
+        stale = [path for path in there.names if path not in files and path.endswith(OURS[kind])]
+        if tag and tag in there.tags and (adding or stale or there.tags[tag] != there.head):
+            raise BadInput(
+                f"{repo_id}: the tag {tag} names another version ({there.tags[tag][:12]}), and this folder differs from it "
+                "or from what came after. Choose a new tag."
+            )
+        if not adding and not stale:
+            return there
+        sent[:], gone[:] = adding, stale
+        operations = [CommitOperationDelete(path) for path in stale] + [
+            CommitOperationAdd(path, str(content) if isinstance(content := files[path], Path) else content)
+            for path in adding
+        ]
+        message = f"Publish {tag}" if tag else "Publish"
+        api.create_commit(repo_id, operations, commit_message=message, repo_type=kind, parent_commit=there.head or None)
+        return _look(api, repo_id, kind) or there
+
+    now = patiently(once)
+    return now, sent, gone, bool(sent or gone)
+
+
+def _differs(content: Content, there: tuple[int, str, bool] | None) -> bool:
+    """Whether the repository's file is another one; content is read only where the sizes agree."""
+    if there is None:
+        return True
+    size, name, large = there
+    here = content.stat().st_size if isinstance(content, Path) else len(content)
+    if here != size:
+        return True
+    digest = hashlib.sha256() if large else hashlib.sha1(b"blob %d\0" % here)
+    for piece in _pieces(content):
+        digest.update(piece)
+    return digest.hexdigest() != name
+
+
+def _pieces(content: Content) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while piece := file.read(1 << 22):
+            yield piece
+
+
+def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str) -> bool:
+    """Make `tag` name the commit; returns False where it does already."""
+    made = False
+
+    def once() -> None:
+        nonlocal made
+        there = _look(api, repo_id, kind)
+        target = there.tags.get(tag) if there else None
+        if target == now.head:
+            return
+        if target is not None:
+            raise BadInput(f"{repo_id}: the tag {tag} names another version ({target[:12]}). Choose a new tag.")
+        api.create_tag(repo_id, tag=tag, revision=now.head, repo_type=kind)
+        made = True
+
+    if now.tags.get(tag) == now.head:
+        return False
+    with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
+        patiently(once)
+    return made

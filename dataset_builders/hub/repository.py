@@ -1,0 +1,382 @@
+"""Opens a dataset repository, a folder or one on the Hub, and reads it without loading more than is asked for.
+
+See also: writing one (`build.py`). Imports no torch and no `datasets`; the Hub client only when a Hub repository is opened.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.schema import QUESTION_TYPES
+
+REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
+LISTS = ("options", "answer", "categories", "ai_options")
+
+
+@dataclass(frozen=True)
+class StoredCase:
+    """A case as the repository stores it: its images (encoded files by image id) and the ids of its questions in order."""
+
+    case_id: str
+    images: Mapping[str, bytes]
+    question_ids: list[str]
+
+
+@dataclass
+class Repository:
+    """An open dataset repository. `data` is what was asked for, `folder` where its files are on this machine."""
+
+    data: str
+    folder: Path
+    revision: str | None
+    manifest: dict[str, Any]
+    _files: dict[str, dict[str, list[str]]]
+    _labels: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["name"])
+
+    @property
+    def format(self) -> str:
+        return str(self.manifest["format"])
+
+    @property
+    def origin(self) -> str:
+        return str(self.manifest["origin"])
+
+    @property
+    def partial(self) -> str | None:
+        return self.manifest["partial"]
+
+    @property
+    def splits(self) -> list[str]:
+        return list(self.manifest["splits"])
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the repository holds the config `cases` (a text-only build does not)."""
+        return "cases" in self._files
+
+    def questions(self, split: str) -> pd.DataFrame:
+        """The questions of a split in stored order: labels as texts, lists as Python lists, absent values as None.
+
+        Raises BadInput for an unknown split or damaged files.
+        """
+        if split not in self.manifest["splits"]:
+            raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
+        return self._questions(split).copy()
+
+    def _questions(self, split: str) -> pd.DataFrame:
+        config = "questions_text" if "questions_text" in self._files else "questions"
+        tables = []
+        for path in self._paths(config, split):
+            names = [name for name in _schema(path).names if name != "image"]
+            tables.append(_read_table(path, names))
+        frame = pd.DataFrame({name: _column(tables, name) for name in tables[0].column_names})
+        return _with_labels(frame, self._labels)
+
+    def cases(self, split: str, case_ids: Collection[str] | None = None) -> Iterator[StoredCase]:
+        """The cases of a split with their images, in stored order, one row group in memory at a time; only those named, if any.
+
+        Raises BadInput for an unknown split, and when the repository holds no images.
+        """
+        if split not in self.manifest["splits"]:
+            raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
+        if not self.has_images:
+            raise BadInput(f"{self.data}: holds no images (a text-only build). Build it again without --text-only.")
+        wanted = None if case_ids is None else set(case_ids)
+        for path in self._paths("cases", split):
+            with _parquet(path) as file:
+                for group in range(file.num_row_groups):
+                    ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
+                    if wanted is None or wanted.intersection(ids):
+                        yield from _stored(file, group, wanted)
+
+    def hidden_answers(self) -> dict[str, list[int]]:
+        """Test answers (question id -> option positions) in the private folder beside this one; empty where there is none."""
+        private = self.folder.with_name(f"{self.folder.name}-answers")
+        found: dict[str, list[int]] = {}
+        for path in sorted((private / "answers").glob("*.parquet")) if self.revision is None else []:
+            table = _read_table(path, ["question_id", "answer"])
+            found.update(zip(table["question_id"].to_pylist(), table["answer"].to_pylist(), strict=True))
+        return found
+
+    @cached_property
+    def lexical_tree(self) -> pd.DataFrame:
+        """The rows (subject, category, modality, keyword) of the official lexical tree; empty where the repository has none."""
+        names = ["subject", "category", "modality", "keyword"]
+        splits = self._files.get("lexical_tree", {})
+        tables = [_read_table(path, names) for split in splits for path in self._paths("lexical_tree", split)]
+        return pd.DataFrame({name: _column(tables, name) for name in names})
+
+    def file_names(self, config: str, split: str) -> list[str]:
+        """The paths within the repository of the files of a config's split. Raises BadInput where there are none."""
+        names = self._files.get(config, {}).get(split, [])
+        if not names:
+            raise BadInput(f"{self.data}: has no files of config {config!r}, split {split!r}.")
+        return names
+
+    def _paths(self, config: str, split: str) -> list[Path]:
+        names = self.file_names(config, split)
+        if self.revision is None:
+            return [self.folder / name for name in names]
+        return [_downloaded(self.data, self.revision, name) for name in names]
+
+
+def open_repository(data: str | Path, revision: str | None = None) -> Repository:
+    """Open a dataset repository: a folder, or ORG/NAME on the Hub (an existing folder wins).
+
+    One without our manifest opens too, if its columns are those of one of the four formats; its fingerprints are then computed.
+    Raises BadInput with a remedy for anything else, Unavailable where the Hub cannot be asked.
+    """
+    folder = Path(data)
+    if folder.is_dir():
+        present = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
+        return _opened(str(data), folder, None, present)
+    if folder.exists():
+        raise BadInput(f"{data}: is a file, not a dataset folder. {REMEDY}")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(data)):
+        raise BadInput(f"{data}: there is no such folder, and it is no Hub repository's name. {REMEDY}")
+    return _from_hub(str(data), revision)
+
+
+def text_files(folder: Path | None, present: list[str]) -> list[str]:
+    """Of a repository's files, those that hold questions and lexical trees without images, by the card in `folder` (None: no card).
+
+    Raises BadInput for a card that cannot be read.
+    """
+    files = _data_files(_card(folder) if folder else {}, sorted(name for name in present if name.endswith(".parquet")))
+    texts = "questions_text" if "questions_text" in files else "questions"
+    return [name for config in (texts, "lexical_tree") for names in files.get(config, {}).values() for name in names]
+
+
+def _from_hub(data: str, revision: str | None) -> Repository:
+    """The repository as it is in one commit, looked up on the Hub: its texts are fetched, its images when they are asked for."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    from dataset_builders.hub.client import connect, hub_errors, patiently, quiet
+    from dataset_builders.hub.revisions import resolve
+
+    commit = resolve(data, revision)
+    with hub_errors(data, "read it"), quiet():
+        names = patiently(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
+        for name in sorted(names):
+            if name in ("README.md", "manifest.json") or name.startswith(("questions_text/", "lexical_tree/")):
+                _downloaded(data, commit, name)
+        folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=data, repo_type="dataset") / "snapshots" / commit
+        return _opened(data, folder, commit, names)
+
+
+def _downloaded(data: str, revision: str, name: str) -> Path:
+    from dataset_builders.hub.client import connect, hub_errors, patiently
+
+    with hub_errors(data, "read it"):
+        return Path(patiently(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
+
+
+def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:
+    """`present`: the files of the repository (paths in it)."""
+    card = _card(folder)
+    files = _data_files(card, sorted(name for name in present if name.endswith(".parquet")))
+    manifest = _manifest(folder)
+    if manifest is not None and not files:
+        raise BadInput(f"{data}: holds a manifest but no Parquet files. {REMEDY}")
+    if not files:
+        raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
+    labels = _label_names(folder, card)
+    if manifest is None:
+        manifest = _inferred(data, folder, revision, files, labels)
+    return Repository(data, folder, revision, manifest, files, labels)
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    path = folder / "manifest.json"
+    if not path.is_file():
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["schema_version"] != 1:
+            raise BadInput(
+                f"{path}: was written by a newer medprobe (schema {manifest['schema_version']}). Update medprobe."
+            )
+        known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin"))
+        if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
+            raise KeyError
+        manifest.setdefault("partial", None)
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
+    return dict(manifest)
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    """The YAML at the top of the card; empty where there is none."""
+    path = folder / "README.md"
+    if not path.is_file():
+        return {}
+    match = re.match(r"---\s*\n(.*?)\n---\s*(?:\n|$)", path.read_text(encoding="utf-8"), re.DOTALL)
+    try:
+        head = yaml.safe_load(match[1]) if match else {}
+    except yaml.YAMLError:
+        raise BadInput(f"{path}: the YAML at its top cannot be read.") from None
+    return head if isinstance(head, dict) else {}
+
+
+def _data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:
+    """Config -> split -> Parquet files (of those present), as the card says, else by our folder names."""
+    files: dict[str, dict[str, list[str]]] = {}
+    configs = card.get("configs")
+    for config in configs if isinstance(configs, list) else []:
+        for split, pattern in _patterns(config):
+            found = [name for name in present if fnmatch.fnmatchcase(name, pattern)]
+            if found:
+                files.setdefault(str(config.get("config_name")), {}).setdefault(split, []).extend(found)
+    if not files:
+        for name in present:
+            match = re.fullmatch(r"(?:(\w+)/)?(\w+?)-\d{5}-of-\d{5}\.parquet", name)
+            if match:
+                config = "questions" if match[1] in (None, "data") else match[1]
+                files.setdefault(config, {}).setdefault(match[2], []).append(name)
+    if "questions" not in files and "questions_text" not in files and "default" in files:
+        files["questions"] = files.pop("default")
+    return files if "questions" in files or "questions_text" in files else {}
+
+
+def _patterns(config: Any) -> Iterator[tuple[str, str]]:
+    given = config.get("data_files") if isinstance(config, dict) else None
+    if isinstance(given, str):
+        yield "train", given
+    for item in given if isinstance(given, list) else []:
+        if isinstance(item, dict) and "split" in item:
+            paths = item.get("path")
+            for path in paths if isinstance(paths, list) else [paths]:
+                yield str(item["split"]), str(path)
+
+
+def _label_names(folder: Path, card: dict[str, Any]) -> dict[str, list[str]]:
+    """Names of ClassLabel columns by column, from the card."""
+    labels: dict[str, list[str]] = {}
+    infos = card.get("dataset_info")
+    for info in infos if isinstance(infos, list) else [infos] if isinstance(infos, dict) else []:
+        for feature in info.get("features") or []:
+            dtype = feature.get("dtype") if isinstance(feature, dict) else None
+            names = dtype.get("class_label", {}).get("names") if isinstance(dtype, dict) else None
+            if isinstance(names, dict):
+                labels[feature["name"]] = [str(names[key]) for key in sorted(names, key=int)]
+            elif isinstance(names, list):
+                labels[feature["name"]] = [str(name) for name in names]
+    return labels
+
+
+def _inferred(
+    data: str, folder: Path, revision: str | None, files: dict[str, dict[str, list[str]]], labels: dict[str, list[str]]
+) -> dict[str, Any]:
+    """A manifest for a repository that has none: format by its columns, fingerprints computed."""
+    config = "questions_text" if "questions_text" in files else "questions"
+    base: dict[str, Any] = {"name": folder.name if revision is None else data.rsplit("/", 1)[-1], "origin": "custom"}
+    base |= {"schema_version": 1, "partial": None, "images": {}, "report": {}, "format": "", "splits": {}}
+    unfinished = Repository(data, folder, revision, base, files, labels)
+    base["splits"] = dict.fromkeys(files[config])
+    for split in files[config]:
+        frame = unfinished.questions(split)
+        base["format"] = base["format"] or _format_of(frame, data)
+        base["splits"][split] = {
+            "questions": len(frame),
+            "cases": int(frame["case_id"].nunique()),
+            "fingerprint": fingerprint_of(frame),
+        }
+    return base
+
+
+def _format_of(frame: pd.DataFrame, data: str) -> str:
+    needed = ["question_id", "case_id", "question", "options", "answer", "question_type"]
+    missing = [name for name in needed if name not in frame.columns]
+    if missing:
+        raise BadInput(f"{data}: the column {', '.join(missing)} is missing, so it is not a dataset of ours. {REMEDY}")
+    family = recognise(frame)
+    if family is None:
+        raise BadInput(
+            f"{data}: has no manifest.json, and its columns fit none of {', '.join(BENCHMARKS)}. Build it with `medprobe build`."
+        )
+    return family
+
+
+def _with_labels(frame: pd.DataFrame, labels: dict[str, list[str]]) -> pd.DataFrame:
+    known = {"question_type": list(QUESTION_TYPES)}
+    for format in BENCHMARKS:
+        known.update(
+            {name: list(kind.names) for name, kind in question_columns(format, images=False).items() if kind.names}
+        )
+    for name, names in {**known, **labels}.items():
+        if name in frame.columns and frame[name].map(lambda value: isinstance(value, int)).any():
+            values = [names[v] if isinstance(v, int) and 0 <= v < len(names) else None for v in frame[name]]
+            frame[name] = pd.Series(values, index=frame.index, dtype=object)
+    return frame
+
+
+def _column(tables: list[pa.Table], name: str) -> pd.Series:
+    values = [value for table in tables for value in table[name].to_pylist()]
+    if values and all(isinstance(value, float) for value in values):
+        return pd.Series(values, dtype=float)
+    if values and all(isinstance(value, bool) for value in values):
+        return pd.Series(values, dtype=bool)
+    return pd.Series(values, dtype=object)
+
+
+def _stored(file: pq.ParquetFile, group: int, wanted: set[str] | None) -> Iterator[StoredCase]:
+    table = file.read_row_group(group)
+    for row in range(table.num_rows):
+        case_id = table["case_id"][row].as_py()
+        if wanted is not None and case_id not in wanted:
+            continue
+        images = table["images"][row].as_py()
+        ids = table["image_ids"][row].as_py()
+        questions = table["questions"][row].as_py()
+        yield StoredCase(
+            case_id,
+            {image_id: image["bytes"] for image_id, image in zip(ids, images, strict=True)},
+            [question["question_id"] for question in questions],
+        )
+
+
+def _parquet(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(
+            f"{path}: cannot be read ({str(error).splitlines()[0]}). Build or download the dataset again."
+        ) from None
+
+
+def _schema(path: Path) -> pa.Schema:
+    with _parquet(path) as file:
+        return file.schema_arrow
+
+
+def _read_table(path: Path, columns: list[str]) -> pa.Table:
+    with _parquet(path) as file:
+        missing = [name for name in columns if name not in file.schema_arrow.names]
+        if missing:
+            raise BadInput(f"{path}: the column {', '.join(missing)} is missing. Build or download the dataset again.")
+        try:
+            return file.read(columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            raise BadInput(f"{path}: cannot be read ({str(error).splitlines()[0]}). Build the dataset again.") from None

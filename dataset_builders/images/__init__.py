@@ -1,0 +1,1 @@
+"""Finding, checking, downloading and drawing images."""

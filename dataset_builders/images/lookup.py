@@ -1,0 +1,274 @@
+"""Finds images in folders for an entry of a source, and checks that a file is an image that readers can open.
+
+See also: downloading (`download.py`), writing (`parquet_files.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import struct
+import warnings
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import CaseImage
+from dataset_builders.sources.files import Entry, read_json, stays_inside
+from dataset_builders.sources.problems import Problems
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
+MAX_PIXELS = 178_956_970
+"""Twice Pillow's own limit: beyond it Pillow, and so every reader of the dataset, refuses to open the image."""
+
+
+class ImageError(ValueError):
+    """Bytes that are not an image which readers can open; the message says why."""
+
+
+class ImageFolders:
+    """Image files below some folders, found by relative path, by name, or by name without extension.
+
+    The folders are walked once. Links are followed (caches of downloaded files are made of links); names that a source gives
+    are only ever looked up in the index, so that they cannot lead out of the folders.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self.folders = list(dict.fromkeys(Path(folder) for folder in folders))
+        self._by_path: dict[str, list[Path]] = defaultdict(list)
+        self._by_name: dict[str, list[Path]] = defaultdict(list)
+        self._by_stem: dict[str, list[Path]] = defaultdict(list)
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise BadInput(f"--images {folder}: there is no such folder.")
+            self._walk(folder)
+
+    def _walk(self, folder: Path) -> None:
+        seen: set[str] = set()
+        for root, names, files in os.walk(folder, followlinks=True):
+            real = os.path.realpath(root)
+            if real in seen:
+                names.clear()
+                continue
+            seen.add(real)
+            names.sort()
+            for name in sorted(files):
+                if PurePosixPath(name).suffix.lower() not in SUFFIXES:
+                    continue
+                path = Path(root) / name
+                self._by_path[path.relative_to(folder).as_posix().lower()].append(path)
+                self._by_name[name.lower()].append(path)
+                self._by_stem[path.stem.lower()].append(path)
+
+    def find(self, names: Sequence[str], sha256: str | None = None) -> Path | None:
+        """The file that the first fitting name points to, None if there is none.
+
+        A name fits a file whose path ends with it, folder by folder, in any case of letters; failing that, one that differs
+        only in the extension. A path right below a folder given comes first. With `sha256` only a file that holds those very
+        bytes fits. Raises ImageError for a name that leaves the folder, where different files fit, and where files have a fitting
+        name but none the right bytes.
+        """
+        others: list[Path] = []
+        for name in names:
+            if not stays_inside(name):
+                raise ImageError(f"the image name {name!r} leaves its folder")
+        for name in names:
+            parts = name.replace("\\", "/").lower().strip("/").split("/")
+            last = PurePosixPath(parts[-1])
+            stem = last.stem if last.suffix in SUFFIXES else parts[-1]
+            found = self._by_path.get("/".join(parts)) or _below(parts[:-1], self._by_name.get(parts[-1], []))
+            found = found or _below(parts[:-1], self._by_stem.get(stem, []))
+            if found and sha256 is None:
+                return _only(name, found)
+            for path in found:
+                if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+                    return path
+            others += found
+        if others:
+            raise ImageError(f"{others[0]} is called {names[0]!r} but is another image (its sha256 is not {sha256})")
+        return None
+
+
+def _below(folders: list[str], paths: list[Path]) -> list[Path]:
+    """The paths that lie in these folders (outermost first)."""
+    if not folders:
+        return paths
+    return [p for p in paths if [part.lower() for part in p.absolute().parts[-1 - len(folders) : -1]] == folders]
+
+
+def _only(name: str, paths: list[Path]) -> Path:
+    first = paths[0]
+    for other in paths[1:]:
+        if not (first.samefile(other) or first.read_bytes() == other.read_bytes()):
+            raise ImageError(f"two different files are called {name!r}: {first} and {other}; keep one of them")
+    return first
+
+
+def find_image(
+    entry: Entry,
+    folders: ImageFolders | None,
+    names: Sequence[str],
+    *,
+    image_id: str,
+    called: str | None = None,
+    license: str = "unknown",
+    source: str | None = None,
+    sha256: str | None = None,
+) -> CaseImage | None:
+    """The image of an entry, under the first of `names` that fits; None where something is wrong, which the entry is told.
+
+    An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `called`: what to call the file
+    then (default: the first name). `sha256`: see `ImageFolders.find`.
+    """
+    for name in names:
+        if not stays_inside(name):
+            entry.wrong(f"the image name {name!r} leaves its folder")
+            return None
+    try:
+        path = folders.find(names, sha256) if folders else None
+    except ImageError as error:
+        entry.wrong(str(error))
+        return None
+    return CaseImage(
+        image_id=image_id,
+        read=reader(path) if path else None,
+        size=path.stat().st_size if path else 0,
+        name=path.name if path else called or names[0],
+        license=license,
+        source=source,
+        where=f"{path or names[0]} (entry {entry.name} of {entry.file})",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnImage:
+    """What image_dict.json says of an image in a set of one's own; None where it says nothing."""
+
+    license: str | None = None
+    source: str | None = None
+    sha256: str | None = None
+
+
+def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
+    """Image name -> what the source's image_dict.json says of it; empty where there is none."""
+    file = source / "image_dict.json"
+    document = read_json(file) if file.is_file() else {}
+    if not isinstance(document, dict):
+        raise BadInput(f"{file}: is not an object (image name -> what is known of it). Mend it.")
+    own = {}
+    for name, value in document.items():
+        entry = Entry(value, str(file), name, problems)
+        own[name] = OwnImage(
+            **{field: entry.text(field) for field in ("license", "source", "sha256") if field in entry.value}
+        )
+    return own
+
+
+def reader(path: Path) -> Callable[[], bytes]:
+    """A function that reads the file when called."""
+    return partial(_read, path)
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def check_image(data: bytes) -> str:
+    """The format (Pillow's name for it) of an encoded image. Raises ImageError where a model could not be shown it.
+
+    The picture is decoded whole, as the back ends decode it: a file may begin and end as its format promises and be damaged between.
+    """
+    return _checked(data, decode=True)
+
+
+def image_format(data: bytes) -> str:
+    """The format that an image's header states (Pillow's name for it). Raises ImageError for what is no image; decodes nothing."""
+    return _checked(data, decode=False)
+
+
+def _checked(data: bytes, decode: bool) -> str:
+    if not data:
+        raise ImageError("the image file is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+                found = str(image.format)
+                if width * height > MAX_PIXELS:
+                    raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
+                if decode and found == "PNG" and not _png_is_whole(data):
+                    raise ImageError("the image is damaged or cut off (its chunks do not lead to the end)")
+                if decode:
+                    rgb_of(image)
+    except ImageError:
+        raise
+    except Image.DecompressionBombError:
+        raise ImageError(f"the image has more than {MAX_PIXELS:,} pixels") from None
+    except UnidentifiedImageError:
+        raise ImageError("not an image (" + ", ".join(FORMATS) + " can be read)") from None
+    except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
+        raise ImageError(f"the image is damaged or cut off ({' '.join(str(error).split())[:200]})") from None
+    return found
+
+
+def rgb_of(image: Image.Image) -> Image.Image:
+    """An opened image as RGB, turned as its EXIF orientation says; 16-bit grey is brought to 8 bits, not clipped."""
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):
+        to_8_bits: Callable[[float], float] = lambda value: value / 256  # noqa: E731
+        image = image.point(to_8_bits).convert("L")
+    return image.convert("RGB")
+
+
+def _png_is_whole(data: bytes) -> bool:
+    """Whether the chunks of a PNG follow each other, with right checksums, up to its end chunk, and its pixels unpack to every row
+    (Pillow draws missing rows black)."""
+    at = 8
+    view = memoryview(data)
+    unpacker = zlib.decompressobj()
+    missing = 0
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        kind = data[at + 4 : at + 8]
+        end = at + 8 + length
+        if end + 4 > len(data) or zlib.crc32(view[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            return False
+        if kind == b"IHDR":
+            missing = _png_bytes(data[at + 8 : end])
+        elif kind == b"IDAT":
+            packed: bytes | memoryview = view[at + 8 : end]
+            while packed and missing > 0:
+                missing -= len(unpacker.decompress(packed, 1 << 20))
+                packed = unpacker.unconsumed_tail
+        elif kind == b"IEND":
+            return missing - len(unpacker.flush()) <= 0
+        at = end + 4
+    return False
+
+
+def _png_bytes(header: bytes) -> int:
+    """Bytes that the pixels of a PNG unpack to (a filter byte before each row; interlaced, seven pictures one after the other)."""
+    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
+    bits = depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+    passes = [(0, 0, 1, 1)]
+    if interlaced:
+        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+    sizes = [(len(range(x, width, dx)), len(range(y, height, dy))) for x, y, dx, dy in passes]
+    return sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sizes if columns)
+
+
+def unambiguous(names: Iterable[str]) -> set[str]:
+    """The file names (without folders) that only one of the paths `names` ends with: these may be looked up alone."""
+    paths: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        paths[name.rsplit("/", 1)[-1]].add(name)
+    return {base for base, owners in paths.items() if len(owners) == 1}

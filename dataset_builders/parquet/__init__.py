@@ -1,0 +1,1 @@
+"""Cases as Parquet files."""

@@ -1,0 +1,1 @@
+"""Reading the authors' files, and writing phantoms in their layouts."""

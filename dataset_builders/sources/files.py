@@ -1,0 +1,185 @@
+"""Opens the authors' files: text in whatever encoding it came, JSON with its duplicate keys noticed, names that stay in their folder.
+
+See also: what the files mean (one builder per benchmark), images (`images.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.problems import Problems, clip
+
+ORIGIN_MARKER = "medprobe-origin.json"
+"""A file in a source folder that says what it is: phantoms write `{"origin": "phantom"}`. Without it a source is real."""
+
+
+def source_folder(source: Path) -> Path:
+    """The folder of a source. Raises BadInput when it is not one."""
+    if not source.is_dir():
+        what = "is a file, not a folder" if source.exists() else "there is no such folder"
+        raise BadInput(f"--source {source}: {what}. Give the folder that holds the authors' files.")
+    return source
+
+
+def needed_file(folder: Path, name: str, what: str) -> Path:
+    """`folder/name`; BadInput naming what the file is where it is absent."""
+    path = folder / name
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file. It holds {what}; get it from the benchmark's authors.")
+    return path
+
+
+def is_phantom(folder: Path) -> bool:
+    """Whether the source folder was drawn by us."""
+    marker = folder / ORIGIN_MARKER
+    return marker.is_file() and read_json(marker) == {"origin": "phantom"}
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8 (with or without a byte order mark) or UTF-16 with one.
+
+    Raises BadInput for an empty file and for bytes that are neither, naming the place; text is never guessed or dropped.
+    """
+    data = path.read_bytes()
+    if not data.strip():
+        raise BadInput(f"{path}: the file is empty. Get it again from the benchmark's authors.")
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadInput(
+            f"{path}, line {line}, byte {error.start}: not {encoding.removesuffix('-sig').upper()} text. "
+            "Save the file as UTF-8 (it may mix encodings)."
+        ) from None
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document in a file. Raises BadInput for bad JSON (with its line) and for an object that names a key twice."""
+    try:
+        return json.loads(read_text(path), object_pairs_hook=_object(path), parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{path}, line {error.lineno}: not valid JSON ({error.msg}). Is the file complete?") from None
+    except RecursionError:
+        raise BadInput(f"{path}: nested too deeply to be a file of questions.") from None
+
+
+def read_records(path: Path) -> list[Any]:
+    """The records of a JSON list or of a JSONL file (one object per line)."""
+    if path.suffix.lower() != ".jsonl":
+        document = read_json(path)
+        if not isinstance(document, list):
+            raise BadInput(f"{path}: holds {_kind(document)} where a list of questions was expected.")
+        return document
+    records = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            try:
+                records.append(json.loads(line, object_pairs_hook=_object(path), parse_constant=_no_constant))
+            except json.JSONDecodeError as error:
+                raise BadInput(f"{path}, line {number}: not valid JSON ({error.msg}). Is the file complete?") from None
+    return records
+
+
+def _object(path: Path) -> Any:
+    def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            seen: set[str] = set()
+            doubled = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise BadInput(f"{path}: the id or field {clip(doubled)} occurs twice in one object. Keep one of them.")
+        return made
+
+    return hook
+
+
+def _no_constant(name: str) -> float:
+    raise json.JSONDecodeError(f"{name} is no JSON number", name, 0)
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+class Entry:
+    """One entry of a source file, whose fields are taken out with their type checked; what is wrong goes to `problems`."""
+
+    def __init__(self, value: Any, file: str, name: str | int, problems: Problems) -> None:
+        self.file, self.name, self.problems = file, name, problems
+        self.ok = isinstance(value, dict)
+        self.value: dict[str, Any] = value if self.ok else {}
+        if not self.ok:
+            problems.add(file, name, f"is {_kind(value)} where an object was expected")
+
+    def wrong(self, what: str) -> None:
+        """Note a problem with this entry."""
+        self.ok = False
+        self.problems.add(self.file, self.name, what)
+
+    def text(self, field: str) -> str:
+        """A text that is not blank, stripped. Numbers are taken as text, since some sources write ids so."""
+        value = self.value.get(field)
+        if type(value) is str and (stripped := value.strip()) and not _BROKEN.search(stripped):
+            return stripped  # the usual case, which a source has by the hundred thousand
+        value = self._get(field)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            value = str(value)
+        if value is not None and not isinstance(value, str):
+            self.wrong(f'field "{field}" is {_kind(value)} where a text was expected')
+        elif value is not None and not value.strip():
+            self.wrong(f'field "{field}" is empty')
+        elif value is not None:
+            return check_text(value.strip(), self, field)
+        return ""
+
+    def number(self, field: str) -> float:
+        """A number."""
+        value = self._get(field)
+        if value is None:
+            return 0.0
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.wrong(f'field "{field}" is {clip(value)}, not a number')
+            return 0.0
+        return float(value)
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self._get(field)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+            self.wrong(f'field "{field}" is {clip(value)}, not a list of texts')
+            return ()
+        return tuple(check_text(item.strip(), self, field) for item in value)
+
+    def _get(self, field: str) -> Any:
+        if field not in self.value:
+            if self.value:
+                self.wrong(f'field "{field}" is missing')
+            return None
+        value = self.value[field]
+        if value is None:
+            self.wrong(f'field "{field}" is null')
+        return value
+
+
+_BROKEN = re.compile("[\ud800-\udfff\x00]")
+
+
+def check_text(text: str, entry: Entry, field: str) -> str:
+    """The text, if it can be stored; a lone surrogate (a broken \\ud800 escape) cannot, and a NUL must not."""
+    if _BROKEN.search(text):
+        entry.wrong(f'field "{field}" holds a broken character')
+        return ""
+    return text
+
+
+def stays_inside(name: str) -> bool:
+    """Whether a file name given by a source stays in the folder it is looked up in (no `..`, no absolute path, no drive)."""
+    parts = name.replace("\\", "/").split("/")
+    return bool(parts[0]) and ".." not in parts and not re.match("[A-Za-z]:", name) and "\x00" not in name

@@ -1,0 +1,29 @@
+"""Writes tiny sources of drawn phantoms in the official layout of a benchmark, so that everything works offline, from nothing.
+
+Every question has one right answer by construction, and the letters are balanced. The texts are ours. See also: the drawings
+(`phantom_drawings.py`), each benchmark's questions (`benchmarks/*/phantoms.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.benchmarks import BENCHMARKS, part
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.files import ORIGIN_MARKER
+
+
+def write_sources(format: str, folder: Path) -> None:
+    """Write the phantom source of a benchmark into `folder` (made if need be): the same bytes every time."""
+    if format not in BENCHMARKS:
+        raise BadInput(f"{format}: there are phantoms of {', '.join(BENCHMARKS)} only.")
+    folder.mkdir(parents=True, exist_ok=True)
+    part(format, "phantoms").write(folder)
+    write_json(folder / ORIGIN_MARKER, {"origin": "phantom"})
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file, the same bytes for the same document."""
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,39 @@
+"""Collects what is wrong with a source, so that one report names every file and entry at once."""
+
+from __future__ import annotations
+
+from dataset_builders.errors import BadInput
+
+SHOWN = 20
+"""How many problems a report spells out; the rest are counted."""
+
+
+class Problems:
+    """A list of problems that becomes one `BadInput` when `check` finds it not empty."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, file: str, entry: str | int | None, what: str) -> None:
+        """Note that `entry` of `file` is wrong: `what` says how."""
+        where = file if entry is None else f"{file}, entry {entry}"
+        self._found.append(f"{where}: {what}")
+
+    def check(self, remedy: str) -> None:
+        """Raise BadInput with all problems found so far (one line), or return if there are none."""
+        if not self._found:
+            return
+        shown = [" ".join(line.split()) for line in self._found[:SHOWN]]
+        more = len(self._found) - len(shown)
+        count = "" if len(self._found) == 1 else f"{len(self._found)} problems: "
+        rest = f"; and {more} more" if more else ""
+        raise BadInput(f"{count}{'; '.join(shown)}{rest}. {remedy}")
+
+
+def clip(value: object, length: int = 60) -> str:
+    """`repr` of a value, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 3] + "..."

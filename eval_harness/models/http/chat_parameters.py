@@ -1,0 +1,175 @@
+"""The parameters a chat server is sent beside the messages, and what gives way where it does not take one.
+
+What a server takes is settled with the first question, before any other is sent (`openai_chat.py`). See also: reading its errors
+(`server_errors.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.server_errors import Trouble
+from eval_harness.models.interface import Request, Settings, Thinking
+
+THINKING_ROOM = 16384
+"""Output tokens allowed to a model that is seen to reason, where nothing was said about it."""
+
+TOP_LOGPROBS = 20
+"""The most alternatives that OpenAI's API gives for a token."""
+
+EFFORTS = ((2048, "low"), (8192, "medium"))
+"""Reasoning budgets as the efforts of servers that take no budget; above the last one `high`."""
+
+
+class Parameters:
+    """What is sent with every question. `deviations`: what could not be set as asked."""
+
+    def __init__(self, model: str, base_url: str | None, settings: Settings, deviations: list[str]) -> None:
+        self.model = model
+        self.settings = settings
+        self.deviations = deviations
+        self.limit_name = "max_tokens"
+        self.room: int | None = None
+        """Output tokens allowed where the model reasons; None: as the request says."""
+        self.least = 1
+        """The smallest output limit the server takes."""
+        self._dropped: set[str] = set()
+        self._thinking = thinking_forms(base_url, settings.thinking) if settings.thinking is not None else []
+
+    def of(self, request: Request) -> dict[str, Any]:
+        """The parameters of one request."""
+        limit = max(request.max_tokens, self.least, self.room or 0)
+        sent: dict[str, Any] = {self.limit_name: limit, "temperature": request.temperature}
+        if request.temperature > 0:
+            sent["seed"] = request.seed + request.sample
+        sent = {name: value for name, value in sent.items() if name not in self._dropped}
+        sent |= self.settings.generation
+        if self.settings.chat_template is not None:
+            sent["chat_template"] = self.settings.chat_template
+        if self._thinking:
+            sent |= self._thinking[0]
+        if self.settings.chat_template_kwargs:
+            sent["chat_template_kwargs"] = sent.get("chat_template_kwargs", {}) | self.settings.chat_template_kwargs
+        if request.candidates:
+            top = 5 if "top_logprobs" in self._dropped else TOP_LOGPROBS
+            sent |= {self.limit_name: self.least, "logprobs": True, "top_logprobs": top}
+        return sent
+
+    def give_way(self, trouble: Trouble, request: Request) -> bool:
+        """Change what is sent after the server refused it; False where nothing can be changed.
+
+        Raises BadInput where the server does not take what the user asked for.
+        """
+        name = trouble.parameter
+        if name is None:
+            return False
+        if name == self.limit_name and (trouble.most or trouble.least):
+            return self._fit(trouble, request)
+        if name == "max_tokens" and self.limit_name == name:
+            self.limit_name = "max_completion_tokens"
+            return True
+        if name in ("logprobs", "top_logprobs"):
+            if name == "logprobs" or name in self._dropped:
+                raise BadInput(
+                    f"--method gd: the server of openai:{self.model} gives no log-probabilities. Use --method mc."
+                )
+            self._dropped.add(name)
+            return True
+        if self._thinking and name in self._thinking[0]:
+            del self._thinking[0]
+            if not self._thinking:
+                raise BadInput(
+                    f"--thinking {self.settings.thinking}: openai:{self.model} does not let it be set ({trouble}). Leave it out, or "
+                    "give the server's own parameter with --generation."
+                )
+            return True
+        if name in self.settings.generation or name in ("chat_template", "chat_template_kwargs"):
+            option = name if name.startswith("chat") else f"generation {name}"
+            raise BadInput(
+                f"--{option.replace('_', '-')}: openai:{self.model} does not take it ({trouble}). Leave it out."
+            )
+        if name in ("temperature", "seed") and name not in self._dropped:
+            self._dropped.add(name)
+            words = {
+                "temperature": "the server does not let the temperature be set; its own was used",
+                "seed": "the server takes no seed, so the samples cannot be drawn again",
+            }
+            self.deviate(words[name])
+            return True
+        return False
+
+    def _fit(self, trouble: Trouble, request: Request) -> bool:
+        """Bring the output limit into what the server takes; the request's own is never made smaller."""
+        limit = max(request.max_tokens, self.least, self.room or 0)
+        if trouble.least and limit < trouble.least:
+            self.least = trouble.least
+            self.deviate(f"the server takes no output limit under {self.least} tokens, so as many were allowed")
+            return True
+        if self.room and limit == self.room:
+            # A limit said is taken at its half: where it is the whole context, the question has to fit beside the answer.
+            self.room = max(request.max_tokens, min(trouble.most or self.room, self.room) // 2)
+            return self.room < limit
+        return False
+
+    def allow_thinking(self, request: Request, why: str) -> bool:
+        """Give the model room to reason, once, unless the limit is what the user asked for."""
+        if (
+            self.room is not None
+            or self.settings.fixed_limit
+            or request.candidates
+            or request.max_tokens >= THINKING_ROOM
+        ):
+            return False
+        self.room = THINKING_ROOM
+        self.deviate(f"{why}, so {self.room} output tokens were allowed instead of {request.max_tokens}")
+        return True
+
+    def deviate(self, words: str) -> None:
+        """Say once that something was not done as asked."""
+        if words not in self.deviations:
+            self.deviations.append(words)
+
+    def describe(self) -> dict[str, Any]:
+        """What was settled with the server."""
+        found: dict[str, Any] = {"output_limit_parameter": self.limit_name}
+        if self.room:
+            found["output_limit"] = self.room
+        if self._thinking:
+            found["thinking_parameter"] = self._thinking[0]
+        return found
+
+
+def thinking_forms(base_url: str | None, thinking: Thinking) -> list[dict[str, Any]]:
+    """How servers are told to reason (or not), the likeliest first: a known host's own parameter, else the arguments of the model's
+    chat template (vLLM, SGLang, `transformers serve`), else OpenAI's effort, else a thinking object.
+
+    Sources: the reasoning pages of OpenAI, OpenRouter, Anthropic's OpenAI-compatible endpoint, DeepSeek, Gemini, DashScope, vLLM.
+    """
+    on = thinking != "off"
+    budget = thinking if isinstance(thinking, int) else None
+    effort = "none" if not on else "medium"
+    if budget is not None:
+        effort = next((name for most, name in EFFORTS if budget <= most), "high")
+    kind = "enabled" if on else "disabled"
+    by_effort: dict[str, Any] = {"reasoning_effort": effort}
+    efforts = [by_effort] if on else [by_effort, {"reasoning_effort": "minimal"}]
+    unified: dict[str, Any] = {"reasoning": {"max_tokens": budget} if budget else {"enabled": on}}
+    object_: dict[str, Any] = {"thinking": {"type": kind} | ({"budget_tokens": budget} if budget else {})}
+    switch: dict[str, Any] = {"enable_thinking": on} | ({"thinking_budget": budget} if budget else {})
+    template: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": on, "thinking": on}}
+    if budget:
+        template["chat_template_kwargs"] |= {"thinking_budget": budget}
+    if on and budget is None:
+        object_["thinking"] |= {"budget_tokens": THINKING_ROOM // 2}
+    host = urlsplit(base_url or "https://api.openai.com").hostname or ""
+    for ending, forms in (
+        (("openai.com", "openai.azure.com", "googleapis.com", "x.ai"), efforts),
+        (("openrouter.ai",), [unified]),
+        (("anthropic.com", "deepseek.com", "z.ai", "bigmodel.cn", "volces.com"), [object_]),
+        (("aliyuncs.com",), [switch]),
+    ):
+        if any(host == each or host.endswith(f".{each}") for each in ending):
+            return forms
+    return [template, *efforts, object_, unified]

@@ -1,0 +1,168 @@
+"""What a chat completion says: the answer, the reasoning before it, why it ended, tokens, log-probabilities.
+
+Read from the reply's JSON, for servers differ in more than their documentation says. See also: reading a choice out of the answer
+(`eval_harness/answers.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from eval_harness.answer_reading.reasoning import split_reasoning
+from eval_harness.models.http.server_errors import Refusal, Trouble, short, trouble_of_status
+
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
+"""Where servers put the reasoning beside the answer: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; OpenRouter's and
+LiteLLM's structured forms. The first that holds any is taken: the others repeat it."""
+
+_THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server said. `alternatives`: log-probabilities of the first token's alternatives, empty where not given; `usage`: tokens
+    in and out; `unfinished`: the text stops inside the reasoning."""
+
+    text: str
+    reasoning: str | None
+    finish_reason: str | None
+    alternatives: dict[str, float]
+    usage: tuple[int, int] | None
+    unfinished: bool = False
+
+    @property
+    def was_cut(self) -> bool:
+        """The output limit came before any answer."""
+        return not self.text.strip() and (self.unfinished or self.finish_reason == "length")
+
+
+def read_reply(document: Any) -> Reply:
+    """Raises Refusal where a filter or the model held the answer back, Trouble where the document is no chat completion with a message."""
+    choice = _first_choice(document)
+    message = choice["message"]
+    finish = choice.get("finish_reason")
+    if finish == "content_filter":
+        raise Refusal("the server's content filter held the answer back")
+    content = message.get("content")
+    if content is not None and not isinstance(content, str | list):
+        raise Trouble("the answer's content is not text", "unreadable")
+    said, thought = _parts(content)
+    refusal = message.get("refusal") or _refusal_part(content)
+    if not said and refusal:
+        raise Refusal(short(refusal))
+    own = next((text for name in REASONING_FIELDS if (text := _thought(message.get(name)))), "") or thought
+    split = split_reasoning(said)
+    reasoning = "\n".join(text for text in (own, split.reasoning) if text) or None
+    return Reply(
+        text=split.answer if split.reasoning is not None else said,
+        reasoning=reasoning,
+        finish_reason=finish if isinstance(finish, str) else None,
+        alternatives=_alternatives(choice),
+        usage=_usage(document.get("usage")),
+        unfinished=split.unfinished,
+    )
+
+
+def reasoning_tokens(document: Any) -> int:
+    """How many of the output tokens the server says were reasoning."""
+    usage = document.get("usage") if isinstance(document, dict) else None
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    count = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    return count if isinstance(count, int) else 0
+
+
+def _first_choice(document: Any) -> dict[str, Any]:
+    """Raises Trouble for what is not a chat completion (half a body, another service's JSON, an error in a 200)."""
+    error = document.get("error") if isinstance(document, dict) else None
+    choices = document.get("choices") if isinstance(document, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if isinstance(choice, dict) and choice.get("error"):
+        error = choice["error"]
+    if error:
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int) and 400 <= code < 600:
+            import json
+
+            raise trouble_of_status(code, json.dumps({"error": error}), {}, ())
+        raise Trouble(f"the server's reply is an error ({short(error)})")
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+        kind = (
+            type(document).__name__
+            if not isinstance(document, dict)
+            else f"it has {', '.join(map(str, list(document)[:5]))}"
+        )
+        raise Trouble(f"the server's reply is not a chat completion ({kind})", "unreadable")
+    return choice
+
+
+def _parts(content: Any) -> tuple[str, str]:
+    """(text, reasoning) of a message's content: a text, or parts of which some are reasoning (Anthropic, Mistral)."""
+    if not isinstance(content, list):
+        return content or "", ""
+    said: list[str] = []
+    thought: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            said.append(part)
+        elif isinstance(part, dict):
+            if part.get("type") in _THOUGHT_PARTS or part.get("thought") is True:
+                thought.append(_thought(part))
+            elif isinstance(part.get("text"), str) and part.get("type") != "refusal":
+                said.append(part["text"])
+    return "".join(said), "\n".join(thought)
+
+
+def _refusal_part(content: Any) -> str | None:
+    parts = content if isinstance(content, list) else []
+    return next((str(part["refusal"]) for part in parts if isinstance(part, dict) and part.get("refusal")), None)
+
+
+def _thought(value: Any) -> str:
+    """The text of a reasoning field, in whatever form."""
+    return "\n".join(text for text in _thoughts(value) if text)
+
+
+def _thoughts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from _thoughts(part)
+    elif isinstance(value, dict):
+        for key in ("thinking", "reasoning", "text", "summary", "content"):
+            if value.get(key):
+                yield from _thoughts(value[key])
+                return
+
+
+def _usage(usage: Any) -> tuple[int, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    counts = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]
+    return (counts[0], counts[1]) if all(isinstance(count, int) for count in counts) else None
+
+
+def _alternatives(choice: Any) -> dict[str, float]:
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not content:
+        return {}
+    first = content[0]
+    found = {first["token"]: float(first["logprob"])}
+    for alternative in first.get("top_logprobs") or []:
+        found[alternative["token"]] = float(alternative["logprob"])
+    return found
+
+
+def of_candidate(candidate: str, alternatives: dict[str, float]) -> float | None:
+    """Log-probability that the token is this candidate, written with or without space, in any case for words; None if not given."""
+    wanted = candidate if len(candidate) == 1 else candidate.casefold()
+    values = [
+        value
+        for token, value in alternatives.items()
+        if (token.strip() if len(candidate) == 1 else token.strip().casefold()) == wanted
+    ]
+    return math.log(sum(math.exp(value) for value in values)) if values and max(values) > -700 else None

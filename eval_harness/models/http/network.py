@@ -1,0 +1,333 @@
+"""One network of transformers, run three ways: continue a prompt, give the logits of the next token, give the likelihood of candidates.
+
+`generate` of the model's own class is the reference for all three: candidates are scored by making it write them. The fast paths (a
+forward pass for the next token, a copied cache for candidates, one prefix for the questions of an image) are used where the self-test
+(`self_test.py`) found them equal. See also: making the inputs (`model_inputs.py`), batch sizes (`batching.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers.cache_utils import DynamicCache
+from transformers.generation.utils import GenerationMixin
+
+from eval_harness.models.local.logits_processors import ForcedTokens, SeededSampling, Steps
+from eval_harness.models.local.model_inputs import Prepared, left_padded
+
+AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""Largest root mean square difference of a row's logits, relative to their spread, at which two ways of running count as equal; other
+dtypes: 0.05."""
+
+
+RULED_OUT = -1e6
+
+SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
+    "top_k": TopKLogitsWarper,
+    "top_p": TopPLogitsWarper,
+    "min_p": MinPLogitsWarper,
+}
+"""Options of `generate` that only matter where tokens are drawn."""
+
+
+class NotSteered(ValueError):
+    """A class's `generate` takes no logits processors (Janus), or does not write one token after the other (diffusion models)."""
+
+
+@dataclass(slots=True)
+class Context:
+    """A batch after its prompts: logits of the next token [n, vocabulary] (float32), cache, mask and positions of what was read.
+
+    `ids` [n, width] are the left-padded prompt tokens.
+    """
+
+    logits: torch.Tensor | None
+    cache: Any
+    ids: torch.Tensor
+    mask: torch.Tensor
+    positions: torch.Tensor | None
+
+
+class Network:
+    """A loaded model with what the harness needs to know of it."""
+
+    def __init__(self, model: Any, pad: int, generation: dict[str, Any] | None = None) -> None:
+        self.model = model
+        self.pad = pad
+        self.generation = generation or {}
+        """Options of `generate` that the user gave."""
+        self.device = model.device
+        self.encoder_decoder = is_encoder_decoder(model.config)
+        for module in model.modules():
+            # Classes with a language model inside (BLIP) hand its own padding token on, and take no other.
+            if isinstance(inner := getattr(module, "generation_config", None), GenerationConfig):
+                inner.pad_token_id = pad
+        own_generate = type(model).generate is not GenerationMixin.generate
+        """The class has its own `generate` (BLIP-2, InstructBLIP): it makes embeddings by itself and hides its cache."""
+        self.plain_generate = False
+        """Whether transformers' own `generate` is called where the class has another."""
+        parameters = inspect.signature(model.forward).parameters
+        self._keeps_logits = "logits_to_keep" in parameters
+        self._takes_positions = "position_ids" in parameters
+        self.reads = not (own_generate or self.encoder_decoder)
+        """Whether prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
+        self.may_share = self.reads and self._takes_positions and _plain_causal(model)
+
+    def next_logits(self, prepared: Prepared) -> torch.Tensor:
+        """Logits [n, vocabulary] (float32) of the token that comes after each prompt."""
+        if self.reads or prepared.rows is not None:
+            logits = self._context(prepared).logits
+            assert logits is not None
+            return logits
+        return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
+
+    def forced_logits(
+        self, prepared: Prepared, tokens: Sequence[Sequence[int]], use_cache: bool | None = None
+    ) -> torch.Tensor:
+        """Logits [n, tokens, vocabulary] (float32, before any processor) that `generate` gives for each of `tokens` (as many in every
+        row) where it is made to write them. `use_cache` False: every step reads everything from the start.
+
+        Where the model's generation config forces a first token (BART), that one is written first and not counted.
+        """
+        lead = getattr(self.model.generation_config, "forced_bos_token_id", None) if self.encoder_decoder else None
+        lead = [lead] if isinstance(lead, int) else []
+        count = len(lead) + len(tokens[0])
+        options: dict[str, Any] = {} if use_cache is None else {"use_cache": use_cache}
+        forced = ForcedTokens([[*lead, *row] for row in tokens])
+        output = self._run(
+            self._generate_inputs(prepared),
+            count,
+            [forced],
+            return_dict_in_generate=True,
+            output_logits=True,
+            **options,
+        )
+        if forced.step != count or len(output.logits) != count:
+            raise NotSteered("its `generate` does not write one token after the other")
+        return torch.stack(output.logits[len(lead) :], 1).float()
+
+    def _generate_inputs(self, prepared: Prepared) -> dict[str, Any]:
+        if prepared.rows is None:
+            return self.to_device(prepared.inputs)
+        context = self._after_prefix(prepared, with_last=False)
+        return {"input_ids": context.ids, "attention_mask": context.mask, "past_key_values": context.cache}
+
+    def _run(self, inputs: dict[str, Any], max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+        generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
+        return generate(
+            **inputs,
+            **{
+                "max_new_tokens": max_tokens,
+                "do_sample": False,
+                "num_beams": 1,
+                "temperature": None,
+                "top_p": None,
+                "top_k": None,
+                "repetition_penalty": 1.0,
+                "logits_processor": processors,
+                **options,
+            },
+        )
+
+    def _context(self, prepared: Prepared) -> Context:
+        """Read the prompts; logits of the token that comes next."""
+        if prepared.rows is not None:
+            return self._after_prefix(prepared, with_last=True)
+        return self._read(self.to_device(prepared.inputs))
+
+    def _read(self, inputs: dict[str, Any]) -> Context:
+        """The first forward pass of `generate`, with its positions and masks."""
+        rest = dict(inputs)
+        ids, mask = rest.pop("input_ids"), rest["attention_mask"]
+        if self._takes_positions:
+            rest["position_ids"] = self.model._prepare_position_ids_for_generation(ids, rest)
+        rest["past_key_values"] = DynamicCache(config=self.model.config.get_text_config(decoder=True))
+        rest["use_cache"] = True
+        if self._keeps_logits:
+            rest["logits_to_keep"] = 1
+        model_inputs = self.model.prepare_inputs_for_generation(ids, is_first_iteration=True, **rest)
+        output = self.model(**model_inputs, return_dict=True)
+        # The class may have changed the positions on the way (PaliGemma counts from 1).
+        return Context(
+            output.logits[:, -1].float(), output.past_key_values, ids, mask, model_inputs.get("position_ids")
+        )
+
+    def _after_prefix(self, prepared: Prepared, with_last: bool) -> Context:
+        """Read each image once, then hand every question its prefix's cache. `with_last`: read the questions' own tokens too."""
+        assert prepared.rows is not None
+        assert prepared.suffixes is not None
+        prefix = self._read(self.to_device(prepared.inputs))
+        rows = torch.tensor(prepared.rows, device=prefix.ids.device)
+        prefix.cache.batch_select_indices(rows)
+        ids, mask = (t.to(rows.device) for t in left_padded(prepared.suffixes, self.pad))
+        full_ids = torch.cat([prefix.ids[rows], ids], 1)
+        full_mask = torch.cat([prefix.mask[rows], mask], 1)
+        positions = full_mask.cumsum(-1).sub(1).masked_fill(full_mask == 0, 0)
+        if not with_last:
+            return Context(None, prefix.cache, full_ids, full_mask, positions)
+        logits = self._continue(ids, prefix.cache, full_mask, positions[:, -ids.shape[1] :], last_only=True)
+        return Context(logits[:, -1], prefix.cache, full_ids, full_mask, positions)
+
+    def _continue(
+        self, ids: torch.Tensor, cache: Any, mask: torch.Tensor, positions: torch.Tensor | None, last_only: bool = False
+    ) -> torch.Tensor:
+        """Logits [n, tokens, vocabulary] (float32) of more tokens after a cache, which grows by them."""
+        extra: dict[str, Any] = {"position_ids": positions} if positions is not None else {}
+        if last_only and self._keeps_logits:
+            extra["logits_to_keep"] = 1
+        output = self.model(
+            input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, return_dict=True, **extra
+        )
+        logits: torch.Tensor = output.logits.float()
+        return logits
+
+    def generate(
+        self,
+        prepared: Prepared,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int],
+        processors: Sequence[LogitsProcessor] = (),
+    ) -> torch.Tensor:
+        """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`).
+
+        Raises NotSteered where the class's `generate` does not write token by token.
+        """
+        steps = Steps()
+        used = [*processors, steps]
+        options = {name: value for name, value in self.generation.items() if name not in SAMPLING_FILTERS}
+        if temperature > 0:
+            filters = [
+                SAMPLING_FILTERS[name](value) for name, value in self.generation.items() if name in SAMPLING_FILTERS
+            ]
+            used.insert(0, SeededSampling(temperature, seeds, self.device, filters))
+        output: torch.Tensor = self._run(self._generate_inputs(prepared), max_tokens, used, **options)
+        if not steps.count:
+            raise NotSteered("its `generate` does not write one token after the other")
+        return output[:, -steps.count :]
+
+    def next_tokens(self, prepared: Prepared, temperature: float, seeds: Sequence[int]) -> torch.Tensor:
+        """One new token id per row [n, 1], without `generate` where the network reads by itself."""
+        if not self.reads or self.generation:
+            return self.generate(prepared, 1, temperature, seeds)
+        logits = self.next_logits(prepared)
+        if temperature > 0:
+            logits = SeededSampling(temperature, seeds, self.device)(prepared.inputs["input_ids"], logits)
+        return logits.argmax(-1, keepdim=True)
+
+    def candidate_scores(
+        self, prepared: Prepared, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
+    ) -> list[list[float]]:
+        """For each row and candidate (token ids, never empty): mean log-probability of its tokens after the prompt (see `_mean`)."""
+        columns = range(max(map(len, candidates)))
+        texts = [[row[column] if column < len(row) else [self.pad] for row in candidates] for column in columns]
+        logits = self.continued_logits(prepared, texts) if self.reads else self._each_forced(prepared, texts)
+        found: list[list[float]] = [[] for _ in candidates]
+        for column, given in enumerate(logits):
+            log_probabilities = given.log_softmax(-1)
+            for row, options in enumerate(candidates):
+                if column < len(options):
+                    found[row].append(_mean(log_probabilities[row], options[column], official))
+        return found
+
+    def _each_forced(self, prepared: Prepared, columns: Sequence[Sequence[Sequence[int]]]) -> Iterator[torch.Tensor]:
+        for texts in columns:
+            width = max(map(len, texts))
+            yield self.forced_logits(prepared, [[*text, *[self.pad] * (width - len(text))] for text in texts])
+
+    def continued_logits(
+        self, prepared: Prepared, columns: Sequence[Sequence[Sequence[int]]]
+    ) -> Iterator[torch.Tensor]:
+        """For each column of texts (one per row, token ids) the logits [n, longest text, vocabulary] of their tokens: the prompts are
+        read once, and each column continues a copy of their cache."""
+        context = self._context(prepared)
+        assert context.logits is not None
+        first = context.logits[:, None]
+        for texts in columns:
+            width = max(map(len, texts)) - 1  # the last token predicts nothing that is asked
+            if not width:
+                yield first
+                continue
+            rows = [[*text[:-1], *[self.pad] * (width + 1 - len(text))] for text in texts]
+            mask = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
+            ids, more = torch.tensor(rows, device=first.device), torch.tensor(mask, device=first.device)
+            positions = None
+            if context.positions is not None:
+                positions = context.positions[..., -1:] + torch.arange(1, width + 1, device=ids.device)
+            full_mask = torch.cat([context.mask, more], 1)
+            later = self._continue(ids, copy.deepcopy(context.cache), full_mask, positions)
+            yield torch.cat([first, later], 1)
+
+    def agrees(self, shared: Prepared, whole: Prepared) -> bool:
+        """Whether reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
+        first, second = self._context(shared), self._context(whole)
+        assert first.logits is not None
+        assert second.logits is not None
+        same_tokens = all(
+            a[m.bool()].tolist() == b[n.bool()].tolist()
+            for a, m, b, n in zip(first.ids, first.mask, second.ids, second.mask, strict=True)
+        )
+        return same_tokens and self.difference(first.logits, second.logits) <= self.tolerance
+
+    @property
+    def tolerance(self) -> float:
+        """The largest `difference` that counts as none."""
+        return AGREEMENT.get(self.model.dtype, 0.05)
+
+    @staticmethod
+    def difference(first: torch.Tensor, second: torch.Tensor) -> float:
+        """Largest root mean square difference of a row of logits [..., vocabulary], relative to the spread of `second`; tokens that a
+        model rules out (logits at the lowest number) must be the same and do not count. Infinite where a logit is not a number."""
+        allowed = second > RULED_OUT
+        if torch.isnan(first).any() or torch.isnan(second).any() or not torch.equal(allowed, first > RULED_OUT):
+            return math.inf
+        apart = torch.where(allowed, first - second, 0.0).pow(2).sum(-1) / allowed.sum(-1)
+        return float(apart.max().sqrt() / second[allowed].std().clamp_min(1e-6))
+
+    def to_device(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The tensors on the model's device, pixels in its dtype."""
+        return {
+            name: value.to(self.device, self.model.dtype if value.is_floating_point() else None)
+            for name, value in inputs.items()
+            if isinstance(value, torch.Tensor)
+        }
+
+
+def is_encoder_decoder(config: Any) -> bool:
+    """Whether prompts go into an encoder; InstructBLIP with a T5 says so in its text config alone."""
+    text = getattr(config, "text_config", None)
+    return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
+
+
+def _plain_causal(model: Any) -> bool:
+    """Whether every layer attends to all earlier tokens and nothing else, at positions that count tokens.
+
+    Sliding windows, linear attention, states, several position axes, or bidirectional image blocks: no.
+    """
+    text = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+    has_window = bool(getattr(text, "sliding_window", None)) and getattr(text, "use_sliding_window", True)
+    rope = getattr(text, "rope_parameters", None) or {}
+    several_axes = any("mrope" in str(key) for key in rope) if isinstance(rope, dict) else False
+    own_positions = hasattr(getattr(model, "model", model), "get_rope_index")
+    bidirectional = bool(getattr(text, "use_bidirectional_attention", None))
+    return kinds == {"full_attention"} and not (has_window or several_axes or own_positions or bidirectional)
+
+
+def _mean(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:
+    """Mean log-probability of `tokens`, from those of each position [at least len(tokens), vocabulary].
+
+    `official`: the MediConfusion authors' code gathers with an index of one row, so every token's probability is taken from the
+    distribution of the first position. Published prefix scores carry that; this reproduces it.
+    """
+    ids = torch.tensor(list(tokens), device=log_probabilities.device)
+    steps = torch.zeros_like(ids) if official else torch.arange(len(ids), device=ids.device)
+    return float(log_probabilities[steps, ids].mean())

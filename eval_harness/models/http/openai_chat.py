@@ -1,0 +1,372 @@
+"""Any server that speaks OpenAI's chat completions (OpenAI, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
+
+The first question is asked alone, until the server has answered it: what it takes is settled then (`chat_parameters.py`) and stays so for
+the others. See also: messages (`chat_messages.py`), what a reply says (`chat_replies.py`), what an error means (`server_errors.py`), how
+many are in flight (`in_flight.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from dataset_builders.errors import BadInput
+from dataset_builders.images.lookup import ImageError, check_image
+from eval_harness.models.http.chat_messages import messages_of
+from eval_harness.models.http.chat_parameters import Parameters
+from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply, reasoning_tokens
+from eval_harness.models.http.in_flight import InFlight
+from eval_harness.models.http.server_errors import Refusal, Trouble, trouble_of, without_key, words_of
+from eval_harness.models.interface import Request, Response, Settings, chosen
+from eval_harness.results import Model
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+TRIES = 8
+"""How often one question is sent before it counts as failed (it is asked again when the run is resumed)."""
+
+BUSY_TRIES = 30
+"""The same for replies that say no more than that the server is busy."""
+
+TRIES_OF_A_STRANGER = 3
+"""How often something that is no reply of a chat server is tried before the first answer came."""
+
+GIVE_UP_AFTER = 3
+"""So many questions failing after all their tries, with no answer in between, mean that the server is gone."""
+
+START_PATIENCE = 2.0
+"""Seconds for which a server that nobody ever reached is tried."""
+
+CONNECT_TIMEOUT = 10.0
+REASONS = "the model spends its first output tokens on reasoning"
+
+
+class OpenAIChat:
+    """A model behind a server. The key is read from OPENAI_API_KEY, sent, and written nowhere."""
+
+    needs_images = True
+    one_token = True
+    is_api = True
+    takes_stream = True
+    options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        """Raises BadInput when no name is given, the address is none, or a server elsewhere is to be asked without a key."""
+        if not name:
+            raise BadInput("--model openai: names no model. Give openai:NAME, as the server calls it.")
+        self.name = name
+        self.base_url = _address(settings.base_url or os.environ.get("OPENAI_BASE_URL") or None)
+        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
+        if not self._key and not _is_local(self.base_url):
+            raise BadInput(
+                f"--model openai:{name}: OPENAI_API_KEY is not set. Set it to your key, or name a server on this machine with "
+                "--base-url http://127.0.0.1:8000/v1."
+            )
+        self.settings = settings
+        self.model = Model(name=name)
+        self.deviations: list[str] = []
+        self.parameters = Parameters(name, self.base_url, settings, self.deviations)
+        self.first_wait = 1.0
+        """Seconds before the second try; doubles with each further one, up to a minute."""
+        self.retries = 0
+        self._settled = False
+        self._any_answer = False
+        self._failures = 0
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
+        what fails after all tries is `failed`.
+
+        Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
+        """
+        return self._ask_all(requests)
+
+    def score(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """`gd` by the first token's log-probabilities, where the server gives them.
+
+        Raises BadInput for `ps` (chat servers give no likelihood of a given text) and for servers without log-probabilities.
+        """
+        return self._ask_all(_by_next_token(requests))
+
+    def _ask_all(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """Run the asynchronous client in a thread of its own and hand on what it puts into a queue."""
+        done: queue.SimpleQueue[Response | BaseException | None] = queue.SimpleQueue()
+        loop = asyncio.new_event_loop()
+
+        def run() -> None:
+            try:
+                loop.run_until_complete(self._ask_stream(iter(requests), done.put))
+                done.put(None)
+            except BaseException as error:  # handed to the caller's thread, which raises it
+                done.put(error)
+            finally:
+                loop.close()
+
+        thread = threading.Thread(target=run, name="openai", daemon=True)
+        thread.start()
+        try:
+            while (item := done.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            if thread.is_alive() and not loop.is_closed():
+                for task in asyncio.all_tasks(loop):
+                    loop.call_soon_threadsafe(task.cancel)
+            thread.join(timeout=10)
+
+    async def _ask_stream(self, requests: Iterator[Request], put: Callable[[Response], None]) -> None:
+        import httpx2
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        # A connection carries one question: where a server delivers a reply twice, a reused connection would hand the second copy to the
+        # next question, and it would pass for its answer.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+        timeout = httpx2.Timeout(self.settings.timeout, connect=min(CONNECT_TIMEOUT, self.settings.timeout))
+        flight = InFlight(self.settings.in_flight)
+        async with AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=self.base_url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=DefaultAsyncHttpxClient(limits=limits, timeout=timeout),
+        ) as client:
+
+            async def worker() -> None:
+                for request in requests:
+                    put(await self._timed(client, request, flight))
+
+            if not self._settled:
+                await self._settle(client, requests, flight, put)
+            workers = [asyncio.ensure_future(worker()) for _ in range(flight.most)]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for task in workers:
+                    task.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _settle(
+        self, client: AsyncOpenAI, requests: Iterator[Request], flight: InFlight, put: Callable[[Response], None]
+    ) -> None:
+        """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
+
+        Raises BadInput when the first few all fail.
+        """
+        failed = 0
+        for number, request in enumerate(requests, 1):
+            response = await self._timed(client, request, flight)
+            put(response)
+            failed += response.status == "failed"
+            if response.status == "answered" or (number >= GIVE_UP_AFTER and failed < number):
+                break
+            if failed >= GIVE_UP_AFTER:
+                raise BadInput(f"--model openai:{self.name}: the server refuses every question: {response.error}")
+        self._settled = True
+
+    async def _timed(self, client: AsyncOpenAI, request: Request, flight: InFlight) -> Response:
+        start = time.perf_counter()
+        response = await self._ask(client, request, flight)
+        return replace(response, seconds=round(time.perf_counter() - start, 4))
+
+    async def _ask(self, client: AsyncOpenAI, request: Request, flight: InFlight) -> Response:
+        """One question, tried until it is answered, refused, or has failed too often."""
+        start = time.monotonic()
+        failed = Response(request.question_id, request.sample, "", "failed")
+        if why := _why_no_image(request):  # a lenient server would answer to half an image
+            return replace(failed, error=why)
+        messages = messages_of(request, self.settings.max_image_side)
+        tries = busy = 0
+        while True:
+            sent = self.parameters.of(request)
+            try:
+                async with flight.place():
+                    reply = await self._once(client, messages, sent)
+                if reply.was_cut and self.parameters.allow_thinking(request, REASONS):
+                    continue
+                if reply.reasoning and not self._settled:
+                    self.parameters.allow_thinking(request, REASONS)
+                self._any_answer, self._failures = True, 0
+                flight.answered()
+                return self._response(request, reply)
+            except Refusal as refusal:
+                self._any_answer, self._failures = True, 0
+                flight.answered()
+                return replace(failed, status="refused", error=without_key(str(refusal), self._key))
+            except Trouble as trouble:
+                words = without_key(str(trouble), self._key)
+                if trouble.kind == "fatal":
+                    raise BadInput(f"--model openai:{self.name}: {words}") from None
+                if trouble.kind == "cut" and self.parameters.allow_thinking(request, REASONS):
+                    continue
+                if (not self._settled or trouble.parameter == self.parameters.limit_name) and self.parameters.give_way(
+                    trouble, request
+                ):
+                    continue
+                if trouble.kind == "cut":
+                    return replace(failed, error=words, finish_reason="length")
+                if trouble.kind == "question":
+                    return replace(failed, error=words)
+                self._check_it_was_ever_there(trouble, words, time.monotonic() - start, tries)
+                self.retries += 1
+                if trouble.kind == "busy":
+                    busy += 1
+                    flight.busy()
+                else:
+                    tries += 1
+                if tries >= TRIES or busy >= BUSY_TRIES:
+                    self._count_failure(words)
+                    return replace(failed, error=words)
+                await flight.wait(
+                    max(tries, 1) if trouble.kind != "busy" else busy, self._first_wait(trouble), trouble.retry_after
+                )
+
+    def _first_wait(self, trouble: Trouble) -> float:
+        """A server that nobody reached yet is tried at short intervals, for a few seconds."""
+        return min(self.first_wait, 0.5) if trouble.kind == "unreachable" and not self._any_answer else self.first_wait
+
+    def _check_it_was_ever_there(self, trouble: Trouble, words: str, seconds: float, tries: int) -> None:
+        """Raise BadInput where nothing suggests that a chat server is at this address; one that answered before is waited for."""
+        if self._any_answer:
+            return
+        place = self.base_url or "https://api.openai.com/v1"
+        if trouble.kind == "unreachable" and seconds >= START_PATIENCE:
+            raise BadInput(f"--base-url {place}: no server can be reached: {words}. Start it, or check the address.")
+        if trouble.kind == "unreadable" and tries + 1 >= TRIES_OF_A_STRANGER:
+            raise BadInput(f"--base-url {place}: {words}. Give the address of a chat server; it mostly ends in /v1.")
+
+    def _count_failure(self, words: str) -> None:
+        """Raise BadInput when question after question fails with no answer in between."""
+        self._failures += 1
+        if self._failures >= GIVE_UP_AFTER:
+            raise BadInput(
+                f"--model openai:{self.name}: the server gives no answers any more ({words}). Every answer so far is kept; run the same "
+                "command again to go on."
+            )
+
+    async def _once(self, client: AsyncOpenAI, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
+        """Send one question. Raises Refusal or Trouble."""
+        import httpx2
+        import openai
+
+        body = {"model": self.name, "messages": messages, **sent}
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                response = await client.post("/chat/completions", body=body, cast_to=httpx2.Response)
+        except (openai.OpenAIError, TimeoutError) as error:
+            raise trouble_of(error, sent) from None
+        try:
+            document = response.json()
+        except ValueError as error:
+            said = words_of(response.text) if "html" in response.headers.get("content-type", "") else str(error)
+            raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
+        reply = read_reply(document)
+        if not self._settled:
+            self._look_for_reasoning(reply, reasoning_tokens(document))
+        return reply
+
+    def _look_for_reasoning(self, reply: Reply, tokens: int) -> None:
+        """Say where the first answer shows that the reasoning is not as it was asked for."""
+        reasons = bool(reply.reasoning or tokens)
+        thinking = self.settings.thinking
+        if thinking == "off" and reasons:
+            self.parameters.deviate("the model reasoned before its first answer although it was asked not to")
+        elif thinking not in (None, "off") and not reasons:
+            self.parameters.deviate("the first answer shows no reasoning although it was asked for")
+
+    def _response(self, request: Request, reply: Reply) -> Response:
+        response = Response(
+            request.question_id,
+            request.sample,
+            reply.text,
+            usage=reply.usage,
+            reasoning=reply.reasoning,
+            finish_reason=reply.finish_reason or ("length" if reply.unfinished else None),
+        )
+        if not request.candidates:
+            return response
+        if not reply.alternatives:
+            raise BadInput(
+                f"--method gd: the server of openai:{self.name} gives no log-probabilities. Use --method mc."
+            )
+        found = [of_candidate(candidate, reply.alternatives) for candidate in request.candidates]
+        if all(value is None for value in found):
+            return response
+        if any(value is None for value in found):
+            self.parameters.deviate(
+                f"the server gives only {len(reply.alternatives)} alternatives of a token; an option that is not among them "
+                "counts as less likely than all of them"
+            )
+        below = min(reply.alternatives.values())
+        best = chosen(request, [below - 1 if value is None else value for value in found])
+        # The one token that was asked for is always cut by its limit; the option is no less chosen for that.
+        return replace(response, text=best.text, scores=best.scores, finish_reason=None)
+
+    def describe(self) -> dict[str, Any]:
+        import openai
+
+        host = urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else "default"
+        settled = self.parameters.describe() if self._settled else {}
+        return {"openai_client": openai.__version__, "server": host, "retries": self.retries, **settled}
+
+
+def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
+    for request in requests:
+        if request.scoring != "next_token":
+            raise BadInput(
+                "--method ps: a chat server gives no likelihood of a given answer. Use --method mc, gd or ff."
+            )
+        yield request
+
+
+def _why_no_image(request: Request) -> str | None:
+    """Why an image of the request cannot be sent; None where each can be decoded."""
+    for image in (request.image, *(shot.image for shot in request.shots)):
+        if image is not None and (why := _why_broken(image)) is not None:
+            return f"its image cannot be shown: {why}"
+    return None
+
+
+@lru_cache(maxsize=32)
+def _why_broken(image: bytes) -> str | None:
+    """Why an image cannot be decoded whole; looked at once for the questions that share it, which follow each other."""
+    try:
+        check_image(image)
+    except ImageError as error:
+        return str(error)
+    return None
+
+
+def _address(url: str | None) -> str | None:
+    """The address of a server, as the client wants it. Raises BadInput where it is none."""
+    if url is None:
+        return None
+    if not re.match(r"https?://", url, re.IGNORECASE):
+        other = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
+        why = f"{other[1]} is not spoken here" if other else "has no scheme"
+        raise BadInput(
+            f"--base-url {url}: {why}. Write http:// or https:// before the host, e.g. http://127.0.0.1:8000/v1."
+        )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadInput(f"--base-url {url}: not an address ({error}).") from None
+    if not host:
+        raise BadInput(f"--base-url {url}: names no host.")
+    return url.removesuffix("/").removesuffix("/chat/completions")
+
+
+def _is_local(url: str | None) -> bool:
+    host = urlsplit(url or "").hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

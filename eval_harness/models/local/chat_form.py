@@ -1,0 +1,113 @@
+"""From a request to the conversation a model sees: its own chat template, or a named plain template where it has none.
+
+See also: the wording of the prompt (`prompts.py`), tokens and tensors (`model_inputs.py`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PILImage
+
+Message = dict[str, Any]
+
+PLAIN_TEMPLATES: dict[str, str] = {
+    "plain": "{prompt}",
+    "question-answer": "Question: {prompt} Answer:",
+    "paligemma-answer": "answer en {prompt}\n",
+}
+"""Forms for processors without a chat template. `plain`: the prompt as it stands (the benchmarks' own per-model prompts, such as
+MediConfusion's `mc-blip2`, already hold the words a model expects). `question-answer`: BLIP-2's and InstructBLIP's usual form.
+`paligemma-answer`: the task prefix PaliGemma's question answering was trained with."""
+
+PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "fuyu")
+"""Model types that have no chat template and take plain text; anything else without a template must be told which form to use."""
+
+
+def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list[Message]:
+    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request.
+
+    `pictures` maps encoded images to decoded ones; None withholds them (text-only baseline).
+    Raises ValueError when an image is wanted and the request carries none.
+    """
+    messages: list[Message] = []
+    if request.system:
+        messages.append({"role": "system", "content": [{"type": "text", "text": request.system}]})
+    for shot in request.shots:
+        messages.append(_turn(shot.prompt, shot.image, pictures, request))
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": shot.answer}]})
+    messages.append(_turn(request.prompt, request.image, pictures, request))
+    return messages
+
+
+def _turn(text: str, image: bytes | None, pictures: Mapping[bytes, Any] | None, request: Request) -> Message:
+    content: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    if pictures is not None:
+        if image is None:
+            raise ValueError(f"question {request.question_id} came without its image")
+        content.insert(0 if request.image_first else 1, {"type": "image", "image": pictures[image]})
+    return {"role": "user", "content": content}
+
+
+def plain_text(messages: list[Message], template: str, image_token: str | None, end_of_shot: str) -> str:
+    """A conversation as one text: image markers, the prompt in its plain template, examples closed by `end_of_shot`.
+
+    With examples this is the Med-Flamingo form, `<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1).
+    """
+    parts: list[str] = []
+    for message in messages:
+        text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
+        if message["role"] == "assistant":
+            parts.append(f" {text}{end_of_shot}")
+        elif message["role"] == "system":
+            parts.append(f"{text} ")
+        else:
+            images = sum(part["type"] == "image" for part in message["content"])
+            parts.append((image_token or "") * images + template.replace("{prompt}", text))
+    return "".join(parts)
+
+
+def images_of(messages: list[Message]) -> list[PILImage]:
+    """The images of a conversation in the order they stand."""
+    return [part["image"] for message in messages for part in message["content"] if part["type"] == "image"]
+
+
+def plain_template(name: str | None, model_type: str, model_id: str) -> str:
+    """The plain template of that name, or the default for this type of model.
+
+    Raises BadInput when the name is not known, or none is given and the model type has no default.
+    """
+    if name is None and model_type in PLAIN_BY_DEFAULT:
+        name = "plain"
+    if name is None:
+        raise BadInput(
+            f"--model {model_id}: its processor has no chat template, so the form of its prompts is unknown. Name one with "
+            f"--plain-template ({', '.join(PLAIN_TEMPLATES)}), or add a chat_template.jinja to a local copy of the model folder."
+        )
+    if name not in PLAIN_TEMPLATES:
+        raise BadInput(f"--plain-template {name}: not known. There is: {', '.join(PLAIN_TEMPLATES)}.")
+    return PLAIN_TEMPLATES[name]
+
+
+@lru_cache(maxsize=8)
+def decode_image(data: bytes, longest_side: int | None = None) -> PILImage:
+    """The encoded image as RGB, turned as its EXIF orientation says; 16-bit grey is brought to 8 bits, not clipped.
+
+    `longest_side`: shrink to this many pixels where larger. The few images decoded last are kept, since questions share them;
+    callers must not draw on what they get.
+    """
+    from PIL import Image
+
+    from dataset_builders.images.lookup import rgb_of
+
+    image = rgb_of(Image.open(io.BytesIO(data)))
+    if longest_side is not None:
+        image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
+    return image

@@ -1,0 +1,262 @@
+"""Requests -> token ids and pixels, for a processor of transformers: whole prompts, or image prefixes with the questions that share them.
+
+See also: the conversation's wording (`chat_form.py`), running the network (`network.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eval_harness.models.interface import Request, Settings
+from eval_harness.models.local import chat_form
+from eval_harness.models.local.chat_form import Message
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PILImage
+
+SHARABLE_INPUTS = {
+    "input_ids",
+    "attention_mask",
+    "pixel_values",
+    "image_sizes",
+    "pixel_attention_mask",
+    "batch_num_images",
+}
+"""A model whose processor gives anything else (token types for bidirectional prefixes, grids for 3-D positions, cross-attention masks)
+may treat tokens after a prefix differently, so its prompts are not split."""
+
+DECODERS = min(8, os.cpu_count() or 1)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A batch ready for the network. `inputs`: the processor's tensors, padded on the left.
+
+    Whole prompts: one row per request; `rows` and `suffixes` are None. Shared prefixes: one row per image, and request i continues
+    row `rows[i]` with the token ids `suffixes[i]` (never empty).
+    """
+
+    requests: list[Request]
+    inputs: dict[str, Any]
+    rows: list[int] | None = None
+    suffixes: list[list[int]] | None = None
+
+    def lengths(self) -> list[int]:
+        """Tokens of each prompt, those of its image included where the processor writes them."""
+        mask = self.inputs["attention_mask"].sum(-1).tolist()
+        if self.rows is None or self.suffixes is None:
+            return [int(length) for length in mask]
+        return [int(mask[row]) + len(suffix) for row, suffix in zip(self.rows, self.suffixes, strict=True)]
+
+
+class InputMaker:
+    """Turns requests into `Prepared` batches. Used from one thread at a time; images are decoded by several."""
+
+    def __init__(self, processor: Any, settings: Settings, with_images: bool, plain_template: str | None) -> None:
+        self.processor = processor
+        self.with_images = with_images
+        self.plain_template = plain_template
+        self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
+        self.image_side = settings.max_image_side
+        self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
+        self._sanitize = True
+        self._marker = self._written_marker() if with_images and plain_template is not None else None
+        self._image_token = getattr(processor, "image_token_id", None)
+
+    def close(self) -> None:
+        """Stop the decoding threads."""
+        self._decoders.shutdown(cancel_futures=True)
+
+    def whole(self, requests: Sequence[Request]) -> Prepared:
+        """Every prompt with its own image."""
+        return Prepared(list(requests), self._tensors(requests))
+
+    def shared(self, requests: Sequence[Request]) -> Prepared | None:
+        """Requests grouped by image, each image's tokens once; None where the prompts cannot be split that way.
+
+        The split is by tokens: everything up to the last image token comes from the processor, which expands images; the text after it
+        is tokenised alone, and stands in the processor's own output for each group's first request, token for token.
+        """
+        groups: dict[Any, list[int]] = {}
+        for position, request in enumerate(requests):
+            groups.setdefault((request.image, request.shots, request.system), []).append(position)
+        if self.plain_template is not None or not self.with_images or len(groups) == len(requests):
+            return None
+        raw = self._raw_ids(requests)
+        inputs = self._tensors([requests[members[0]] for members in groups.values()])
+        if not set(inputs) <= SHARABLE_INPUTS:
+            return None
+        rows, suffixes = [0] * len(requests), [[0]] * len(requests)
+        prefixes: list[list[int]] = []
+        for row, members in enumerate(groups.values()):
+            full = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
+            sequences = _expanded(full, [raw[member] for member in members], self._image_token)
+            if sequences is None:
+                return None
+            head, whole = sequences
+            cut = min(_common_start(whole), min(map(len, whole)) - 1) if len(members) > 1 else head
+            if cut < head:
+                return None
+            prefixes.append(full[:cut])
+            for member, ids in zip(members, whole, strict=True):
+                rows[member], suffixes[member] = row, ids[cut:]
+        pad = self.processor.tokenizer.pad_token_id
+        inputs["input_ids"], inputs["attention_mask"] = left_padded(prefixes, pad)
+        return Prepared(list(requests), inputs, rows, suffixes)
+
+    def rendered_end(self, variables: Mapping[str, Any]) -> str:
+        """What follows the question in a prompt, with these template variables; "" for a plain template's space or line end aside."""
+        question = "What is shown?"
+        if self.plain_template is not None:
+            return self.plain_template.replace("{prompt}", question).rpartition(question)[2]
+        turn = [{"role": "user", "content": [{"type": "text", "text": question}]}]
+        text = str(self.processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, **variables))
+        return text.rpartition(question)[2]
+
+    def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
+        pictures = self._decoded(requests)
+        conversations = [chat_form.conversation(request, pictures) for request in requests]
+        if self.plain_template is None:
+            return dict(self._templated(conversations))
+        token = self._marker
+        end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
+        texts = [chat_form.plain_text(messages, self.plain_template, token, end) for messages in conversations]
+        images: Any = [chat_form.images_of(messages) for messages in conversations] if self.with_images else None
+        if images and token is None:
+            images = [image for each in images for image in each]
+        return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
+
+    def _written_marker(self) -> str | None:
+        """What stands for an image in a plain prompt; None where the processor writes its image tokens by itself."""
+        token = getattr(self.processor, "image_token", None)
+        marker = getattr(token, "content", token)
+        if not marker or getattr(
+            self.processor, "num_query_tokens", None
+        ):  # BLIP-2 takes a second marker without a word
+            return None
+        from PIL import Image
+
+        try:
+            self.processor(text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt")
+        except ValueError:  # Florence-2, Fuyu: two markers for one image
+            return None
+        return str(marker)
+
+    def _templated(self, conversations: list[list[Message]]) -> Any:
+        options: dict[str, Any] = {
+            **self.template_variables,
+            "add_generation_prompt": True,
+            "tokenize": True,
+            "return_dict": True,
+        }
+        if self._sanitize:
+            try:
+                # A question that happens to hold "<image>" or another control token must stay text.
+                return self.processor.apply_chat_template(
+                    conversations,
+                    return_tensors="pt",
+                    processor_kwargs={"padding": True},
+                    sanitize_control_tokens=True,
+                    **options,
+                )
+            except (NotImplementedError, ValueError):
+                # The tokenizer adds special tokens by itself, or the processor needs character offsets (Idefics3): both rule that out.
+                self._sanitize = False
+        conversations = [_defused(messages, self.processor.tokenizer) for messages in conversations]
+        return self.processor.apply_chat_template(
+            conversations, return_tensors="pt", processor_kwargs={"padding": True}, **options
+        )
+
+    def _raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
+        """Token ids with each image as its one marker, not expanded."""
+        tokenizer = self.processor.tokenizer
+        markers = [chat_form.conversation(request, dict.fromkeys(_images(request))) for request in requests]
+        for messages in markers:
+            for message in messages:
+                message["content"] = [
+                    {"type": "image"} if part["type"] == "image" else part for part in message["content"]
+                ]
+        if not self._sanitize:
+            markers = [_defused(messages, tokenizer) for messages in markers]
+        ids: list[list[int]] = tokenizer.apply_chat_template(
+            markers,
+            chat_template=self.processor.chat_template,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            sanitize_control_tokens=self._sanitize,
+            **self.template_variables,
+        )
+        return ids
+
+    def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage] | None:
+        """Each distinct image decoded once, several at a time; None when the image is withheld."""
+        if not self.with_images:
+            return None
+        different = list(dict.fromkeys(image for request in requests for image in _images(request)))
+        sides = [self.image_side] * len(different)
+        return dict(zip(different, self._decoders.map(chat_form.decode_image, different, sides), strict=True))
+
+
+def _images(request: Request) -> list[bytes]:
+    images = [*(shot.image for shot in request.shots), request.image]
+    if any(image is None for image in images):
+        raise ValueError(f"question {request.question_id} came without its image")
+    return [image for image in images if image is not None]
+
+
+def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:
+    """Where the text after the last image begins, and every prompt's ids with its image expanded as in `full`.
+
+    `full` is the processor's output for `raw[0]`'s prompt. They end alike: the text after the last image. What stands before it in
+    `raw[0]` must stand in every other prompt too. None where that does not hold.
+    """
+    first = raw[0]
+    tail = _common_start([full[::-1], first[::-1]])
+    while tail and first[len(first) - tail] == image_token:
+        tail -= 1  # the marker and the last of the tokens it expands to are the same token; it belongs to the image
+    head = len(first) - tail
+    if tail == 0 or head <= 0 or any(ids[:head] != first[:head] or len(ids) <= head for ids in raw):
+        return None
+    expanded = full[: len(full) - tail]
+    return len(expanded), [expanded + ids[head:] for ids in raw]
+
+
+def _common_start(sequences: Sequence[list[int]]) -> int:
+    """How many tokens all sequences begin with (the least and the greatest differ first)."""
+    low, high = min(sequences), max(sequences)
+    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+
+
+def _defused(messages: list[Message], tokenizer: Any) -> list[Message]:
+    """Special tokens written in a prompt are broken by a space, so that they stay text."""
+    special = [token for token in tokenizer.all_special_tokens if len(token) > 1]
+
+    def text(value: str) -> str:
+        for token in special:
+            value = value.replace(token, f"{token[0]} {token[1:]}")
+        return value
+
+    return [
+        message
+        | {"content": [part | {"text": text(part["text"])} if "text" in part else part for part in message["content"]]}
+        for message in messages
+    ]
+
+
+def left_padded(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
+    """(ids, mask), both [rows, longest] int64: padding first, so that every row ends with its last token."""
+    import torch
+
+    width = max(map(len, sequences))
+    ids = torch.full((len(sequences), width), pad, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, sequence in enumerate(sequences):
+        if sequence:
+            ids[row, width - len(sequence) :] = torch.tensor(list(sequence))
+            mask[row, width - len(sequence) :] = 1
+    return ids, mask

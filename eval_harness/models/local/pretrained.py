@@ -1,0 +1,171 @@
+"""Loading a pretrained model of transformers with its processor: which class, on which device, quantized, with an adapter.
+
+See also: running it (`transformers_vlm.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.extras import missing_extra, require
+from eval_harness.models.interface import Settings
+
+QUANTIZATIONS = ("4bit", "8bit")
+
+
+def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[str]]:
+    """(processor, model in evaluation mode on its device, what is odd about it in words for the result's deviations).
+
+    Raises BadInput when either cannot be had as the settings say.
+    """
+    import torch
+    from transformers import AutoConfig, AutoProcessor
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = getattr(torch, settings.dtype or ("bfloat16" if device == "cuda" else "float32"), None)
+    if not isinstance(dtype, torch.dtype):
+        raise BadInput(f"--dtype {settings.dtype}: not a torch dtype. Give float32, bfloat16 or float16.")
+    if settings.adapter:
+        require("peft")
+    trust = settings.trust_remote_code
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust}
+    if settings.attention:
+        options["attn_implementation"] = settings.attention
+    try:
+        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=trust)
+        if getattr(processor, "image_processor", None) is None:
+            raise BadInput(
+                f"--model {model_id}: its processor takes no images, so it cannot answer questions about them."
+            )
+        _set_pixels(processor, settings)
+        config = AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
+        quantized = getattr(config, "quantization_config", None) is not None
+        if settings.quantization:
+            options["quantization_config"] = _quantization(model_id, settings.quantization, dtype, quantized)
+        if settings.device_map:
+            options["device_map"] = settings.device_map
+        elif quantized or settings.quantization:
+            options["device_map"] = {"": _own_device(device)}  # a quantized model is not moved once it is loaded
+        model, lacking = _model(model_id, options)
+        if settings.adapter:
+            model = _with_adapter(model, settings.adapter)
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise missing_extra(error) or _missing_in_words(error) or BadInput(_cannot_load(model_id, error)) from None
+    placed: Any = model if "device_map" in options else model.to(_own_device(device))
+    odd = []
+    if lacking:
+        odd.append(
+            f"the checkpoint lacks {len(lacking)} of the model's weights, which were drawn at random: {', '.join(lacking[:3])}"
+        )
+    return processor, placed.eval(), odd
+
+
+def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The model as an image-text-to-text class; where transformers has none for it, as the causal model it may be (Phi-4-multimodal, many
+    models with code of their own). Whether that one sees images is left to the self-test. Also the weights that its checkpoint lacks."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    options = options | {"output_loading_info": True}
+    loaded: Any
+    try:
+        loaded = AutoModelForImageTextToText.from_pretrained(model_id, **options)
+    except ValueError as error:
+        if "Unrecognized configuration class" not in str(error):
+            raise
+        loaded = AutoModelForCausalLM.from_pretrained(model_id, **options)
+    model, found = loaded
+    return model, sorted(found["missing_keys"])
+
+
+def _set_pixels(processor: Any, settings: Settings) -> None:
+    """Set the least and most pixels of an image. Raises BadInput where the image processor knows no such bounds (Qwen-VL's and its kin
+    do: their `size` is in pixels of area)."""
+    given = {"shortest_edge": settings.min_pixels, "longest_edge": settings.max_pixels}
+    given = {name: pixels for name, pixels in given.items() if pixels is not None}
+    if not given:
+        return
+    images = processor.image_processor
+    known = getattr(getattr(type(images), "valid_kwargs", None), "__annotations__", {})
+    if "max_pixels" not in known:
+        raise BadInput(f"--min-pixels, --max-pixels: {type(images).__name__} has no such bounds. Use --max-image-side.")
+    size = {**dict(images.size), **given}
+    if size["shortest_edge"] > size["longest_edge"]:
+        raise BadInput(
+            f"--min-pixels: at least {size['shortest_edge']} pixels and at most {size['longest_edge']} cannot both be. Give other bounds."
+        )
+    images.size = {name: size[name] for name in ("shortest_edge", "longest_edge")}
+
+
+def _quantization(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if name not in QUANTIZATIONS:
+        raise BadInput(f"--quantization {name}: not known. There is: {', '.join(QUANTIZATIONS)}.")
+    if quantized:
+        raise BadInput(f"--quantization {name}: {model_id} is quantized already and is loaded as it is. Leave it out.")
+    require("bitsandbytes")
+    if name == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def _with_adapter(model: Any, adapter: str) -> Any:
+    """The model with a peft adapter: merged into its weights, or beside them where these are quantized.
+
+    Raises BadInput where the adapter cannot be read, does not fit the model, or works by added prompt tokens.
+    """
+    from peft import PeftModel
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            adapted: Any = PeftModel.from_pretrained(model, adapter)
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+            raise BadInput(f"--adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
+    if any("missing adapter keys" in str(each.message) for each in said):
+        raise BadInput(f"--adapter {adapter}: its weights do not fit this model: some of its layers found none.")
+    if adapted.active_peft_config.is_prompt_learning:
+        raise BadInput(
+            f"--adapter {adapter}: works by added prompt tokens, which questions on images are not put after."
+        )
+    return adapted.base_model.model if getattr(model, "is_quantized", False) else adapted.merge_and_unload()
+
+
+def _own_device(device: str) -> str:
+    """This process's GPU: processes started by torchrun or accelerate each take their own."""
+    import torch
+
+    rank = os.environ.get("LOCAL_RANK", "")
+    return f"cuda:{int(rank) % torch.cuda.device_count()}" if device == "cuda" and rank.isdigit() else device
+
+
+def _missing_in_words(error: BaseException) -> BadInput | None:
+    """transformers often says that a package is missing in words of its own."""
+    from importlib.util import find_spec
+
+    for module in ("bitsandbytes", "num2words", "peft"):
+        if isinstance(error, ImportError) and module in str(error) and find_spec(module) is None:
+            try:
+                require(module)
+            except BadInput as missing:
+                return missing
+    return None
+
+
+def _cannot_load(model_id: str, error: Exception) -> str:
+    reason = first_line(error) or type(error).__name__
+    if "Unrecognized configuration class" in reason:
+        reason = "transformers has neither an image-text-to-text nor a causal class for it."
+    elif "trust_remote_code" in str(error):
+        reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
+    return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, at most 300 characters."""
+    return str(error).strip().partition("\n")[0][:300]

@@ -1,0 +1,128 @@
+"""What a freshly loaded model does with three small questions: which fast paths give the numbers that its own `generate` gives.
+
+The reference is one request at a time through `generate`, made to write given tokens. A path that differs, or fails, is not used, and
+the result says so. See also: the paths themselves (`network.py`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from eval_harness.models.http.network import Network, NotSteered
+from eval_harness.models.interface import Request
+from eval_harness.models.local.model_inputs import InputMaker
+
+TOKENS = 3
+"""Tokens written after each prompt: one for the first pass, two for what continues it."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """`paths`: for each way of running "equal", by how much it differs, or why it failed. `batches`: several requests may run
+    together."""
+
+    paths: dict[str, str] = field(default_factory=dict)
+    batches: bool = True
+    sees_images: bool = True
+
+
+def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findings:
+    """Try every path and leave `network.reads` and `network.may_share` on where they are right.
+
+    Raises what the reference raises: a model that cannot take one request through its own `generate` cannot be used.
+    """
+    requests = _requests(with_images)
+    tokens = _tokens(inputs.processor.tokenizer, len(requests))
+    found = Findings()
+    with torch.inference_mode():
+
+        def written() -> torch.Tensor:
+            return torch.cat(
+                [network.forced_logits(inputs.whole([r]), [t]) for r, t in zip(requests, tokens, strict=True)]
+            )
+
+        try:
+            reference = written()
+        except NotSteered:
+            network.plain_generate = True  # what the class adds to `generate` of transformers it does not need for text
+            reference = written()
+        if reference.isnan().any():
+            raise ValueError("its logits are not numbers; another --dtype, such as float32, may help")
+        if with_images:
+            other = replace(requests[0], image=requests[2].image)
+            found.sees_images = not torch.equal(
+                network.forced_logits(inputs.whole([other]), [tokens[0]]), reference[:1]
+            )
+
+        def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
+            try:
+                apart = network.difference(run(), expected)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # whatever a model's own code raises on a path that is only tried
+                found.paths[name] = f"failed ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
+                return False
+            found.paths[name] = (
+                "equal" if apart <= network.tolerance else f"differs by {apart:.2g} of the logits' spread"
+            )
+            return apart <= network.tolerance
+
+        check(
+            "cached = uncached",
+            lambda: network.forced_logits(inputs.whole(requests[:1]), tokens[:1], use_cache=False),
+            reference[:1],
+        )
+        found.batches = check("batch 1 = batch 3", lambda: network.forced_logits(inputs.whole(requests), tokens))
+        if network.reads:
+            some = slice(None) if found.batches else slice(1)
+            network.reads = check(
+                "options scored = written by generate",
+                lambda: next(network.continued_logits(inputs.whole(requests[some]), [tokens[some]])),
+                reference[some],
+            )
+        network.may_share = network.may_share and network.reads and found.batches
+        if network.may_share:
+            # A cache is used up by what continues it, so every try begins with a prefix of its own.
+            shared, again = inputs.shared(requests), inputs.shared(requests)
+            if shared is None or again is None:
+                network.may_share = False
+                found.paths["shared image prefix"] = "the prompts cannot be split"
+            else:
+                network.may_share = check(
+                    "shared image prefix", lambda: network.forced_logits(shared, tokens)
+                ) and check(
+                    "options after a shared image prefix", lambda: next(network.continued_logits(again, [tokens]))
+                )
+    return found
+
+
+def _requests(with_images: bool) -> list[Request]:
+    """Three prompts of different lengths, the first two on one image."""
+    from PIL import Image
+
+    pictures: list[bytes] = []
+    for size in ((96, 64), (72, 80)):
+        buffer = io.BytesIO()
+        Image.radial_gradient("L").resize(size).rotate(10 * len(pictures)).convert("RGB").save(buffer, "PNG")
+        pictures.append(buffer.getvalue())
+    prompts = (
+        "Which side is shown?",
+        "Is there a fracture in this image of the chest, on the left or on the right side?",
+        "A or B? Answer with the letter.",
+    )
+    return [
+        Request(str(i), 0, prompt, pictures[i // 2] if with_images else None, ("left", "right"), "single")
+        for i, prompt in enumerate(prompts)
+    ]
+
+
+def _tokens(tokenizer: Any, rows: int) -> list[list[int]]:
+    """Ordinary tokens to write, `TOKENS` for each row, other ones in each."""
+    ids = tokenizer("left or right, yes no A B C", add_special_tokens=False)["input_ids"]
+    ids = [token for token in ids if token not in tokenizer.all_special_ids]
+    return [[ids[(row + step) % len(ids)] for step in range(TOKENS)] for row in range(rows)]

@@ -1,0 +1,224 @@
+"""`medprobe compare`: what differs between two results, in settings, answers and scores. "My number differs from the paper's" starts here.
+
+See also: comparing many models (`scores/comparisons.py`), drawing (the board).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from eval_harness.results import Result, Score, read_result
+from eval_harness.runs.folder import read_question_file
+from eval_harness.scores import units
+from eval_harness.scores.comparisons import SMALLEST, paired_test
+
+MOST_LISTED = 8
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two: its result, and its answers and questions where it was measured."""
+
+    place: str
+    result: Result
+    answers: pd.DataFrame | None = None
+    questions: pd.DataFrame | None = None
+
+
+def load_side(place: str, published: Callable[[], Iterable[Result]]) -> Side:
+    """A run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many words as it takes).
+
+    Raises BadInput when it is none of them, or the published name fits several results.
+    """
+    if place.startswith("published:"):
+        return Side(place, _published(place.removeprefix("published:"), published()))
+    path = Path(place) / "result.json" if Path(place).is_dir() else Path(place)
+    result = read_result(path)
+    answers = path.parent / "answers.parquet"
+    held = [path.parent / "questions.parquet", *_in_store(path, result)]
+    questions = next((file for file in held if file.is_file()), None)
+    if not answers.is_file() or questions is None:
+        return Side(place, result)
+    try:
+        return Side(place, result, read_question_file(answers), read_question_file(questions))
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{path.parent}: its answers cannot be read ({error}). Run `medprobe score` on the run folder."
+        ) from None
+
+
+def _in_store(path: Path, result: Result) -> list[Path]:
+    """Where a store keeps the questions of a result: STORE/questions/<fingerprint>.parquet, four folders up from the result."""
+    parents = path.resolve().parents
+    return [parents[4] / "questions" / f"{result.benchmark.fingerprint}.parquet"] if len(parents) > 4 else []
+
+
+def _published(name: str, results: Iterable[Result]) -> Result:
+    model, *rest = (part.strip().casefold() for part in name.split("/"))
+    found = [
+        result
+        for result in results
+        if result.model.name.casefold() == model and set(rest) <= {word.casefold() for word in _marks(result)}
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise BadInput(f"published:{name}: no paper has it. `medprobe results --published` lists what there is.")
+    names = list(dict.fromkeys("/".join([result.model.name, *_marks(result)]) for result in found))
+    several = ", ".join(f"'published:{each}'" for each in names[:MOST_LISTED])
+    raise BadInput(f"published:{name}: fits {len(found)} results. Say which, e.g. {several}.")
+
+
+def _marks(result: Result) -> list[str]:
+    """What tells the published results of one model apart."""
+    method, table = result.method, result.source.table if result.source else None
+    samples = f"{method.samples} samples" if method.samples else None
+    return [word for word in (result.benchmark.name, method.name, method.prompt, samples, table) if word]
+
+
+def compare_results(a: Side, b: Side) -> str:
+    """The differences as text. Raises BadInput for results of different benchmarks."""
+    if a.result.benchmark.format != b.result.benchmark.format:
+        raise BadInput(
+            f"{a.place} is of {a.result.benchmark.name}, {b.place} of {b.result.benchmark.name}: nothing of theirs can be compared."
+        )
+    lines = [f"A  {_title(a.result)}", f"B  {_title(b.result)}", "", "settings"]
+    lines += _settings(a.result, b.result)
+    lines += ["", "scores (percent)", *_scores(a, b)]
+    if a.answers is not None and b.answers is not None:
+        lines += ["", "answers", *_answers(a, b)]
+    return "\n".join(lines)
+
+
+def _title(result: Result) -> str:
+    source = result.source
+    where = f", {source.citation}" + (f", {source.table}" if source.table else "") if source else ""
+    return f"{result.model.name} on {result.benchmark.name} ({result.kind}{where})"
+
+
+def _flat(result: Result) -> dict[str, Any]:
+    """Everything that may explain a difference, one name per value."""
+    document = result.model_dump()
+    found: dict[str, Any] = {}
+    for part in ("benchmark", "model", "method", "environment"):
+        for name, value in document[part].items():
+            if isinstance(value, dict):
+                found |= {f"{part}.{name}.{inner}": deeper for inner, deeper in value.items()}
+            else:
+                found[f"{part}.{name}"] = value
+    found["deviations"] = document["deviations"] or None
+    return found
+
+
+def _settings(a: Result, b: Result) -> list[str]:
+    """Settings that differ; for a published number, those that the paper leaves open."""
+    first, second = _flat(a), _flat(b)
+    names = sorted(first.keys() | second.keys())
+    unknown = {side: set() for side in ("A", "B")}  # type: dict[str, set[str]]
+    lines = []
+    for name in names:
+        left, right = first.get(name), second.get(name)
+        if left == right or name in ("method.judge", "benchmark.repo"):
+            continue
+        for side, result, value in (("A", a, left), ("B", b, right)):
+            if result.kind == "published" and value is None:
+                unknown[side].add(name)
+        if not any(name in missing for missing in unknown.values()):
+            lines.append(f"  {name}: {_say(left)} | {_say(right)}")
+    for side, missing in unknown.items():
+        if missing:
+            lines.append(f"  {side} is a published number; the paper leaves open: {', '.join(sorted(missing))}")
+    return lines or ["  no difference"]
+
+
+def _say(value: Any) -> str:
+    text = "not said" if value is None else "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _scores(a: Side, b: Side) -> list[str]:
+    common = [name for name in a.result.scores if name in b.result.scores]
+    width = max(map(len, common), default=6)
+    tables = _units(a, b)
+    lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
+    for name in common:
+        left, right = a.result.scores[name], b.result.scores[name]
+        if left.value is None or right.value is None:
+            continue
+        numbers = f"{left.value:>7.2f}  {right.value:>7.2f}  {left.value - right.value:>+7.2f}"
+        lines.append(f"  {name:<{width}}  {numbers}  {_test(tables, name, left, right)}".rstrip())
+    if tables is None:
+        why = (
+            "one of them has no answers"
+            if a.answers is None or b.answers is None
+            else "they were asked different questions"
+        )
+        lines.append(f"  no paired test: {why}; intervals that overlap do not show a difference")
+    return lines
+
+
+def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    if a.answers is None or b.answers is None or a.questions is None or b.questions is None:
+        return None
+    if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:
+        return None
+    format = a.result.benchmark.format
+    return units(format, a.questions, a.answers), units(format, b.questions, b.answers)
+
+
+def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> str:
+    if tables is None:
+        ends = (left.low, left.high, right.low, right.high)
+        if any(end is None for end in ends):
+            return ""
+        apart = ends[1] < ends[2] or ends[3] < ends[0]  # type: ignore[operator]
+        return "intervals apart" if apart else "intervals overlap"
+    if not all((table["metric"] == metric).any() for table in tables):
+        return ""
+    try:
+        test = paired_test(*tables, metric)
+    except BadInput:
+        return ""
+    sign = "<" if test.p <= SMALLEST else "="
+    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, p {sign} {test.p:.3g} ({test.method})"
+
+
+def _answers(a: Side, b: Side) -> list[str]:
+    """How many questions both were asked, and how many responses and choices differ; the first that do."""
+    assert a.answers is not None
+    assert b.answers is not None
+    both = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))
+    if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:  # an id may be another question there
+        both = both[both["question_id"].isin([name for name, _, _ in _asked(a) & _asked(b)])]
+    if both.empty:
+        return ["  no question was asked of both"]
+    choices = [tuple(x) != tuple(y) for x, y in zip(both["choice_a"], both["choice_b"], strict=True)]
+    text = (both["response_a"].fillna("") != both["response_b"].fillna("")).sum()
+    status = (both["status_a"] != both["status_b"]).sum()
+    lines = [
+        f"  {len(both)} answers to the same questions: {text} texts, {sum(choices)} choices and {status} statuses differ"
+    ]
+    for row in both[choices].head(MOST_LISTED).itertuples():
+        left, right = _shown(row.response_a, row.status_a), _shown(row.response_b, row.status_b)
+        lines.append(f"  {row.question_id}: {left} | {right}")
+    return lines
+
+
+def _asked(side: Side) -> set[tuple[str, str, tuple[str, ...]]]:
+    """The questions of a side: id, text, options."""
+    if side.questions is None:
+        return set()
+    columns = (side.questions[name] for name in ("question_id", "question", "options"))
+    return {(name, words, tuple(options)) for name, words, options in zip(*columns, strict=True)}
+
+
+def _shown(response: object, status: object) -> str:
+    """The first characters of a response, with its status where no choice was read."""
+    words = [repr(str(response)[:40])] if response else []
+    return " ".join([*words, *([f"({status})"] if status != "answered" else [])])

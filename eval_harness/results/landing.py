@@ -1,0 +1,135 @@
+"""What a store says of a result that lies in it: small files beside `result.json`, written by the store's side and never by a submission.
+
+`landing.json`: who submitted it, when it landed and who verified it. `withdrawn.json`: it was taken back, by whom and why.
+`note-*.json`: remarks under it. A result without them is one that landed before there were any. See also: who may write them
+(`submissions/`), how a board shows them.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput
+
+LANDING, WITHDRAWN = "landing.json", "withdrawn.json"
+SCHEMA_VERSION = 1
+MAX_TEXT = 2_000
+"""Characters of a reason or a note."""
+MAX_BYTES = 64 << 10
+"""Bytes of one of these files."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=1, le=SCHEMA_VERSION)
+
+    def to_bytes(self) -> bytes:
+        """The file: indented JSON with a newline at the end."""
+        return (self.model_dump_json(indent=1) + "\n").encode()
+
+
+R = TypeVar("R", bound=_Record)
+
+
+class Landing(_Record):
+    """How a result came into a store. Times are ISO 8601 in UTC, by the clock of who verified it, never the submitter's.
+
+    `account`: who submitted it, an account of the Hub, or of the operating system for a folder. `flags`: what the store's owner looked
+    at before it was added.
+    """
+
+    account: str
+    landed_at: str
+    verified_by: str
+    pull_request: int | None = None
+    flags: list[str] = Field(default_factory=list)
+
+
+class Withdrawal(_Record):
+    """A result taken back by who submitted it or by the store's owner. It stays in the store, out of every ranking."""
+
+    account: str
+    withdrawn_at: str
+    reason: str = Field(min_length=1, max_length=MAX_TEXT)
+
+
+class Note(_Record):
+    """A remark under a result, by who submitted it or by the store's owner."""
+
+    account: str
+    written_at: str
+    text: str = Field(min_length=1, max_length=MAX_TEXT)
+
+    @property
+    def file_name(self) -> str:
+        """`note-` and a digest of the note, so that notes never collide and the same one twice is one."""
+        content = json.dumps([self.account, self.written_at, self.text])
+        return f"note-{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Everything that a store says of one result. `landing` None: it landed before landings were written down."""
+
+    landing: Landing | None = None
+    withdrawal: Withdrawal | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def read_landing(folder: Path) -> Landing | None:
+    """How the result in `folder` landed; None where the store does not say. Raises BadInput for a damaged file."""
+    return _read(folder / LANDING, Landing)
+
+
+def read_standing(folder: Path) -> Standing:
+    """What the store says of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
+    notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read(path, Note))]
+    return Standing(
+        landing=read_landing(folder),
+        withdrawal=_read(folder / WITHDRAWN, Withdrawal),
+        notes=tuple(sorted(notes, key=lambda note: note.written_at)),
+    )
+
+
+def parse_record(content: bytes, kind: type[R], where: str) -> R:
+    """One of these files from its bytes. Raises BadInput where it is none."""
+    try:
+        if len(content) > MAX_BYTES:
+            raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadInput(f"{where}: {place}: {first['msg']}. Restore the file, or ask the store's owner.") from None
+
+
+def now() -> str:
+    """The time as these files write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def local_account() -> str:
+    """The name of this machine's user, who submits to a folder store unless `--account` says otherwise."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return "unknown"
+
+
+def _read(path: Path, kind: type[R]) -> R | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).") from None
+    return parse_record(content, kind, str(path))

@@ -1,0 +1,236 @@
+"""Every stored answer read again with this version's reader, and its result written anew: `medprobe rescore STORE`.
+
+A result that an older reader scored is kept as `history/reader-<version>.json` in its folder, where no board looks: history, unranked.
+Responses, run ids, accounts and dates stay as they are; only what was read of the answers and the scores change. A run that is
+interrupted goes on with the next call: a result counts as read by a reader only once its `result.json` says so, which is written last.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import has_fingerprint
+from eval_harness.answers import READER_VERSION
+from eval_harness.results import Result, read_result
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.runs.folder import write_atomically
+from eval_harness.runs.scoring import write_result
+from eval_harness.scores import HEADLINE
+from eval_harness.submissions.examination import computed_again
+from eval_harness.submissions.validation import checked_answers
+
+HISTORY = "history"
+FIRST_READER = 1
+"""The reader of results that name none."""
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """What became of one result. `changed` of `answers` readings are others now; `moved`: metric -> (before, after), for each that moved.
+    `skipped`: why it was left as it is, None where it was read again or is up to date."""
+
+    folder: str
+    headline: str
+    changed: int = 0
+    answers: int = 0
+    moved: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    skipped: str | None = None
+    written: bool = False
+
+    def __str__(self) -> str:
+        if self.skipped:
+            return f"{self.folder}: left as it is: {self.skipped}"
+        if not self.written:
+            return f"{self.folder}: was read by this reader already"
+        told = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read otherwise"
+        order = sorted(self.moved, key=lambda name: name != self.headline)
+        shown = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
+        more = f" and {len(order) - 4} more" if len(order) > 4 else ""
+        return f"{told}; {', '.join(shown) + more if shown else 'no score moved'}"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def rescore_store(
+    store: str | Path,
+    data: Sequence[str] = (),
+    tell: Callable[[Rescored], None] = lambda outcome: None,
+) -> list[Rescored]:
+    """Read every answer of a store again where an older reader read it; what became of each result, in the order of their folders.
+
+    `store`: a folder, or ORG/NAME on the Hub, whose owner alone can: everything is one commit to main. `data`: datasets (folders or
+    repositories) to take questions from that the store does not hold. Left as they are: published numbers, results read by a judge
+    model, and those without answers or questions.
+    Raises BadInput when the store cannot be read or written.
+    """
+    if is_hub_store(store):
+        return _rescore_on_hub(str(store), data, tell)
+    root = Path(store)
+    if not (root / "results").is_dir():
+        raise BadInput(f"{root}: not a results store (a folder that contains `results/`). Give the store's folder.")
+    outcomes = []
+    try:
+        for path in sorted(root.glob("results/*/*/*/result.json")):
+            outcome = _rescore(root, path, data)
+            tell(outcome)
+            outcomes.append(outcome)
+    except OSError as error:
+        raise BadInput(f"{root}: cannot be written ({error.strerror}). Give a store you may write to.") from None
+    return outcomes
+
+
+def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
+    folder = path.parent
+    place = folder.relative_to(root).as_posix()
+    try:
+        before = read_result(path)
+        headline = HEADLINE.get(before.benchmark.format, "")
+        why = _not_to_be_read(before)
+        if why is not None:
+            return Rescored(place, headline, skipped=why)
+        if before.reader_version == READER_VERSION:
+            return Rescored(place, headline)
+        if (before.reader_version or FIRST_READER) > READER_VERSION:
+            return Rescored(
+                place,
+                headline,
+                skipped=f"reader {before.reader_version} read it, this is {READER_VERSION}: update medprobe",
+            )
+        after, old, new = read_again(before, folder, questions_of(before, root, data))
+    except (BadInput, OSError, ValueError) as error:
+        return Rescored(place, headline if "headline" in locals() else "", skipped=str(error))
+    kept = folder / HISTORY / f"reader-{before.reader_version or FIRST_READER}.json"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        write_atomically(kept, path.read_bytes())
+    write_result(folder, after, new)
+    return Rescored(place, headline, _changed(old, new), len(new), _moved(before, after), written=True)
+
+
+def _not_to_be_read(result: Result) -> str | None:
+    if result.kind != "measured":
+        return f"it is {result.kind}, no measured result"
+    if result.method.judge is not None:
+        return "a judge model read its answers: score the run again with `medprobe score`"
+    return None
+
+
+def questions_of(result: Result, store: Path, data: Sequence[str] = ()) -> pd.DataFrame:
+    """The questions that a result was scored by: the store's own, else of one of `data`. Raises BadInput where there are none."""
+    fingerprint = result.benchmark.fingerprint
+    path = store / "questions" / f"{fingerprint}.parquet"
+    if path.is_file():
+        return pd.read_parquet(path)
+    from eval_harness.submissions.datasets import vouched_dataset
+
+    dataset = vouched_dataset(result.benchmark, data)
+    if dataset is not None and has_fingerprint(dataset.questions, fingerprint):
+        return dataset.questions
+    raise BadInput("the store does not hold its questions: name the dataset with --data")
+
+
+def read_again(result: Result, folder: Path, questions: pd.DataFrame) -> tuple[Result, pd.DataFrame, pd.DataFrame]:
+    """The result with its answers read by this reader, its answers before, and after. Raises BadInput for answers that are none."""
+    old = pd.read_parquet(folder / "answers.parquet")
+    rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(_records(old), 1)]
+    samples = result.method.samples or 1
+    records, wrong = checked_answers(rows, questions, samples, result.method.name)
+    if wrong:
+        raise BadInput(f"its answers cannot be read: {wrong[0]}")
+    scored, new = computed_again(result, questions, records)
+    environment = result.environment | {
+        name: scored.environment[name] for name in ("permuted",) if name in scored.environment
+    }
+    changes = {
+        "scores": scored.scores,
+        "breakdown": scored.breakdown,
+        "statuses": scored.statuses,
+        "environment": environment,
+    }
+    changes |= {"reader_version": READER_VERSION, "schema_version": scored.schema_version}
+    return result.model_copy(update=changes), old, new
+
+
+def _records(answers: pd.DataFrame) -> list[dict[str, object]]:
+    import pyarrow as pa
+
+    records: list[dict[str, object]] = pa.Table.from_pandas(answers, preserve_index=False).to_pylist()
+    return records
+
+
+def _changed(old: pd.DataFrame, new: pd.DataFrame) -> int:
+    """How many answers are read otherwise: another choice or another status."""
+
+    def readings(answers: pd.DataFrame) -> dict[tuple[str, int], tuple[tuple[int, ...], str]]:
+        return {
+            (str(question), int(sample)): (tuple(int(option) for option in choice), str(status))
+            for question, sample, choice, status in zip(
+                answers["question_id"], answers["sample"], answers["choice"], answers["status"], strict=True
+            )
+        }
+
+    before, after = readings(old), readings(new)
+    return sum(before.get(key) != reading for key, reading in after.items())
+
+
+def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
+    """The metrics that both have, or only one, with other values."""
+    names = [*before.scores, *(name for name in after.scores if name not in before.scores)]
+    values = {
+        name: (
+            before.scores[name].value if name in before.scores else None,
+            after.scores[name].value if name in after.scores else None,
+        )
+        for name in names
+    }
+    return {name: pair for name, pair in values.items() if name in before.scores and pair[0] != pair[1]}
+
+
+def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored], None]) -> list[Rescored]:
+    """The same for a store on the Hub: a copy is read again, and what changed is one commit on top of exactly what was read."""
+    from huggingface_hub import CommitOperationAdd
+
+    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet
+
+    check_repo_id(repo_id)
+    api = connect_with_token()
+    with tempfile.TemporaryDirectory() as made, quiet():
+        with hub_errors(repo_id, "read the store"):
+            revision = api.repo_info(repo_id, repo_type="dataset").sha
+            copy = api.snapshot_download(
+                repo_id, repo_type="dataset", revision=revision, allow_patterns=["results/**", "questions/**"]
+            )
+        root = Path(made) / "store"
+        shutil.copytree(copy, root)  # the cache holds links to files that nobody may change
+        if not (root / "results").is_dir():
+            raise BadInput(f"{repo_id}: holds no results.")
+        outcomes = rescore_store(root, data, tell)
+        changed = [
+            path
+            for outcome in outcomes
+            if outcome.written
+            for path in (root / outcome.folder).rglob("*")
+            if path.is_file() and (path.name in ("result.json", "answers.parquet") or path.parent.name == HISTORY)
+        ]
+        if changed:
+            with hub_errors(repo_id, "write the results that were read again"):
+                api.create_commit(
+                    repo_id,
+                    [
+                        CommitOperationAdd(path.relative_to(root).as_posix(), path.read_bytes())
+                        for path in sorted(changed)
+                    ],
+                    commit_message=f"Answers read again by reader {READER_VERSION}",
+                    repo_type="dataset",
+                    parent_commit=revision,
+                )
+    return outcomes

@@ -1,0 +1,90 @@
+"""All results as one tidy table: a row per result, metric and facet value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from eval_harness.results import Result, Score
+
+COLUMNS: tuple[str, ...] = (
+    "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "facet", "facet_value",
+    "value", "low", "high", "n", "n_cases", "source", "table", "note",
+)  # fmt: skip
+"""The columns of `medprobe results`, in order."""
+
+
+def tidy(results: Iterable[Result]) -> pd.DataFrame:
+    """One row per score: the overall ones of a result first (facet and facet_value empty), then its breakdown.
+
+    Columns: COLUMNS. `kind` is measured, published or aggregate; `variant` is whatever sets a row apart beside method and prompt;
+    percent unless the metric is a count; a value that is undefined, a missing bound, and a count nobody knows are empty. `source`
+    is the citation of a published number, else the provenance. No results: an empty table with these columns.
+    """
+    rows = [row for result in results for row in _rows(result)]
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    for name in ("value", "low", "high"):
+        table[name] = table[name].astype("Float64")
+    for name in ("n", "n_cases"):
+        table[name] = table[name].astype("Int64")
+    return table
+
+
+def variant(result: Result) -> str | None:
+    """What sets a result apart beside model, method and prompt: shots, samples, extraction, judge, a part of the questions.
+
+    None for a plain run on the whole benchmark.
+    """
+    method = result.method
+    parts = [str(method.generation["variant"])] if method.generation.get("variant") else []
+    if method.shots:
+        parts.append(f"{method.shots} shots")
+    if method.samples and method.samples > 1:
+        parts.append(f"{method.samples} samples")
+    if method.generation.get("permute"):
+        parts.append("options permuted")
+    if method.extraction not in (None, "ours"):
+        parts.append(f"extraction {method.extraction}")
+    if method.judge:
+        parts.append(f"judge {method.judge.get('model', 'yes')}")
+    if result.benchmark.selection:
+        parts.append(result.benchmark.selection)
+    if result.benchmark.origin == "phantom":
+        parts.append("phantoms")
+    return "; ".join(parts) or None
+
+
+def _rows(result: Result) -> Iterator[dict[str, Any]]:
+    source = result.source
+    shared = {
+        "benchmark": result.benchmark.name,
+        "split": result.benchmark.split,
+        "model": result.model.name,
+        "kind": result.kind,
+        "method": result.method.name,
+        "prompt": result.method.prompt,
+        "variant": variant(result),
+        "source": source.citation if source else result.provenance,
+        "table": source.table if source else None,
+        "note": (source.note if source else None) or "; ".join(result.deviations) or None,
+    }
+    for metric, score in result.scores.items():
+        yield shared | {"metric": metric, "facet": None, "facet_value": None} | _numbers(score)
+    for facet, values in result.breakdown.items():
+        for value, scores in values.items():
+            for metric, score in scores.items():
+                yield shared | {"metric": metric, "facet": facet, "facet_value": value} | _numbers(score)
+
+
+def _numbers(score: Score) -> dict[str, Any]:
+    """A value without a count is one whose count nobody printed: the count is empty, not 0."""
+    unknown = score.value is not None and score.n == 0
+    return {
+        "value": score.value,
+        "low": score.low,
+        "high": score.high,
+        "n": None if unknown else score.n,
+        "n_cases": None if unknown else score.n_cases,
+    }

@@ -1,0 +1,78 @@
+"""`--dry-run`: the first request as it would be sent, in words; asks nothing and writes nothing but its image."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+from pathlib import Path
+from statistics import mean
+
+from eval_harness.models.interface import Request
+from eval_harness.runs.broken_images import broken_images
+from eval_harness.runs.runner import Asked, Size, first_request, size_of
+
+CHARACTERS_PER_TOKEN = 4
+"""Of English text, roughly, with every common tokenizer."""
+PIXELS_PER_TOKEN = 750
+"""Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
+
+
+def describe_first_request(asked: Asked) -> str:
+    """The prompt, its image (saved in the temporary folder), and how the answer would be got. Raises BadInput as `evaluate` does."""
+    request, run = first_request(asked)
+    generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
+    lines = [
+        f"{run.model.name} on {run.benchmark.name} · {run.benchmark.split} · {run.benchmark.questions} questions, "
+        f"{run.request.samples} answer(s) each",
+        f"method {run.method.name}, prompt {run.method.prompt}, {generation}",
+        *(f"deviation: {words}" for words in run.deviations),
+        f"first question: {request.question_id}; image: {_saved(request)}",
+    ]
+    if request.system:
+        lines += ["--- system", request.system]
+    for number, shot in enumerate(request.shots, 1):
+        lines += [f"--- example {number}", shot.prompt, f"--- its answer: {shot.answer}"]
+    lines += ["--- prompt", request.prompt, "---"]
+    if request.candidates:
+        lines.append("scored: " + " | ".join(request.candidates))
+    lines += _cost(size_of(asked), asked.settings.price)
+    return "\n".join(lines)
+
+
+def _cost(size: Size, price: tuple[float, float] | None) -> list[str]:
+    """Questions, images and tokens of the whole run, and what they would cost at most."""
+    texts = size.characters / CHARACTERS_PER_TOKEN
+    images = size.requests * mean(size.pixels) / PIXELS_PER_TOKEN if size.pixels else 0.0
+    lines = [
+        f"in all: {size.requests} requests, {size.images} distinct images; about {_round(texts + images)} tokens in "
+        f"({_round(texts)} of text, {_round(images)} of images: servers count images in ways of their own), at most "
+        f"{_round(size.most_tokens_out)} tokens out"
+    ]
+    if price:
+        tokens_in, tokens_out = ((texts + images) * price[0] / 1e6, size.most_tokens_out * price[1] / 1e6)
+        lines.append(f"cost: about {tokens_in:.2f} for what goes in, at most {tokens_out:.2f} for what comes out")
+    return lines
+
+
+def _round(number: float) -> str:
+    """With two digits that mean something: 12,345 is 12,000."""
+    digits = max(0, len(str(int(number))) - 2)
+    return f"{round(number / 10**digits) * 10**digits:,}"
+
+
+def _saved(request: Request) -> str:
+    """Where the image was saved, with its form and size."""
+    if request.image is None:
+        return "none is sent"
+    from PIL import Image
+
+    broken = broken_images([request.image])
+    if broken:
+        return f"cannot be shown: {broken[request.image]}"
+    with Image.open(io.BytesIO(request.image)) as image:
+        kind, size = image.format or "image", image.size
+    digest = hashlib.sha256(request.image).hexdigest()[:12]
+    path = Path(tempfile.gettempdir()) / f"medprobe-{digest}.{kind.lower()}"
+    path.write_bytes(request.image)
+    return f"{path} ({kind}, {size[0]} x {size[1]} pixels)"

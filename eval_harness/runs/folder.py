@@ -1,0 +1,291 @@
+"""The run folder: `run.json` (what was asked of which model), `questions.parquet` (the questions asked, without images), the journal
+`answers.jsonl`, and the lock that keeps two processes out of one folder.
+
+See also: asking the model (`runner.py`), reading and scoring answers (`scoring.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Response
+from eval_harness.results import Benchmark, Method, Model
+
+RUN_SCHEMA_VERSION = 1
+Key = tuple[str, int]
+
+
+class RunRequest(BaseModel):
+    """What decides the answers of a run. Two runs with the same request may share a folder; anything else may not.
+
+    `data` is where the questions came from, as told; `fingerprint` is what they were.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    benchmark: str
+    data: str
+    split: str
+    fingerprint: str
+    model: str
+    method: str
+    prompt: str | None
+    samples: int
+    generation: dict[str, Any]
+    branches: tuple[str, ...] = ()
+    limit: int | None = None
+    shots: int = 0
+    permute: bool = False
+
+
+class Run(BaseModel):
+    """`run.json`: the request, and everything a result says about it that the answers do not."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: int = RUN_SCHEMA_VERSION
+    run_id: str
+    request: RunRequest
+    benchmark: Benchmark
+    model: Model
+    method: Method
+    deviations: list[str] = Field(default_factory=list)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    command: str | None = None
+    created_at: str
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a sibling, flush it to the disk, rename it over `path`: a reader sees the old file or the new one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_run(folder: Path, run: Run, questions: pd.DataFrame | None) -> None:
+    """Begin a run folder: the questions first, `run.json` last, so that a folder with a `run.json` is complete.
+
+    `questions` None leaves the ones that are there.
+    """
+    if questions is not None:
+        buffer = io.BytesIO()
+        questions.to_parquet(buffer, index=False)
+        write_atomically(folder / "questions.parquet", buffer.getvalue())
+    write_atomically(folder / "run.json", (run.model_dump_json(indent=1) + "\n").encode())
+
+
+def read_run(folder: Path) -> Run:
+    """Read `run.json`. Raises BadInput when the folder is no run folder or the file does not fit."""
+    path = folder / "run.json"
+    try:
+        return Run.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise BadInput(f"{folder}: not a run folder (it has no run.json). `medprobe eval --out` makes one.") from None
+    except NotADirectoryError:
+        raise BadInput(f"{folder}: not a run folder but a file.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(f"{path}: not a run file: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+def read_questions(folder: Path) -> pd.DataFrame:
+    """The questions of a run, as asked (columns of the config `questions_text`; lists as Python lists).
+
+    Raises BadInput when the file is missing or unreadable.
+    """
+    path = folder / "questions.parquet"
+    try:
+        return read_question_file(path)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be read ({error}). Run `medprobe eval` again with --no-resume.") from None
+
+
+def read_question_file(path: Path) -> pd.DataFrame:
+    """A Parquet file of questions with list columns as Python lists. Raises OSError or ValueError when unreadable."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    frame = table.to_pandas()
+    for name in table.column_names:
+        if str(table.schema.field(name).type).startswith(("list", "large_list")):
+            frame[name] = pd.Series(table.column(name).to_pylist(), dtype=object)
+    return frame
+
+
+def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The journal's lines, and the number of bytes up to the end of the last whole one.
+
+    A torn last line (a process was killed while writing it) is left out. Raises BadInput for any other line that is not a record.
+    """
+    if not path.exists():
+        return [], 0
+    data = path.read_bytes()
+    records: list[dict[str, Any]] = []
+    whole = 0
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
+        torn = not line.endswith(b"\n")
+        try:
+            record = json.loads(line) if line.strip() else None
+            if record is not None:
+                key_of(record)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            if torn or whole + len(line) == len(data):
+                break
+            raise BadInput(
+                f"{path}, line {number}: not an answer (JSON with question_id, sample, response, status). "
+                "Restore the file, or start over with --no-resume."
+            ) from None
+        if torn:
+            break
+        whole += len(line)
+        if record is not None:
+            records.append(record)
+    return records, whole
+
+
+def record_of(response: Response) -> dict[str, Any]:
+    """The journal line of a response."""
+    record: dict[str, Any] = {
+        "question_id": response.question_id,
+        "sample": response.sample,
+        "response": response.text,
+        "status": response.status,
+        "seconds": response.seconds,
+    }
+    if response.scores is not None:
+        record["scores"] = list(response.scores)
+    if response.error is not None:
+        record["error"] = response.error
+    if response.usage is not None:
+        record["usage"] = list(response.usage)
+    if response.reasoning is not None:
+        record["reasoning"] = response.reasoning
+    if response.finish_reason is not None:
+        record["finish_reason"] = response.finish_reason
+    if response.from_cache:
+        record["from_cache"] = True
+    return record
+
+
+def key_of(record: dict[str, Any]) -> Key:
+    """(question id, sample) of a journal line; KeyError, TypeError or AttributeError where it is not one."""
+    record["response"], record["status"]
+    return str(record["question_id"]), int(record.get("sample", 0))
+
+
+def lock_of(journal: Path) -> Path:
+    """The file whose lock the writer of a journal holds."""
+    return journal.with_name(f".{journal.name}.lock")
+
+
+class Journal:
+    """Append-only answers of a run: one JSON object per line, flushed as it is written, held under a lock."""
+
+    def __init__(self, path: Path, known: Iterable[dict[str, Any]] = ()) -> None:
+        """Open for appending, drop a torn last line, load what is there. `known`: records that other journals of the run hold.
+
+        Raises BadInput when another process holds the journal, or it is damaged.
+        """
+        self._lock = FileLock(lock_of(path))
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise BadInput(
+                f"{path.parent}: another process is writing this run. Wait for it, or give another --out."
+            ) from None
+        try:
+            records, whole = read_journal(path)
+            self._file = path.open("ab")
+        except BaseException:
+            self._lock.release()
+            raise
+        self._file.truncate(whole)
+        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in (*known, *records)}
+
+    def is_answered(self, key: Key) -> bool:
+        """Whether this question needs no more asking; one that failed does."""
+        return self.statuses.get(key, "failed") != "failed"
+
+    def append(self, response: Response) -> None:
+        """Write one response. A second failure of the same question adds nothing."""
+        key = (response.question_id, response.sample)
+        if response.status == "failed" and self.statuses.get(key) == "failed":
+            return
+        self._file.write(json.dumps(record_of(response)).encode() + b"\n")
+        self._file.flush()
+        self.statuses[key] = response.status
+
+    def sync(self) -> None:
+        """Force what was written to the disk."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.sync()
+        finally:
+            self._file.close()
+            self._lock.release()
+
+
+def make_run_folder(folder: Path) -> None:
+    """Make the folder where absent. Raises BadInput when it is a file, cannot be written, or holds something else."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    except FileExistsError:
+        raise BadInput(f"--out {folder}: is a file. Give a folder.") from None
+    except OSError as error:
+        raise BadInput(f"--out {folder}: cannot be written ({error.strerror}). Give another folder.") from None
+    ours = {
+        name for name in others if name in ("questions.parquet", "answers.jsonl") or name.startswith("answers.rank")
+    }
+    if "run.json" not in others and others != ours:
+        raise BadInput(
+            f"--out {folder}: holds other files ({', '.join(sorted(others)[:3])}). Give an empty or new folder."
+        )
+
+
+@contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """A full disk or a read-only folder ends in one clear line; the journal keeps every whole line it has."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EFBIG,
+            errno.EROFS,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EIO,
+        ):
+            raise
+        raise BadInput(
+            f"{folder}: cannot be written ({error.strerror}). Answers written so far are whole; make room, or give a folder you may "
+            "write to, and run the same command again."
+        ) from None

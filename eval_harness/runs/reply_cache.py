@@ -1,0 +1,143 @@
+"""Replies kept across runs (`--cache DIR`): a request that is sent again in the same way to the same model is answered from there.
+
+The key is over everything that is sent (prompt, images, examples, system message, order, limits, options of the run) and over the
+model: its revision or, of a local folder, its files; of a server its address and the model's name there, for a server says no more.
+Answers drawn at a temperature are kept only where the seed decides them (models in this process). One file per reply, written whole, so
+that any number of processes may share a cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Backend, Request, Response
+from eval_harness.runs.folder import Key, Run, write_atomically
+
+VERSION = 1
+LIBRARIES = ("torch", "transformers", "device", "dtype", "attention")
+"""What of a local model's surroundings may change a digit."""
+
+Send = Callable[[Any], Iterable[Response]]
+
+
+class ReplyCache:
+    """The replies of one model under one run's settings."""
+
+    def __init__(self, folder: Path, run: Run, backend: Backend, base_url: str | None) -> None:
+        """Raises BadInput where nothing tells whether the model is still the same, or the folder cannot be made."""
+        kind = run.request.model.partition(":")[0]
+        if ".py:" in run.request.model or kind in ("recorded", "baseline"):
+            raise BadInput(f"--cache: --model {run.request.model} has no revision to keep replies by. Leave it out.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
+        self._folder, self._backend = folder, backend
+        self._is_api = bool(getattr(backend, "is_api", False))
+        files = _files_of(Path(run.request.model))
+        if not (self._is_api or files or backend.model.revision):
+            raise BadInput(f"--cache: the revision of {run.request.model} is not known. Leave it out.")
+        said = backend.describe()
+        self._identity = {
+            "version": VERSION,
+            "model": run.request.model,
+            "revision": backend.model.revision,
+            "files": files,
+            "server": base_url,
+            "method": run.request.method,
+            "generation": run.request.generation,
+            "libraries": {} if self._is_api else {name: said.get(name) for name in LIBRARIES},
+        }
+
+    def through(self, send: Send, streams: bool) -> Send:
+        """`send`, with what is kept answered from the cache and new answers kept. `streams`: it takes requests one by one."""
+
+        def cached(requests: Iterable[Request]) -> Iterator[Response]:
+            found: deque[Response] = deque()
+            keys: dict[Key, str] = {}
+
+            def missing() -> Iterator[Request]:
+                for request in requests:
+                    key = self.key(request)
+                    reply = self._read(key, request) if key else None
+                    if reply:
+                        found.append(reply)
+                        continue
+                    if key:
+                        keys[request.question_id, request.sample] = key
+                    yield request
+
+            unknown: Any = missing() if streams else list(missing())
+            for response in send(unknown) if streams or unknown else ():
+                while found:
+                    yield found.popleft()
+                key = keys.get((response.question_id, response.sample))
+                if key and response.status == "answered":
+                    self._write(key, response)
+                yield response
+            yield from found
+
+        return cached
+
+    def key(self, request: Request) -> str | None:
+        """The key of a request; None where its answer is left to chance."""
+        drawn = request.temperature > 0
+        if drawn and self._is_api:
+            return None
+        sent = {
+            "prompt": request.prompt,
+            "system": request.system,
+            "image_first": request.image_first,
+            "image": _digest(request.image),
+            "shots": [(shot.prompt, shot.answer, _digest(shot.image)) for shot in request.shots],
+            "options": request.options,
+            "kind": request.question_type,
+            "candidates": request.candidates,
+            "scoring": request.scoring,
+            "limits": (request.max_tokens, request.temperature, request.seed),
+            "draw": (request.question_id, request.sample) if drawn else None,
+        }
+        return hashlib.sha256(json.dumps([self._identity, sent], sort_keys=True, default=str).encode()).hexdigest()
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
+
+    def _read(self, key: str, request: Request) -> Response | None:
+        """The kept reply, as an answer to this request; None where there is none, or it cannot be read."""
+        try:
+            kept = json.loads(self._path(key).read_bytes())
+            fields = kept["response"] | {
+                name: tuple(value) for name in ("scores", "usage") if (value := kept["response"][name]) is not None
+            }
+            reply = Response(request.question_id, request.sample, **fields, from_cache=True)
+            for words in kept["deviations"]:
+                if words not in self._backend.deviations:
+                    self._backend.deviations.append(words)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return reply
+
+    def _write(self, key: str, response: Response) -> None:
+        names = ("text", "seconds", "scores", "usage", "reasoning", "finish_reason")
+        kept = {"response": {name: getattr(response, name) for name in names}, "deviations": self._backend.deviations}
+        path = self._path(key)
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, json.dumps(kept).encode())
+
+
+def _digest(image: bytes | None) -> str | None:
+    return None if image is None else hashlib.sha256(image).hexdigest()
+
+
+def _files_of(folder: Path) -> list[tuple[str, int, int]] | None:
+    """Name, size and time of every file of a local model; None for an id."""
+    if not folder.is_dir():
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]

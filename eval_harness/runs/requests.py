@@ -1,0 +1,205 @@
+"""From questions to requests: prompt, system message, worked examples, option order, candidates to score.
+
+Also the way back: what a choice among re-ordered options means. See also: which questions (`selection.py`), sending them (`runner.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks import spec
+from eval_harness.benchmarks.prompt import Prompt
+from eval_harness.forms import Form, form_before_forms, form_named
+from eval_harness.models.interface import Request, Scoring, Shot
+from eval_harness.prompts import prompt_for
+from eval_harness.runs.broken_images import broken_images
+from eval_harness.runs.folder import RunRequest
+from eval_harness.runs.selection import Selection
+
+Row = dict[str, Any]
+Place = tuple[int, int]
+"""(row of the question, sample number)."""
+
+_SCORING: dict[str, Scoring] = {"gd": "next_token", "ps": "sequence", "ps_official": "sequence_official"}
+
+AT_ONCE = 256
+"""How many requests (with their images) are handed to a back end together; bounds the memory the images take."""
+
+
+def rotation(sample: int, options: int) -> int:
+    """By how many places the options of a sample are turned in a `--permute` run: sample s shows option s first."""
+    return sample % options
+
+
+def shown(options: Sequence[str], turned: int) -> list[str]:
+    """The options as shown: turned by so many places, in a circle."""
+    return [*options[turned:], *options[:turned]]
+
+
+def original(position: int, turned: int, options: int) -> int:
+    """The position in the question of the option shown at `position`."""
+    return (position + turned) % options
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the requests of a run, in the conversation form that the run's request names.
+
+    `is_api`: whether the model is behind a server, which decided the form before forms had names.
+    """
+
+    request: RunRequest
+    format: str
+    is_api: bool
+    shots: tuple[tuple[Row, bytes | None], ...] = ()
+
+    def write(self, row: Row, sample: int, image: bytes | None) -> Request:
+        """The request of one question and sample."""
+        method, generation = self.request.method, self.request.generation
+        kind = row["question_type"]
+        prompt = prompt_for(self.format, self.request.prompt, kind, method)
+        turned = rotation(sample, len(row["options"])) if self.request.permute else 0
+        options = shown(row["options"], turned)
+        count = len(options)
+        examples = [pair for pair in self.shots if not _related(pair[0], row)][: self.request.shots]
+        return Request(
+            question_id=row["question_id"],
+            sample=sample,
+            prompt=prompt.render(row["question"], options),
+            image=image,
+            options=tuple(options),
+            question_type=kind,
+            answer=tuple((int(position) - turned) % count for position in row["answer"]),
+            max_tokens=1 if method == "gd" else generation["max_tokens"],
+            temperature=generation["temperature"],
+            seed=generation["seed"],
+            system=self.system(prompt, bool(examples)),
+            image_first=self.form.image_first,
+            shots=tuple(self._shot(example, picture) for example, picture in examples),
+            candidates=_candidates(method, options, prompt.shows_options),
+            scoring=_SCORING.get(method, "next_token"),
+        )
+
+    @property
+    def form(self) -> Form:
+        """The form of the run; one begun before forms had names goes on as its back end did then."""
+        return form_named(self.request.generation.get("form") or form_before_forms(self.is_api))
+
+    def system(self, prompt: Prompt, with_examples: bool) -> str | None:
+        """The system message: the user's own, else the authors' where the form has it; what introduces the examples is sent either way."""
+        intro = prompt.intro if with_examples else None
+        own: str | None = self.request.generation.get("system")
+        if own is None:
+            return intro or (spec(self.format).system if self.form.system else None)
+        return "\n\n".join(text for text in (own, intro) if text) or None
+
+    def _shot(self, row: Row, image: bytes | None) -> Shot:
+        prompt = prompt_for(self.format, self.request.prompt, row["question_type"], self.request.method)
+        options = list(row["options"])
+        return Shot(prompt.render(row["question"], options), prompt.answer_of_shot(options, row["answer"]), image)
+
+
+def _candidates(method: str, options: Sequence[str], shows_options: bool) -> tuple[str, ...]:
+    """What is scored: the letters (`gd`, options shown), the first words of the options (`gd`, not shown), the options (`ps`)."""
+    if method == "gd":
+        return tuple(LETTERS[: len(options)]) if shows_options else tuple(_capital(option) for option in options)
+    return tuple(option.strip() for option in options) if method in _SCORING else ()
+
+
+def _capital(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:]
+
+
+def _related(example: Row, row: Row) -> bool:
+    return example["case_id"] == row["case_id"] or example["image_id"] == row["image_id"]
+
+
+def shot_rows(selection: Selection, count: int) -> list[Row]:
+    """The questions worked examples are taken from: the same few for the whole run, in an order drawn by their ids, each of another
+    case and another image, with some to spare for the questions that they are too close to.
+
+    Raises BadInput when the split has too few cases with a known answer.
+    """
+    records = _records(selection)
+    known = [row for row in records if len(row["answer"])]
+    known.sort(key=lambda row: hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest())
+    chosen: list[Row] = []
+    for row in known:
+        if not any(_related(row, other) for other in chosen):
+            chosen.append(row)
+        if len(chosen) == count + 2:
+            break
+    if len(chosen) < count + 1:
+        raise BadInput(
+            f"--shots {count}: the split has only {len(chosen)} case(s) of different images with a known answer. Give fewer."
+        )
+    return chosen
+
+
+def with_shot_images(selection: Selection, rows: Sequence[Row], needed: bool) -> tuple[tuple[Row, bytes | None], ...]:
+    """Each example with its image (None where the model takes none).
+
+    Raises BadInput for an example whose image cannot be decoded: every question would come with it.
+    """
+    if not needed or not rows:
+        return tuple((row, None) for row in rows)
+    wanted = {row["case_id"] for row in rows}
+    images = {
+        (case.case_id, image_id): data
+        for case in selection.repository.cases(selection.split, wanted)
+        for image_id, data in case.images.items()
+    }
+    examples = tuple((row, images[row["case_id"], row["image_id"]]) for row in rows)
+    broken = broken_images(image for _, image in examples)
+    for row, image in examples:
+        if image in broken:
+            raise BadInput(
+                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({broken[image]}). Mend the dataset, or "
+                "leave --shots out."
+            )
+    return examples
+
+
+def written(
+    selection: Selection, writer: Writer, places: Sequence[Place], with_images: bool, at_once: int = AT_ONCE
+) -> Iterator[list[Request]]:
+    """The requests of these places, in the order the cases are stored, in lists that bound the memory their images take."""
+    records = _records(selection)
+    batch: list[Request] = []
+    for (row, sample), images in _with_images(selection, records, places, with_images):
+        batch.append(writer.write(records[row], sample, images.get(records[row]["image_id"])))
+        if len(batch) >= at_once:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _records(selection: Selection) -> list[Row]:
+    return [{str(name): value for name, value in row.items()} for row in selection.questions.to_dict("records")]
+
+
+def _with_images(
+    selection: Selection, records: list[Row], places: Sequence[Place], with_images: bool
+) -> Iterator[tuple[Place, Mapping[str, bytes]]]:
+    """Each place with the images of its case; one case is held at a time."""
+    if not with_images:
+        yield from ((place, {}) for place in places)
+        return
+    waiting: dict[str, list[Place]] = {}
+    for row, sample in places:
+        waiting.setdefault(records[row]["case_id"], []).append((row, sample))
+    for case in selection.repository.cases(selection.split, set(waiting)):
+        for place in waiting.pop(case.case_id, []):
+            yield place, case.images
+    if waiting:
+        raise BadInput(
+            f"{selection.repository.data}: config `cases` lacks {len(waiting)} case(s) that have questions "
+            f"({', '.join(list(waiting)[:3])}). Build the dataset again."
+        )

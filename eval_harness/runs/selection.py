@@ -1,0 +1,85 @@
+"""Which questions of which dataset a run asks. See also: how they are asked (`requests.py`, `runner.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from dataset_builders.benchmarks import DEFAULT_SPLIT
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import facets_digest, fingerprint_of
+from dataset_builders.hub.repository import Repository, open_repository
+from dataset_builders.lexical_tree import select
+from eval_harness.results import Benchmark
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The questions of a run, with where they came from. `left_out` says in words what was not asked, None if nothing.
+
+    `in_split`: the ids of all questions of the split, asked or not.
+    """
+
+    repository: Repository
+    split: str
+    questions: pd.DataFrame
+    left_out: str | None
+    in_split: frozenset[str] = frozenset()
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.questions)
+
+    def benchmark(self) -> Benchmark:
+        return Benchmark(
+            name=self.repository.name,
+            format=self.repository.format,
+            repo=str(self.repository.data),
+            revision=self.repository.revision,
+            split=self.split,
+            questions=len(self.questions),
+            fingerprint=self.fingerprint,
+            facets=facets_digest(self.questions),
+            origin=self.repository.origin,  # type: ignore[arg-type]  # pydantic checks it
+            selection=self.left_out,
+        )
+
+
+def select_questions(
+    benchmark: str, data: str | None, split: str | None, branches: Sequence[str] = (), limit: int | None = None
+) -> Selection:
+    """Open the dataset and pick the questions.
+
+    `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
+    Raises BadInput for an unknown dataset, split, branch, an empty selection, or a dataset of another benchmark.
+    """
+    where = data or str(Path("data") / benchmark)
+    if data is None and not Path(where).is_dir():
+        raise BadInput(
+            f"--data: there is no folder {where}. Build it (`medprobe build {benchmark}`) "
+            "or name a dataset folder or Hub repository with --data."
+        )
+    repository = open_repository(where)
+    if benchmark not in (repository.name, repository.format):
+        raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.format}), not {benchmark!r}.")
+    split = split or DEFAULT_SPLIT[repository.format]
+    if split not in repository.splits:
+        raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
+    questions = repository.questions(split)
+    in_split = frozenset(questions["question_id"])
+    left_out = [repository.partial] if repository.partial else []
+    if branches:
+        questions = questions[select(questions, list(branches))]
+        left_out.append("only the branch " + " + ".join(branches))
+    if limit is not None:
+        if limit < 1:
+            raise BadInput(f"--limit {limit}: must be at least 1.")
+        if limit < len(questions):
+            left_out.append(f"only the first {limit} questions")
+        questions = questions[questions["case_id"].isin(questions["case_id"].iloc[:limit])]
+    if questions.empty:
+        raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch and --limit.")
+    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None, in_split)

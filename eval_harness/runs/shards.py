@@ -1,0 +1,195 @@
+"""Several processes on one run (torchrun, accelerate, a cluster's array job: RANK of WORLD_SIZE): each asks its share of the cases.
+
+Files of a run folder, and who writes them:
+
+- `answers.jsonl`: the journal of a process that runs alone; else what the processes have answered together, put together from their
+  journals whenever one of them begins or finishes.
+- `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process. The name is never used again. It is removed once its answers are in
+  `answers.jsonl` and its process has ended. A name that ends in `.fresh.jsonl` says that the process began its share over
+  (`--no-resume`): what earlier journals hold of that share does not count.
+- `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
+- `.shards.lock`: held while somebody begins, puts journals together, or scores.
+
+Nobody waits for anybody, so a late, killed or restarted process loses no other's answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from dataset_builders.errors import BadInput
+from eval_harness.runs.folder import Journal, Key, key_of, lock_of, read_journal, write_atomically
+
+TOGETHER = "answers.jsonl"
+_NAME = re.compile(r"answers\.rank(\d+)(?:of(\d+)\.(\d+)-\w+)?(\.fresh)?\.jsonl")
+"""Earlier versions wrote `answers.rank0.jsonl`."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Process `rank` of `world`. One process alone is rank 0 of 1."""
+
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def of_this_process(cls) -> Shard:
+        """From RANK and WORLD_SIZE, as torchrun and accelerate set them. Raises BadInput when they make no sense."""
+        rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        if not (rank.isdigit() and world.isdigit() and int(rank) < int(world)):
+            raise BadInput(f"RANK={rank}, WORLD_SIZE={world}: not a share of a run. Start the processes with torchrun.")
+        return cls(int(rank), int(world))
+
+    def places(self, questions: pd.DataFrame, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """This process's share of the (row, sample) places: every `world`-th case."""
+        if self.world == 1:
+            return places
+        case = pd.factorize(questions["case_id"])[0]
+        return [(row, sample) for row, sample in places if case[row] % self.world == self.rank]
+
+    @contextmanager
+    def taking_part(self, folder: Path) -> Iterator[None]:
+        """Hold this share. Raises BadInput where another process has it, or others share the run in another way."""
+        held = FileLock(self._lock(folder))
+        with whole_folder(folder):
+            busy = [name for name in _living(folder) if name == self.name or _world(name) != self.world]
+            if busy:
+                raise BadInput(
+                    f"{folder}: another process is writing this run ({busy[0]}). Wait for it, or give another --out."
+                )
+            held.acquire(blocking=False)
+        try:
+            yield
+        finally:
+            held.release()
+
+    def open_journal(self, folder: Path, cases: Mapping[str, int], start_over: bool) -> Journal:
+        """The journal this process writes, which knows what was answered before. Call inside `whole_folder` and `taking_part`.
+
+        `cases`: question id -> number of its case. `start_over`: nothing of this share counts as answered.
+        """
+        if self.world == 1:
+            if start_over:
+                set_aside(folder)
+            put_together(folder, cases)
+            return Journal(folder / TOGETHER)
+        number = 1 + max((_number(path) for path in _shares(folder)), default=0)
+        ending = ".fresh" if start_over else ""
+        path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}{ending}.jsonl"
+        path.touch()
+        return Journal(path, known=_answers(folder, cases).values())
+
+    @property
+    def name(self) -> str:
+        return f"rank{self.rank}of{self.world}"
+
+    def _lock(self, folder: Path) -> Path:
+        return folder / f".{self.name}.lock"
+
+    def others_live(self, folder: Path) -> bool:
+        """Whether another process takes part in the run. Call inside `whole_folder`."""
+        return any(name != self.name for name in _living(folder))
+
+
+def case_numbers(questions: pd.DataFrame) -> dict[str, int]:
+    """Question id -> number of its case, by which the shares are dealt."""
+    return dict(zip(questions["question_id"], pd.factorize(questions["case_id"])[0].tolist(), strict=True))
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[None]:
+    """One process of the run at a time. The lock dies with its holder."""
+    with FileLock(folder / ".shards.lock"):
+        yield
+
+
+def put_together(folder: Path, cases: Mapping[str, int]) -> set[Key]:
+    """Write what all journals hold into `answers.jsonl`, remove those of processes that have ended, and return what was asked so far.
+
+    Call inside `whole_folder`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
+    and read once more it says the same.
+    """
+    answers = _answers(folder, cases)
+    shares = _shares(folder)
+    if not shares:
+        return set(answers)
+    write_atomically(folder / TOGETHER, b"".join(json.dumps(record).encode() + b"\n" for record in answers.values()))
+    for path in shares:
+        # One that stays is read after what was just written, and says the same: nobody else writes its share as long as it lives.
+        if lock_is_free(lock_of(path)):
+            path.unlink(missing_ok=True)
+            lock_of(path).unlink(missing_ok=True)
+    return set(answers)
+
+
+def set_aside(folder: Path) -> None:
+    """Move every journal into a hidden folder: the run starts over. Call inside `whole_folder`, where no other process takes part."""
+    journals = [path for path in (folder / TOGETHER, *_shares(folder)) if path.exists()]
+    if journals:
+        aside = folder / f".before-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+        aside.mkdir()
+        for path in journals:
+            path.rename(aside / path.name)
+
+
+def _answers(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, Any]]:
+    """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun."""
+    found: dict[Key, dict[str, Any]] = {}
+    for path in (folder / TOGETHER, *_shares(folder)):
+        if path.name.endswith(".fresh.jsonl"):
+            rank, world = map(int, re.findall(r"\d+", _owner(path)))
+            found = {key: record for key, record in found.items() if cases.get(key[0], -1) % world != rank}
+        for record in read_journal(path)[0]:
+            key = key_of(record)
+            if record["status"] != "failed" or found.get(key, record)["status"] == "failed":
+                found[key] = record
+    return found
+
+
+def _shares(folder: Path) -> list[Path]:
+    """The journals of the processes, the oldest first."""
+    found = [path for path in folder.glob("answers.rank*.jsonl") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (_number(path), path.name))
+
+
+def _number(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match[3] or 0) if match else 0
+
+
+def _owner(path: Path) -> str:
+    """`rank0of2` of the process that writes a journal; a name nobody has for the journals of earlier versions."""
+    match = _NAME.fullmatch(path.name)
+    return f"rank{match[1]}of{match[2]}" if match and match[2] else ""
+
+
+def _world(name: str) -> int:
+    return int(name.rpartition("of")[2])
+
+
+def _living(folder: Path) -> set[str]:
+    """`rank0of2` of every process that takes part in the run. Call inside `whole_folder`, in which alone these locks are taken."""
+    return {path.name[1:-5] for path in folder.glob(".rank*of*.lock") if not lock_is_free(path)}
+
+
+def lock_is_free(path: Path) -> bool:
+    """Whether nobody holds this lock."""
+    probe = FileLock(path)
+    try:
+        probe.acquire(blocking=False)
+    except Timeout:
+        return False
+    probe.release()
+    return True

@@ -1,0 +1,1 @@
+"""Where submissions go: a folder, or a dataset repository on the Hub."""

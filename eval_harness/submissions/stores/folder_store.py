@@ -1,0 +1,118 @@
+"""A results store that is a folder: a submission appears in it whole or not at all, and nothing that is there is changed.
+
+`STORE/results/<benchmark>/<model>/<run_id>/{result.json,answers.parquet}`, and `STORE/questions/<fingerprint>.parquet`, the questions
+scored, from which the board recomputes the scores of any part of them. What the store says of a result (`landing.py`) lies beside it.
+See also: what may be added (`submit.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from dataset_builders.errors import BadInput
+from dataset_builders.temporary import temporary_folder
+from eval_harness.results import read_result
+from eval_harness.results.landing import LANDING, Landing
+from eval_harness.submissions.plausibility import look_alike
+from eval_harness.submissions.submission import Submission, answers_digest
+
+
+def add(store: Path, submission: Submission, landing: Landing) -> tuple[Path, bool]:
+    """Add a submission with how it landed; returns where it lies, and whether it is new (the same one twice is no error).
+
+    Its questions are stored as well where the store's owner vouches for them.
+    Raises BadInput when the store cannot be written, is the inside of one, or holds something else in its place.
+    """
+    target = store / submission.folder
+    if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
+        raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
+    try:
+        if submission.vouched:
+            _add_questions(store, submission)
+        incoming = store / ".incoming"
+        incoming.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(incoming, "") as staging:
+            for path, content in submission.files().items():
+                _write(staging / Path(path).name, content)
+            _write(staging / LANDING, landing.to_bytes())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target, _move(staging, target, submission)
+    except OSError as error:
+        raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path) -> list[str]:
+    """Flags for results of the store whose every response is that of the submission, or whose model's name its own looks like.
+
+    `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.
+    """
+    result, flags = submission.result, []
+    digest = answers_digest(submission.answers.to_dict("records"))
+    names: set[str] = set()
+    for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
+        place = path.parent.relative_to(store).as_posix()
+        if place == submission.folder:
+            continue
+        try:
+            other = read_result(path)
+            names.add(other.model.name)
+            if other.model.name == result.model.name and "reproduced" in (other.provenance, result.provenance):
+                continue  # the same model run again: the same answers are what was hoped for
+            if (other.scores, other.statuses) == (result.scores, result.statuses):
+                rows = pq.read_table(fetch(path.with_name("answers.parquet"))).to_pylist()
+                if answers_digest(rows) == digest:
+                    flags.append(f"every response is identical to that of {place}")
+        except (BadInput, OSError, ValueError, TypeError):
+            continue  # a result that cannot be read is set aside by the board as well
+    return [*flags, *(line for line in look_alike(result.model.name, sorted(names)) if line not in submission.flags)]
+
+
+def questions_bytes(questions: pd.DataFrame) -> bytes:
+    """The questions as a store keeps them (Parquet, without images)."""
+    buffer = io.BytesIO()
+    questions.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _add_questions(store: Path, submission: Submission) -> None:
+    path = store / "questions" / f"{submission.result.benchmark.fingerprint}.parquet"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        _write(partial, questions_bytes(submission.questions))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(staging: Path, target: Path, submission: Submission) -> bool:
+    """Rename the staged folder into place; False when the same submission is there already."""
+    try:
+        staging.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    else:
+        return True
+    there = target / "answers.parquet"
+    ours = answers_digest(submission.answers.to_dict("records"))
+    # The same answers may have been read again since (`medprobe rescore`): then their other columns differ.
+    if not there.is_file() or answers_digest(pq.read_table(there).to_pylist()) != ours:
+        raise BadInput(f"{target}: holds something else. A store only grows; remove that folder by hand to replace it.")
+    return False

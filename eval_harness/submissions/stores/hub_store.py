@@ -1,0 +1,220 @@
+"""A results store that is a dataset repository on the Hub: a submission is one pull request that only adds files, and what the
+store's owner has run again one commit.
+
+See also: what may be submitted (`submit.py`), judging the pull requests of others (`verification.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import (
+    check_repo_id,
+    connect,
+    connect_with_token,
+    hub_errors,
+    patiently,
+    quiet,
+    status_of,
+)
+from eval_harness.results import read_result
+from eval_harness.results.landing import LANDING, Landing, now
+from eval_harness.submissions.stores.folder_store import questions_bytes
+
+if TYPE_CHECKING:
+    from huggingface_hub import Discussion, HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    from eval_harness.submissions.submission import Submission
+
+
+LANDING_TRIES = 12
+"""Others commit to the same branch: a commit to main is tried again on top of theirs."""
+
+
+def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
+    """Open a pull request that adds the files of a submission; returns its address, and whether it is new. `token`: None is this machine's.
+
+    What is in the store already, or in an open pull request of this account, is not proposed again. Each try looks again first, so that
+    a commit whose answer got lost is found instead of being made twice.
+    Raises BadInput: no token, no such store, other answers of this run there, a Hub that refuses or cannot be reached.
+    """
+    from huggingface_hub import CommitOperationAdd
+
+    check_repo_id(repo_id)
+    api = connect(token) if token else connect_with_token()
+    files = submission.files()
+    with hub_errors(repo_id, "sign in"):
+        who = str(patiently(api.whoami).get("name"))
+    title = title_of(submission.folder)
+
+    def look() -> tuple[str, bool] | None:
+        place = _proposed(api, repo_id, who, submission.folder, files)
+        return (place, False) if place else None
+
+    def propose_it() -> tuple[str, bool]:
+        done = api.create_commit(
+            repo_id,
+            [CommitOperationAdd(path, content) for path, content in sorted(files.items())],
+            commit_message=title,
+            commit_description=_description(submission),
+            repo_type="dataset",
+            create_pr=True,
+        )
+        place = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
+        if place is None:
+            raise BadInput(f"{repo_id}: the Hub does not say where the pull request is. Run this again to find it.")
+        return place, True
+
+    with quiet(), hub_errors(repo_id, "open a pull request", who):
+        return patiently(propose_it, look=look)
+
+
+def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
+    """Where these files are on the Hub already: on main, or in an open pull request of this account."""
+    head = api.repo_info(repo_id, repo_type="dataset").sha
+    if head and _holds(api, repo_id, head, files, f"{repo_id} on main"):
+        return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
+    for pull in open_pulls(api, repo_id, who):
+        if pull.title == title_of(folder) and _holds(
+            api, repo_id, f"refs/pr/{pull.num}", files, f"your pull request {pull.url}"
+        ):
+            return pull.url
+    return None
+
+
+def add(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
+    """Commit a submission to main, which only those who may write to the store can; returns its address, and whether it is new.
+
+    Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
+    Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
+    """
+    from huggingface_hub import CommitOperationAdd
+
+    check_repo_id(repo_id)
+    api = connect_with_token()
+    files = submission.files()
+    with hub_errors(repo_id, "sign in"):
+        who = str(patiently(api.whoami).get("name"))
+    place = f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}"
+    questions = f"questions/{submission.result.benchmark.fingerprint}.parquet"
+    head: str | None = None
+    more: dict[str, bytes] = {}
+
+    def look() -> tuple[str, bool] | None:
+        nonlocal head
+        head = api.repo_info(repo_id, repo_type="dataset").sha
+        if head and _holds(api, repo_id, head, files, f"{repo_id} on main"):
+            _check_provenance(api, repo_id, head, submission)
+            return place, False
+        more.clear()
+        if with_questions and submission.vouched and not (head and files_at(api, repo_id, head, [questions])):
+            more[questions] = questions_bytes(submission.questions)
+        more[f"{submission.folder}/{LANDING}"] = Landing(account=who, landed_at=now(), verified_by=who).to_bytes()
+        return None
+
+    def add_it() -> tuple[str, bool]:
+        api.create_commit(
+            repo_id,
+            [CommitOperationAdd(path, content) for path, content in sorted((files | more).items())],
+            commit_message=title_of(submission.folder),
+            commit_description=_description(submission),
+            repo_type="dataset",
+            parent_commit=head,
+        )
+        return place, True
+
+    with quiet(), hub_errors(repo_id, "add a reproduced result", who):
+        try:
+            return patiently(add_it, LANDING_TRIES, look)
+        except Exception as error:
+            if status_of(error) != 403:
+                raise
+            raise BadInput(
+                f"{repo_id}: the account {who} may not write to it, and only who owns a store says what is reproduced. Use a token that "
+                "may write there, or leave --reproduced out: that opens a pull request."
+            ) from None
+
+
+def _check_provenance(api: HfApi, repo_id: str, head: str, submission: Submission) -> None:
+    """BadInput where main holds these answers as something else than what is to be added."""
+    path = api.hf_hub_download(repo_id, f"{submission.folder}/result.json", revision=head, repo_type="dataset")
+    if read_result(Path(path)).provenance != submission.result.provenance:
+        raise BadInput(f"{repo_id} on main: holds these answers as a submission in {submission.folder}. Move it away.")
+
+
+def open_pulls(api: HfApi, repo_id: str, author: str | None = None) -> Iterator[Discussion]:
+    """The open pull requests of a store (of one author), the newest first. What the Hub was asked to leave out is left out here as well:
+    a closed pull request that is taken for an open one would lose a submission."""
+    listed = api.get_repo_discussions(
+        repo_id, repo_type="dataset", author=author, discussion_type="pull_request", discussion_status="open"
+    )
+    for each in listed:
+        if each.is_pull_request and each.status in ("open", "draft") and author in (None, each.author):
+            yield each
+
+
+def title_of(folder: str) -> str:
+    """The title of the pull request that adds a folder; at most the Hub's 200 characters, and one title per folder."""
+    title = f"Add {folder}"
+    return title if len(title) <= 200 else f"{title[:180]} {hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+
+
+def _description(submission: Submission) -> str:
+    result = submission.result
+    lines = [
+        f"{result.model.name} on {result.benchmark.name}, split {result.benchmark.split}, method {result.method.name}: "
+        f"{result.benchmark.questions:,} questions.",
+        *(f"- {note}" for note in submission.notes),
+        *(f"- for a human to look at: {flag}" for flag in submission.flags),
+        "`medprobe verify` computes the scores again from the answers.",
+    ]
+    return "\n".join(lines)
+
+
+def _holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], where: str) -> bool:
+    """Whether a revision holds this submission already. BadInput when it holds other answers of the same run."""
+    there = files_at(api, repo_id, revision, sorted(files))
+    if not there:
+        return False
+    for path, content in files.items():
+        if path.endswith("/answers.parquet") and not holds_content(api, repo_id, revision, there.get(path), content):
+            raise BadInput(
+                f"{where}: holds other answers of this run ({path}). A store only grows: submit a run with another name or settings, "
+                "or close that pull request."
+            )
+    return True
+
+
+def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
+    """Those of the paths that are files of a revision."""
+    from huggingface_hub.hf_api import RepoFile
+
+    found = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")
+    return {entry.path: entry for entry in found if isinstance(entry, RepoFile)}
+
+
+def holds_content(api: HfApi, repo_id: str, revision: str, entry: RepoFile | None, content: bytes) -> bool:
+    """Whether a file of a revision (None: there is none) has exactly this content.
+
+    The Hub's digest spares the download where it agrees; where it does not, which may be for another way of taking it, the bytes decide.
+    """
+    if entry is None or entry.size != len(content):
+        return False
+    if entry.lfs is not None:
+        agrees = entry.lfs.sha256 == hashlib.sha256(content).hexdigest()
+    else:
+        agrees = entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return bool(agrees) or fetched(api, repo_id, revision, entry.path) == content
+
+
+def fetched(api: HfApi, repo_id: str, revision: str, path: str) -> bytes:
+    """A file of a revision, not by way of the cache."""
+    with tempfile.TemporaryDirectory() as place:
+        file = api.hf_hub_download(repo_id, path, revision=revision, repo_type="dataset", local_dir=place)
+        return Path(file).read_bytes()

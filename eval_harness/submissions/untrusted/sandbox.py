@@ -1,0 +1,261 @@
+"""Calls a function on what strangers wrote in a process that may use only so much memory and time, and can be killed.
+
+A process started for this alone (spawned, with one thread and no data) has the libraries loaded and forks a child for each call; the child
+takes on the limits, calls, and sends back what came of it. Memory and processor time are limited by Linux (rlimits). Elsewhere only the
+time on the clock is: macOS takes no limit of address space, and where there is no `fork` the call is made in this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from dataset_builders.errors import BadInput, Unavailable
+from eval_harness.submissions.untrusted.envelope import Envelope, envelope
+
+P = ParamSpec("P")
+T = TypeVar("T")
+LANES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
+"""(bytes up to which a submission goes in this lane, how many of the lane are read at the same time, how many may wait): large ones wait
+for each other and hold up nobody else."""
+CALLERS = ("eval_harness.submissions.verification", "leaderboard_space.submitting.intake")
+"""Modules whose functions are called; where they are loaded here, they are loaded before the fork, too."""
+LENGTH = struct.Struct("!Q")
+CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
+
+
+class OverLimit(BadInput):
+    """What was read needs more than its envelope."""
+
+
+class SandboxError(RuntimeError):
+    """A defect of ours in the child; the message is its traceback."""
+
+
+def call(limits: Envelope, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `function` (of a module, so that the child can find it) returns for these arguments, computed within `limits`.
+
+    Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
+    function raises where that is BadInput, OverLimit where it was stopped, SandboxError for any other error.
+    """
+    if not CAN_FORK:
+        return function(*arguments, **named)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            _FORKER.fork(theirs)
+        try:
+            child = LENGTH.unpack(_received(ours, LENGTH.size))[0]
+        except EOFError:
+            raise SandboxError("the process that forks ended before it did") from None
+        timer = threading.Timer(limits.wall_seconds, _kill, [child])
+        timer.start()
+        try:
+            _send(ours, pickle.dumps((limits, dict(os.environ), str(Path.cwd()), function, arguments, named)))
+            size = LENGTH.unpack(_received(ours, LENGTH.size))[0]
+            word, value = pickle.loads(_received(ours, size))
+        except (EOFError, OSError):
+            raise OverLimit(_over(limits)) from None
+        finally:
+            timer.cancel()
+            _kill(child)  # with whatever it started; it has said all it had to say
+    if word == "returned":
+        return value
+    if word == "refused":
+        raise value
+    if word == "over":
+        raise OverLimit(_over(limits))
+    raise SandboxError(value)
+
+
+def in_turn(size: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """`call`, when it is the turn of a submission of `size` bytes, within its envelope. Raises Unavailable where too many wait already."""
+    number = next(number for number, (most, _, _) in enumerate(LANES) if size <= most)
+    with _COUNTING:
+        if _WAITING[number] >= sum(LANES[number][1:]):
+            raise Unavailable("too many submissions of this size are being read. Come back in a few minutes.")
+        _WAITING[number] += 1
+    try:
+        with _TURNS[number]:
+            return call(envelope(size), function, *arguments, **named)
+    finally:
+        with _COUNTING:
+            _WAITING[number] -= 1
+
+
+_TURNS = [threading.Semaphore(count) for _, count, _ in LANES]
+_WAITING = [0] * len(LANES)
+_COUNTING = threading.Lock()
+
+
+def start() -> None:
+    """Load the libraries of the process that forks, so that the first call need not wait for it."""
+    if CAN_FORK:
+        _FORKER.start()
+
+
+def _over(limits: Envelope) -> str:
+    return f"needs more to be read than a submission of its size may take ({limits}). Leave out what is no answer to these questions."
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    connection.sendall(LENGTH.pack(len(data)))
+    connection.sendall(data)
+
+
+def _received(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view, at = memoryview(data), 0
+    while at < size:
+        count = connection.recv_into(view[at:])
+        if count == 0:
+            raise EOFError
+        at += count
+    return data
+
+
+def _kill(child: int) -> None:
+    """End a child and all it started: it leads a group of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+
+
+class _Forker:
+    """The process that forks. It ends when this one does, however that ends: it reads the end of its connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def start(self) -> None:
+        with self._lock:
+            self._started()
+
+    def fork(self, child_end: socket.socket) -> None:
+        """A new child, which gets this end of a connection."""
+        with self._lock:
+            try:
+                socket.send_fds(self._started(), [b"+"], [child_end.fileno()])
+            except OSError:  # it was ended from outside
+                self._connection = None
+                socket.send_fds(self._started(), [b"+"], [child_end.fileno()])
+
+    def _started(self) -> socket.socket:
+        if self._connection is None or self._owner != os.getpid():
+            ours, theirs = socket.socketpair()
+            loaded = ["eval_harness.submissions.examination", *(name for name in CALLERS if name in sys.modules)]
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", f"from {__name__} import forker; forker({theirs.fileno()}, *{loaded!r})"],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=os.environ
+                    | {
+                        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+                        "OMP_NUM_THREADS": "1",
+                        "OPENBLAS_NUM_THREADS": "1",
+                        "ARROW_DEFAULT_MEMORY_POOL": "system",
+                    },
+                    start_new_session=True,  # Ctrl-C in a terminal is for this process to handle
+                )
+            self._connection, self._owner = ours, os.getpid()
+            atexit.register(ours.close)
+        return self._connection
+
+
+_FORKER = _Forker()
+
+
+def forker(descriptor: int, *preload: str) -> None:
+    """What the process that forks does: load the libraries, then fork a child for each connection that comes."""
+    for name in preload:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
+    connection = socket.socket(fileno=descriptor)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+        if not data:
+            return
+        if os.fork() == 0:
+            connection.close()
+            status = 1
+            try:
+                _child(socket.socket(fileno=descriptors[0]))
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(descriptors[0])
+
+
+def _child(connection: socket.socket) -> None:
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _die_with_parent()
+    connection.sendall(LENGTH.pack(os.getpid()))
+    size = LENGTH.unpack(_received(connection, LENGTH.size))[0]
+    limits, environment, folder, function, arguments, named = pickle.loads(_received(connection, size))
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    word: str
+    value: Any
+    try:
+        _limit(limits)
+        word, value = "returned", function(*arguments, **named)
+        reply = pickle.dumps((word, value))
+    except BadInput as error:
+        reply = pickle.dumps(("refused", error))
+    except (MemoryError, _OutOfTime):
+        reply = pickle.dumps(("over", None))
+    except BaseException:
+        text = traceback.format_exc()
+        short = "out of memory" in text.lower() or "cannot allocate memory" in text.lower()
+        reply = pickle.dumps(("over", None) if short else ("failed", text))
+    _send(connection, reply)
+
+
+class _OutOfTime(BaseException):
+    """The processor time is used up; no handler of ordinary errors may take it for one."""
+
+
+def _limit(limits: Envelope) -> None:
+    import resource
+
+    def out_of_time(number: int, frame: Any) -> None:
+        raise _OutOfTime
+
+    signal.signal(signal.SIGXCPU, out_of_time)
+    started_with = 0
+    with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123
+        started_with = int(file.read().split()[0]) * resource.getpagesize()
+    for what, soft, hard in (
+        (resource.RLIMIT_AS, started_with + limits.memory, started_with + limits.memory),
+        (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 5),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, limits.memory, limits.memory),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # a lower limit holds already, or the system knows none
+            resource.setrlimit(what, (soft, hard))
+
+
+def _die_with_parent() -> None:
+    """Have Linux end this process when the one that forks ends."""
+    with contextlib.suppress(Exception):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

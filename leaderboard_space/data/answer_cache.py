@@ -1,0 +1,112 @@
+"""Scored answers kept on disk, so that a board that starts again has its numbers at once instead of after seconds of scoring.
+
+One Parquet file per run of answers with the numbers of its units, named by what they follow from: the bytes of the answers, the
+questions, the format and the code that scores. What the units are (the same for most runs on the same questions) stands once, in a file
+named by its own digest. Nothing here is a source: any file may be deleted, one that cannot be read is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eval_harness import answer_reading, benchmarks, scores
+
+NAMED = b"medprobe.units"
+KEEP_DAYS = 30
+"""A file that nobody asked for in so many days is deleted."""
+
+
+def folder() -> Path:
+    """Where the files lie: under the user's cache folder (XDG_CACHE_HOME), or the folder named by MEDPROBE_BOARD_CACHE."""
+    named = os.environ.get("MEDPROBE_BOARD_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
+
+
+def key_of(format: str, questions: str, answers: bytes) -> str:
+    """The name of a scored run: a digest over everything its units follow from. `questions`: their own digest."""
+    return hashlib.sha256(f"{format}:{_code()}:{questions}:".encode() + answers).hexdigest()
+
+
+def load(key: str) -> tuple[str, pd.DataFrame] | None:
+    """What `save` kept under `key`: the name of the units, and their numbers."""
+    table = _read(key)
+    if table is None:
+        return None
+    named = (table.schema.metadata or {}).get(NAMED, b"").decode()
+    return (named, table.to_pandas()) if named else None
+
+
+def load_names(named: str) -> pd.DataFrame | None:
+    """What the units of that name are."""
+    table = _read(named)
+    return table.to_pandas() if table is not None else None
+
+
+def name_of(names: pd.DataFrame) -> str:
+    """The name of units: a digest of what they are."""
+    found = hashlib.sha256(",".join(names.columns).encode())
+    found.update(pd.util.hash_pandas_object(names, index=False).to_numpy().tobytes())
+    return f"units-{found.hexdigest()}"
+
+
+def save(key: str, named: str, names: pd.DataFrame, numbers: pd.DataFrame) -> None:
+    """Keep a run's units: what they are (under `named`, see `name_of`), and their numbers under `key`.
+
+    Where nothing can be written, nothing is kept.
+    """
+    if not (folder() / f"{named}.parquet").exists():
+        _write(named, pa.Table.from_pandas(names, preserve_index=False))
+    table = pa.Table.from_pandas(numbers, preserve_index=False)
+    _write(key, table.replace_schema_metadata({**(table.schema.metadata or {}), NAMED: named.encode()}))
+
+
+def _read(name: str) -> pa.Table | None:
+    path = folder() / f"{name}.parquet"
+    try:
+        table = pq.read_table(path)
+        os.utime(path)
+    except Exception:  # missing, cut off or not ours: the caller scores anew
+        return None
+    return table
+
+
+def _write(name: str, table: pa.Table) -> None:
+    place = folder()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place, suffix=".part", delete=False) as part:
+            pq.write_table(table, part, compression="zstd")
+        Path(part.name).replace(place / f"{name}.parquet")
+    except (OSError, pa.ArrowException):
+        return
+
+
+def prune() -> None:
+    """Delete what has long not been asked for."""
+    oldest = time.time() - KEEP_DAYS * 86_400
+    try:
+        for path in folder().iterdir():
+            if path.suffix in (".parquet", ".part") and path.stat().st_mtime < oldest:
+                path.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+@cache
+def _code() -> str:
+    """A digest of the code that reads and scores: another version of it makes other files."""
+    digest = hashlib.sha256()
+    for package in (answer_reading, benchmarks, scores):
+        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,222 @@
+"""The answers of a section's runs as aligned units, so that any selection of questions is scored in milliseconds.
+
+See also: which runs belong together (`sections.py`), statistics (`ranking.py`), the tree of branches (`tree.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import has_fingerprint
+from eval_harness.scores import METRICS, units
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data import answer_cache
+from leaderboard_space.data.ranking import Bools, Floats, Ints, MetricUnits
+
+BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
+"""Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
+
+
+UNCOUNTED = ("question", "keyword", "modality", "department", "granularity", "organ", "source_dataset", "categories", "image_license",
+             "image_source", "caption", "ai_question", "ai_options")  # fmt: skip
+"""Columns that decide no unit; without them units are made twice as fast. Selections and breakdowns take them from the questions."""
+
+NAMES, NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
+"""The columns of units that say what they are, and those that say how a run did."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is the same for every run on the same questions: per metric the positions of its units in the table, sorted by cluster."""
+
+    named: str
+    """A digest of what the units are: runs of the same name have the same units, in the same order."""
+    order: dict[str, Ints]
+    table: pd.DataFrame
+    """What the units are: NAMES, and the facets that BALANCED needs."""
+    columns: dict[str, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
+    """The first run's `base`, `expected`, `count` per metric. Most runs have the same: they hold these arrays instead of copies."""
+
+
+@dataclass(frozen=True)
+class RunUnits:
+    """The units of one run: per metric `top`, `base`, `expected`, `count` (U,), ordered as the layout says."""
+
+    metrics: Mapping[str, tuple[Floats, Floats, Floats, Floats]]
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the units of a metric hang: on a question (`question` >= 0) or, where it is -1, on the case `case`."""
+
+    question: Ints
+    case: Ints
+    per_image: bool
+    """A unit of a case counts once per selected question of the case (MediConfusion's pairs), else once."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Runs x units per metric, on the same questions. `runs` are the keys of the entries, in row order."""
+
+    format: str
+    questions: pd.DataFrame
+    runs: list[str]
+    metrics: dict[str, MetricUnits]
+    places: dict[str, Place]
+    case_of_question: Ints
+
+    def rows(self, metric: str, selected: Bools | None) -> Ints | None:
+        """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
+        if selected is None or selected.all():
+            return None
+        place = self.places[metric]
+        per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)
+        of_case = per_case[place.case].astype(np.int64)
+        if not place.per_image:
+            of_case = np.minimum(of_case, 1)
+        times = np.where(place.question >= 0, selected[place.question].astype(np.int64), of_case)
+        return np.repeat(np.arange(times.size), times)
+
+
+def read_questions(path: Path, expected: str) -> pd.DataFrame:
+    """The questions of a fingerprint, lists as Python lists.
+
+    Raises BadInput when the file is missing, unreadable, or holds other questions than its name says.
+    """
+    try:
+        frame = pd.DataFrame(pq.read_table(path).to_pylist())
+        is_named = has_fingerprint(frame, expected)
+    except FileNotFoundError:
+        raise BadInput(f"{path.name}: the questions are not in the store.") from None
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+        raise BadInput(f"{path.name}: the questions cannot be read ({type(error).__name__}: {error}).") from None
+    if not is_named:
+        raise BadInput(f"{path.name}: holds other questions than its name says (their fingerprint is another one).")
+    return frame
+
+
+def read_run(
+    format: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None, digest: str | None = None
+) -> RunUnits:
+    """Units of the run whose answers are at `path`; `layout` is that of another run on the same questions.
+
+    With the `digest_of` the questions the units are kept on disk, and taken from there the next time.
+    Raises BadInput when the answers cannot be read or do not fit the questions.
+    """
+    try:
+        key = answer_cache.key_of(format, digest, path.read_bytes()) if digest is not None else None
+        kept = answer_cache.load(key) if key else None
+        names = None
+        if kept is not None and (layout is None or layout.named != kept[0]):
+            names = answer_cache.load_names(kept[0])
+            kept = kept if names is not None and len(names) == len(kept[1]) else None
+        if kept is None:
+            table = _units(format, questions, path)
+            names, numbers = table.drop(columns=list(NUMBERS)), table[list(NUMBERS)]
+            named = layout.named if layout is not None and layout.table.equals(names) else answer_cache.name_of(names)
+            if key:
+                answer_cache.save(key, named, names, numbers)
+            kept = (named, numbers)
+    except FileNotFoundError:
+        raise BadInput("its answers are not in the store.") from None
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+        reason = str(error).replace(f"{path.parent}{os.sep}", "")  # not where the store lies
+        raise BadInput(f"its answers cannot be read ({type(error).__name__}: {reason}).") from None
+    if layout is None or layout.named != kept[0]:
+        assert names is not None
+        layout = _layout(names, kept[0])
+    top, *others = [kept[1][name].to_numpy(float) for name in NUMBERS]
+    metrics = {}
+    for name, rows in layout.order.items():
+        found = (others[0][rows], others[1][rows], others[2][rows])
+        same = layout.columns.setdefault(name, found)
+        shared = [
+            old if np.array_equal(old, new, equal_nan=True) else new for old, new in zip(same, found, strict=True)
+        ]
+        metrics[name] = (top[rows], shared[0], shared[1], shared[2])
+    return RunUnits(metrics, layout)
+
+
+def digest_of(questions: pd.DataFrame) -> str:
+    """A digest of everything in the questions that decides units."""
+    deciding = questions.drop(columns=list(UNCOUNTED), errors="ignore")
+    return hashlib.sha256(deciding.to_json(orient="split").encode("utf-8", "replace")).hexdigest()
+
+
+def _units(format: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The units of a run that the board counts; the shares of letters are left out."""
+    answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
+    answers = answers.astype({"question_id": object, "status": object})
+    table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
+    facets = [facet for facet in sorted(set(BALANCED.values())) if facet in table.columns]
+    table = table.loc[~table["metric"].str.startswith("share_"), [*NAMES, *facets, *NUMBERS]]
+    return table.reset_index(drop=True)
+
+
+def _layout(table: pd.DataFrame, named: str) -> Layout:
+    codes, names = pd.factorize(table["metric"])
+    order = np.lexsort((table["cluster"].to_numpy(), codes))
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    return Layout(
+        named=named,
+        order={str(name): order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)},
+        table=table,
+    )
+
+
+def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) -> Outcomes:
+    """Stack runs on the same questions, and of the same layout, into matrices."""
+    case_codes, case_names = pd.factorize(questions["case_id"])
+    question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
+    metrics: dict[str, MetricUnits] = {}
+    places: dict[str, Place] = {}
+    layout = next(iter(runs.values())).layout
+    for name, rows in layout.order.items():
+        part = layout.table.iloc[rows]
+        top, base, expected, counts = (_stack([run.metrics[name][i] for run in runs.values()]) for i in range(4))
+        top = np.broadcast_to(top, (len(runs), top.shape[1]))
+        binary = bool(np.all((top == 0) | (top == base)))
+        facet = BALANCED.get(name)
+        metrics[name] = MetricUnits(
+            top=top.astype(np.float32) if binary and bool(np.all(base == 1)) else top,
+            base=base,
+            expected=expected,
+            count=counts.astype(np.int64),
+            case=pd.factorize(part["case_id"])[0].astype(np.int64),
+            cluster=part["cluster"].to_numpy(np.int64),
+            balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
+            is_count=name in METRICS and METRICS[name].unit == "count",
+            binary=binary,
+        )
+        places[name] = Place(
+            question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
+            case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
+            per_image=spec(format).per_image,
+        )
+    return Outcomes(
+        format=format,
+        questions=questions,
+        runs=list(runs),
+        metrics=metrics,
+        places=places,
+        case_of_question=case_codes.astype(np.int64),
+    )
+
+
+def _stack(rows: list[Any]) -> Floats:
+    """(R, U), or (1, U) where all rows are the same."""
+    if all(row is rows[0] or np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
+        return np.asarray(rows[0], dtype=float)[None, :]
+    return np.stack(rows).astype(float)

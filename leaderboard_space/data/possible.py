@@ -1,0 +1,66 @@
+"""Numbers of a result file that cannot be: a percentage of 1e308, a negative count. They are left out, and the board says so.
+
+Only what no answers could give is refused here; whether a number follows from the answers is decided by computing it (`outcomes.py`).
+"""
+
+from __future__ import annotations
+
+from eval_harness.results import Breakdown, Result, Score, Scores
+from eval_harness.scores import METRICS
+from leaderboard_space.data.published_results import ONLY_PRINTED
+
+SLACK = 1e-6
+"""Rounding may carry a percentage over its end by this much."""
+MOST = 10**12
+"""More questions than this nobody has asked."""
+
+
+def possible(metric: str, score: Score) -> bool:
+    """Whether a score can be what its metric says: a percentage within 0 and 100, a count that is not negative.
+
+    >>> possible("set_accuracy", Score(value=101.0, n=1, n_cases=1)), possible("set_accuracy", Score(value=None, n=0, n_cases=0))
+    (False, True)
+    """
+    if not (0 <= score.n <= MOST and 0 <= score.n_cases <= MOST):
+        return False
+    info = METRICS.get(metric) or ONLY_PRINTED.get(metric)
+    numbers = [number for number in (score.value, score.low, score.high, score.chance) if number is not None]
+    if info is None and metric.startswith("share_"):
+        end = 100.0
+    elif info is None:  # a metric that this board does not know: nothing is known of its ends
+        return True
+    else:
+        end = 100.0 if info.unit == "percent" else float(MOST)
+    in_order = score.low is None or score.high is None or score.low <= score.high + SLACK
+    return in_order and all(-SLACK <= number <= end + SLACK for number in numbers)
+
+
+def without_impossible(result: Result) -> tuple[Result, list[str]]:
+    """The result without the numbers that cannot be, and a line about them (none where all can)."""
+    gone: list[str] = []
+    scores = _kept(result.scores, gone)
+    breakdown: Breakdown = {
+        facet: {label: _kept(held, gone) for label, held in values.items()}
+        for facet, values in result.breakdown.items()
+    }
+    if not gone:
+        return result, []
+    what = (
+        f"{gone[0]}, which cannot be, is"
+        if len(gone) == 1
+        else f"{len(gone)} numbers that cannot be (such as {gone[0]}) are"
+    )
+    return (
+        result.model_copy(update={"scores": scores, "breakdown": breakdown}),
+        [f"{result.model.name}: {what} left out."],
+    )
+
+
+def _kept(scores: Scores, gone: list[str]) -> Scores:
+    kept: Scores = {}
+    for metric, score in scores.items():
+        if possible(metric, score):
+            kept[metric] = score
+        else:
+            gone.append(f"{metric} {score.value} of n {score.n}")
+    return kept

@@ -1,0 +1,289 @@
+"""Scores of all runs of a section on a selection of units at once, and the p-values of their differences.
+
+The statistics are those of `eval_harness.scores`; here only what they cost is cut, so that ticking a branch takes milliseconds (a test
+holds the two together). See also: reading the store (`sections.py`), units (`outcomes.py`), drawing (`views/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from eval_harness.results import Score, Verdict
+from eval_harness.scores import statistics
+from eval_harness.scores.intervals import CLUSTERED, LEVEL, NORMAL, clustered_intervals
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ALPHA = 1 - LEVEL
+EXACT_UP_TO = 2000
+"""Trials up to which a verdict is always taken from the exact law of a guesser's hits. Beyond, a normal z over 3 or under 1.5
+decides (Berry-Esseen: with so many trials the exact p-value is then surely under, or over, 0.05), and the exact law the rest."""
+
+
+@dataclass(frozen=True)
+class MetricUnits:
+    """One metric of R runs over the same U units, sorted by cluster.
+
+    `top` is (R, U); `base`, `expected`, `count` are too, or (1, U) where all runs share them: numerator, denominator, the numerator
+    a guesser would get (NaN: no chance known), and what a unit adds to n. `case`, `cluster` are (U,). `balanced` (U,) numbers the
+    groups that weigh the same whatever their size (None where units keep their weight). `is_count`: the value is a sum, not a share.
+    `binary`: every numerator is 0 or its denominator.
+    """
+
+    top: NDArray[Any]
+    base: Floats
+    expected: Floats
+    count: Ints
+    case: Ints
+    cluster: Ints
+    balanced: Ints | None = None
+    is_count: bool = False
+    binary: bool = False
+
+    def part(self, rows: Ints | None) -> MetricUnits:
+        """The units at `rows` (ascending; a unit may come twice), weights balanced anew; None for all of them."""
+        if rows is None:
+            return self
+        top, base, expected = self.top[:, rows], self.base[:, rows], self.expected[:, rows]
+        if self.balanced is not None and self.is_count:  # a mean of counts: over the groups that are still there
+            top = top * (np.unique(self.balanced).size / max(np.unique(self.balanced[rows]).size, 1))
+        elif self.balanced is not None:
+            even = _even_weights(self.balanced[rows], base)
+            top, base, expected = top * even, base * even, expected * even
+        return MetricUnits(
+            top,
+            base,
+            expected,
+            self.count[:, rows],
+            self.case[rows],
+            self.cluster[rows],
+            None,
+            self.is_count,
+            self.binary,
+        )
+
+    def shares(self, rows: Ints | None) -> Floats:
+        """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
+        units = self.cluster.size
+        weight = np.ones(units) if rows is None else np.bincount(rows, minlength=units).astype(float)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            top = (self.top @ weight.astype(self.top.dtype)).astype(
+                np.float64
+            )  # whole numbers are exact in float32, too
+            return top / np.broadcast_to(self.base @ weight, top.size)
+
+    def of(self, runs: Ints) -> MetricUnits:
+        """The same units for some of the runs."""
+
+        def some(values: NDArray[Any]) -> NDArray[Any]:
+            return values[runs] if values.shape[0] > 1 else values
+
+        return MetricUnits(
+            self.top[runs],
+            some(self.base),
+            some(self.expected),
+            some(self.count),
+            self.case,
+            self.cluster,
+            self.balanced,
+            self.is_count,
+            self.binary,
+        )
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each cluster begins among the units."""
+        return (
+            np.flatnonzero(np.r_[True, self.cluster[1:] != self.cluster[:-1]])
+            if self.cluster.size
+            else np.zeros(0, np.int64)
+        )
+
+    def per_cluster(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Sums of `values` (., U) over each cluster: (., G)."""
+        return values if self.starts.size == self.cluster.size else np.add.reduceat(values, self.starts, axis=1)
+
+
+def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
+    """The score of every run on all of `units`, as `eval_harness.scores.summarise` gives it.
+
+    `higher_is_better` None: neither end is good, so no verdict.
+    """
+    runs = units.top.shape[0]
+    counted = units.base > 0
+    n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
+    n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
+    top = units.top.sum(axis=1, dtype=np.float64)
+    if units.is_count:
+        return [
+            Score(value=_round(top[run]), n=int(n[run]), n_cases=int(n_cases[run]))
+            if n[run]
+            else Score(value=None, n=0, n_cases=0)  # none of nothing is no count
+            for run in range(runs)
+        ]
+    total = np.broadcast_to(units.base.sum(axis=1), runs)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = top / total
+        chance = np.broadcast_to(_chance(units, counted), runs) / total
+    low, high = _intervals(units, counted)
+    verdicts: list[Verdict | None] = [None] * runs
+    if higher_is_better is not None:
+        verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
+    return [
+        Score.model_construct(  # numbers of our own making: checking each would cost more than computing it
+            value=_round(100 * share[run]),
+            low=_round(100 * low[run]),
+            high=_round(100 * high[run]),
+            n=int(n[run]),
+            n_cases=int(n_cases[run]),
+            chance=_round(100 * chance[run]) if np.isfinite(chance[run]) else None,
+            verdict=verdicts[run],
+            interval_method=CLUSTERED,
+        )
+        if total[run] > 0
+        else Score(value=None, n=0, n_cases=0)
+        for run in range(runs)
+    ]
+
+
+def p_values(units: MetricUnits) -> Floats:
+    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `statistics.pairwise`."""
+    runs = units.top.shape[0]
+    top = units.per_cluster(units.top.astype(np.float32, copy=False))
+    base = units.per_cluster(units.base.astype(np.float32))
+    outcomes = statistics.Outcomes(
+        models=tuple(str(run) for run in range(runs)),
+        metric="",
+        numerator=top,
+        denominator=np.broadcast_to(base, top.shape),
+        cluster=np.arange(top.shape[1]),
+        units=np.empty(0, dtype=object),
+        paired=units.base.shape[0] == 1 or bool(np.all(units.base == units.base[0])),
+    )
+    return np.asarray(statistics.pairwise(outcomes).p, dtype=float)
+
+
+def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floats:
+    """The same for scores of which only the number of cases is known, taken as independent. `are_counts`: the values are so many of n,
+    not percent.
+
+    Each share is pulled in by one hit and one miss (Agresti & Caffo 2000), so that 0 and 100 % are not taken for certain; where its
+    interval is wider than that, as cases share images, the interval's width counts. Models of one paper answered the same questions: the
+    true p-values are mostly smaller.
+    """
+    size = np.array([score.n_cases for score in scores], dtype=float)
+    value = np.array([np.nan if score.value is None else score.value for score in scores], dtype=float)
+    width = np.array([_width(score) for score in scores], dtype=float)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        value = value / np.array([score.n if are_counts else 100 for score in scores], dtype=float)
+        share = np.clip((value * size + 1) / (size + 2), 0, 1)
+        variance = np.maximum(share * (1 - share) / (size + 2), np.square(width / (2 * NORMAL)))
+        z = np.abs(share[:, None] - share[None, :]) / np.sqrt(variance[:, None] + variance[None, :])
+    return np.where(np.isfinite(z), 2 * stats.norm.sf(np.nan_to_num(z)), 1.0)
+
+
+def _width(score: Score) -> float:
+    """The width of a score's interval, as a share; 0 where it has none."""
+    return 0.0 if score.low is None or score.high is None else (score.high - score.low) / 100
+
+
+def _row(values: NDArray[Any], run: int) -> NDArray[Any]:
+    return values[run if values.shape[0] > 1 else 0]
+
+
+def _distinct(counted: Bools, case: Ints) -> Ints:
+    """Number of distinct cases among the counted units, per row (1 or R rows)."""
+    return np.array([np.count_nonzero(np.bincount(case[row])) if row.any() else 0 for row in counted])
+
+
+def _chance(units: MetricUnits, counted: Bools) -> Floats:
+    """What a guesser's numerators add up to, per row (1 or R rows); NaN where any is unknown."""
+    known = np.isfinite(units.expected) | ~counted
+    return np.where(known.all(axis=1), np.where(counted & known, units.expected, 0.0).sum(axis=1), np.nan)
+
+
+def _even_weights(group: Ints, base: Floats) -> Floats:
+    """Factors (1, U) or (R, U) that make the denominators of every group present add up to 1."""
+    sums = np.stack([np.bincount(group, row) for row in base])
+    with np.errstate(divide="ignore"):
+        return np.where(sums > 0, 1 / sums, 0.0)[:, group]
+
+
+def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats]:
+    """95 % intervals of all runs as shares; NaN where nothing is counted."""
+    runs = len(units.top)
+    if units.base.shape[0] == 1 and units.base.size and counted.all():
+        base = units.base[0]
+        squares = base * base
+        crossed = units.top @ base.astype(units.top.dtype)
+        squared = (
+            crossed if units.binary and bool(np.all(base == 1)) else np.square(units.top).sum(axis=1, dtype=np.float64)
+        )
+        weight, per_cluster = units.per_cluster(units.base)[0], units.per_cluster(squares[None, :])[0]
+        plain = units.binary and bool(np.all(base == base[0]))
+        sums = units.per_cluster(units.top)
+        return clustered_intervals(sums, squared, crossed.astype(float), weight, per_cluster, plain)[:2]
+    low, high = np.full(runs, np.nan), np.full(runs, np.nan)
+    for run in range(runs):
+        found = statistics.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)
+        if found is not None:
+            low[run], high[run] = found.low, found.high
+    return low, high
+
+
+def _verdicts(
+    units: MetricUnits, counted: Bools, top: Floats, chance: Floats, low: Floats, high: Floats, up: bool
+) -> list[Verdict | None]:
+    """`statistics.verdict` for all runs, without the exact law of a guesser's hits where it cannot change the verdict.
+
+    `up`: higher is better. The verdict judges the responder, not the number."""
+    verdicts: list[Verdict | None] = []
+    spreads: dict[int, float] = {}
+    laws: dict[int, tuple[Floats, Floats, Floats]] = {}
+    guessed: dict[int, tuple[Bools, Floats, Floats]] = {}
+    for run in range(top.size):
+        if not (np.isfinite(chance[run]) and np.isfinite(low[run])):
+            verdicts.append(None)
+            continue
+        if low[run] <= chance[run] <= high[run]:
+            verdicts.append("no different")
+            continue
+        row = run if units.base.shape[0] > 1 or units.expected.shape[0] > 1 else 0
+        if row not in guessed:
+            used = _row(counted, run)
+            guessed[row] = (used, _row(units.base, run)[used], _row(units.expected, run)[used])
+        used, base, mean = guessed[row]
+        if row not in spreads:
+            probability = np.clip(mean / base, 0.0, 1.0)
+            spreads[row] = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
+        spread = spreads[row]
+        z = abs(top[run] - float(mean.sum())) / spread if spread else np.inf
+        side: Verdict = "better" if (low[run] > chance[run]) == up else "worse"
+        if base.size > EXACT_UP_TO and spread > 12 and not 1.5 <= z <= 3:
+            verdicts.append(side if z > 3 else "no different")
+            continue
+        if units.binary and row not in laws and bool(np.all(base == 1)):
+            law = statistics.poisson_binomial(np.clip(mean, 0.0, 1.0))
+            rare = np.sort(law)
+            laws[row] = (law, rare, np.cumsum(rare))
+        if row in laws:
+            law, rare, upto = laws[row]
+            p = float(upto[np.searchsorted(rare, law[round(float(top[run]))] * (1 + 1e-7), side="right") - 1])
+        else:
+            p = statistics.chance_p_value(units.top[run][used].astype(float), base, mean)
+        verdicts.append(side if p < ALPHA else "no different")
+    return verdicts
+
+
+def _round(value: float) -> float:
+    """Ten decimals, as the scores of a result file."""
+    return round(float(value), 10) + 0.0

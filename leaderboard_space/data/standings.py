@@ -1,0 +1,262 @@
+"""A section seen through a selection: one row per result, with its score there, its verdict, and the places it may hold.
+
+See also: the mathematics (`ranking.py`), sentences (`findings.py`), HTML (`views/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.benchmarks import spec
+from eval_harness.results import Score
+from eval_harness.scores import HEADLINE, METRICS, MetricInfo
+from eval_harness.scores.statistics import places, published_interval
+from leaderboard_space.data.groups import (
+    GROUPS,
+    WITH_PLACES,
+    Group,
+    group_of,
+    newest_reader,
+    order_of,
+    owner_of,
+    runs_tried,
+)
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.published_results import ONLY_PRINTED
+from leaderboard_space.data.ranking import Bools, Floats, MetricUnits, p_values, scores_of, unpaired_p_values
+from leaderboard_space.data.sections import Entry, Section
+from leaderboard_space.data.tree import Path, Tree, cells_under
+
+ALL, ONE = "all", "one"
+"""Which results are shown: every one of them, or one per model and account."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value), as
+    `eval_harness.scores.statistics.Places` defines them; `apart_from`: the keys of the entries that it is told apart from.
+
+    `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
+    """
+
+    entry: Entry
+    score: Score
+    first: int | None = None
+    last: int | None = None
+    recomputed: bool = False
+    apart_from: frozenset[str] = frozenset()
+    group: Group = "ranked"
+    tried: int = 1
+    """Runs of this model that its account has in the store on these questions."""
+    abstained: float | None = None
+    answered_accuracy: float | None = None
+    """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.entry.result.model.kind == "baseline"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions."""
+
+    metric: str
+    rows: list[Row]
+    hidden: list[Entry] = field(default_factory=list)
+    selected: int = 0
+    one_per_model: bool = False
+
+    @property
+    def models(self) -> list[Row]:
+        """The rows that are ranked: no baselines, a value, read by today's reader, not withdrawn."""
+        return [
+            row for row in self.rows if row.group == "ranked" and not row.is_baseline and row.score.value is not None
+        ]
+
+    @property
+    def standing(self) -> list[Row]:
+        """The rows but those withdrawn."""
+        return [row for row in self.rows if row.group != "withdrawn"]
+
+
+METHODS = {
+    "best": "best over methods",
+    "mc": "multiple choice",
+    "gd": "greedy decoding",
+    "ps": "prefix scoring",
+    "ff": "free form",
+}
+"""Methods as they are shown."""
+
+
+def shown_method(name: str) -> str:
+    """How a method is called."""
+    return METHODS.get(name, name)
+
+
+def info_of(metric: str, format: str = "") -> MetricInfo:
+    """What a metric means (in a format); a metric this board does not know is shown by its name."""
+    own = spec(format).metrics.get(metric) if format in BENCHMARKS else None
+    return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+
+
+def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`."""
+    there = {name for entry in section.entries for name in entry.result.scores}
+    there |= set(outcomes.metrics) if outcomes else set()
+    there = {name for name in there if not name.startswith("share_")}
+    headline = HEADLINE.get(section.format)
+    order = [headline, *(name for name in METRICS if name != headline)]
+    known = [name for name in order if name in there]
+    return [str(name) for name in known] + sorted(there - set(known))
+
+
+def methods_of(section: Section) -> list[str]:
+    """The methods by which the section's results were got."""
+    return sorted({entry.result.method.name for entry in section.entries})
+
+
+def standings(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    branches: Sequence[Path] = (),
+    shown: str = ALL,
+) -> Standings:
+    """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
+
+    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name.
+
+    Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
+    the selected branch. Raises BadInput for an unknown branch.
+    """
+    mask = tree.mask(branches)
+    info = info_of(metric)
+    higher = info.higher_is_better is not False
+    measured: dict[str, Score] = {}
+    units: MetricUnits | None = None
+    if outcomes is not None and metric in outcomes.metrics:
+        units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
+        measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
+    beside = {name: _shares(outcomes, name, mask) for name in BESIDE}
+    newest, tried = newest_reader(section.entries), runs_tried(section.entries)
+    rows: list[Row] = []
+    hidden: list[Entry] = []
+    for entry in section.entries:
+        if shown not in (ALL, ONE, entry.result.method.name):
+            continue
+        score = measured.get(entry.key) or own_score(entry, metric, branches)
+        if score is None:
+            hidden.append(entry)
+            continue
+        abstained, answered = (
+            shares.get(entry.key, _own_value(entry, name, branches)) for name, shares in beside.items()
+        )
+        group, count = group_of(entry, newest), tried.get(owner_of(entry), 1)
+        rows.append(
+            Row(
+                entry,
+                score,
+                recomputed=entry.key in measured,
+                group=group,
+                tried=count,
+                abstained=abstained,
+                answered_accuracy=answered,
+            )
+        )
+    rows = one_per_model(rows) if shown == ONE else rows
+    placed: list[Row] = []
+    for group in GROUPS:
+        part = [row for row in rows if row.group == group]
+        if group in WITH_PLACES:
+            part = _ranked(part, units, outcomes, higher, info.unit == "count")
+        placed += sorted(part, key=lambda row: _order(row, higher))
+    return Standings(metric, placed, hidden, int(mask.sum()) if mask is not None else section.questions, shown == ONE)
+
+
+BESIDE = ("abstained", "answered_accuracy")
+"""Metrics whose values stand beside every score."""
+
+
+def _shares(outcomes: Outcomes | None, metric: str, mask: Bools | None) -> dict[str, float | None]:
+    """Entry key -> value of a metric in percent on a selection, without all that a score has besides."""
+    if outcomes is None or metric not in outcomes.metrics:
+        return {}
+    values = outcomes.metrics[metric].shares(outcomes.rows(metric, mask))
+    return {
+        key: round(100 * value, 10) if np.isfinite(value) else None
+        for key, value in zip(outcomes.runs, values.tolist(), strict=True)
+    }
+
+
+def _own_value(entry: Entry, metric: str, branches: Sequence[Path]) -> float | None:
+    score = own_score(entry, metric, branches)
+    return score.value if score is not None else None
+
+
+def one_per_model(rows: list[Row]) -> list[Row]:
+    """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
+    a score stands for its model only where no other has one."""
+    chosen: dict[tuple[object, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: (row.score.value is None, order_of(row.entry))):
+        chosen.setdefault((row.group, *owner_of(row.entry)), row)
+    return list(chosen.values())
+
+
+def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
+    """What a result itself says about a selection: its score, or the cell of its breakdown that is exactly the one branch."""
+    if not branches:
+        return entry.result.scores.get(metric)
+    cell = own_cell(entry, branches)
+    return entry.result.breakdown[cell[0]][cell[1]].get(metric) if cell else None
+
+
+def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
+    """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
+    cells = cells_under(branches[0], entry.result.breakdown) if len(branches) == 1 else []
+    return cells[0] if len(cells) == 1 else None
+
+
+def with_interval(score: Score) -> Score:
+    """A percentage without an interval of its own gets Wilson's on its number of cases (nothing is known of shared images)."""
+    if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
+        return score
+    low, high, method = published_interval(score.value, score.n_cases)
+    return score.model_copy(update={"low": low, "high": high, "interval_method": method})
+
+
+def _ranked(
+    rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
+) -> list[Row]:
+    """The rows with the places that the models among them may hold. Baselines neither hold places nor take part in the correction."""
+    models = [row for row in rows if not row.is_baseline and row.score.value is not None]
+    p = unpaired_p_values([row.score for row in models], are_counts)
+    if units is not None and outcomes is not None and not units.is_count:
+        run_of = {key: number for number, key in enumerate(outcomes.runs)}
+        here = [number for number, row in enumerate(models) if row.recomputed]
+        runs = [run_of[models[number].entry.key] for number in here]
+        if runs:
+            p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
+    values: Floats = np.array([row.score.value for row in models], dtype=float)
+    found = places(values, p, higher)
+    keys = [row.entry.key for row in models]
+    number = {id(row): at for at, row in enumerate(models)}
+
+    def placed(row: Row, at: int) -> Row:
+        apart = frozenset(keys[other] for other in np.flatnonzero(found.apart[at]))
+        return replace(row, first=int(found.first[at]), last=int(found.last[at]), apart_from=apart)
+
+    return [placed(row, number[id(row)]) if id(row) in number else row for row in rows]
+
+
+def _order(row: Row, higher: bool) -> tuple[bool, float, str]:
+    value = row.score.value
+    if value is None:
+        return (True, 0.0, row.entry.result.model.name.lower())
+    return (False, -value if higher else value, row.entry.result.model.name.lower())

@@ -1,0 +1,113 @@
+"""The datasets that the board's owner vouches for. Answers can be handed in for them, and results on an earlier version are retired.
+
+See also: which results there are (`sections.py`), what is done with answers (`submitting/`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataset_builders.fingerprints import fingerprint_v1
+from dataset_builders.hub.repository import Repository, open_repository
+from eval_harness.results import Benchmark, Result
+from eval_harness.runs.selection import Selection
+
+RECHECK_SECONDS = 60.0
+"""How often a dataset is looked at for a new version."""
+
+
+@dataclass(frozen=True)
+class TrustedSplit:
+    """A split of a trusted dataset as it is now. `has_answers` is False where the answers are kept apart (GMAI-MMBench's test)."""
+
+    repository: Repository
+    benchmark: Benchmark
+    has_answers: bool
+    fingerprint_v1: str
+    """What results stored before version 2 call these questions."""
+
+
+class TrustedData:
+    """Datasets by their names (folders, or ORG/NAME on the Hub), looked at again now and then. Thread-safe."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = tuple(dict.fromkeys(names))
+        self.splits: tuple[TrustedSplit, ...] = ()
+        self.problems: tuple[str, ...] = ()
+        self._read: dict[str, tuple[object, tuple[TrustedSplit, ...]]] = {}
+        self._looked: float | None = None
+        self._lock = threading.Lock()
+
+    def refresh(self) -> bool:
+        """Look at the datasets again, at most every `RECHECK_SECONDS`; whether anything changed. One that is away stays as it was."""
+        with self._lock:
+            if self._looked is not None and time.monotonic() - self._looked < RECHECK_SECONDS:
+                return False
+            self._looked = time.monotonic()
+            problems = []
+            for name in self.names:
+                try:
+                    version = _version(name)
+                    if name not in self._read or self._read[name][0] != version:
+                        self._read[name] = (version, _splits(name))
+                except (
+                    Exception
+                ) as error:  # a dataset that cannot be read takes nobody's board down: it is said instead
+                    first = str(error).strip().splitlines()
+                    problems.append(f"dataset {name}: {first[0] if first else type(error).__name__}")
+            before = (self.splits, self.problems)
+            self.splits = tuple(split for name in self.names if name in self._read for split in self._read[name][1])
+            self.problems = tuple(problems)
+            return (self.splits, self.problems) != before
+
+    def is_replaced(self, result: Result) -> bool:
+        """Whether a result answers an earlier version of a trusted dataset: the same repository and split, other questions.
+
+        The fingerprint is over questions, options and key: a new revision that leaves them alone retires nothing. A part of a set
+        (`selection`) has a fingerprint of its own and is left alone.
+        """
+        theirs = result.benchmark
+        if result.kind != "measured" or theirs.selection is not None or theirs.fingerprint is None:
+            return False
+        current = [
+            known
+            for split in self.splits
+            for known in (split.benchmark.fingerprint, split.fingerprint_v1)
+            if split.benchmark.split == theirs.split and _same_place(split.benchmark.repo, theirs.repo)
+        ]
+        return bool(current) and theirs.fingerprint not in current
+
+
+def _version(name: str) -> object:
+    """Something that differs when the dataset does: the commit on the Hub, or the state of a folder's manifest."""
+    folder = Path(name)
+    if folder.is_dir():
+        manifest = folder / "manifest.json"
+        return manifest.stat().st_mtime_ns if manifest.is_file() else folder.stat().st_mtime_ns
+    from dataset_builders.hub.client import connect
+
+    return connect().dataset_info(name).sha
+
+
+def _splits(name: str) -> tuple[TrustedSplit, ...]:
+    repository = open_repository(name)
+    found = []
+    for split in repository.splits:
+        selection = Selection(repository, split, repository.questions(split), repository.partial)
+        if selection.questions.empty:
+            continue
+        has_answers = bool(selection.questions["answer"].map(len).gt(0).all())
+        found.append(TrustedSplit(repository, selection.benchmark(), has_answers, fingerprint_v1(selection.questions)))
+    return tuple(found)
+
+
+def _same_place(left: str | None, right: str | None) -> bool:
+    if left is None or right is None:
+        return False
+    if Path(left).is_dir() and Path(right).is_dir():
+        return Path(left).resolve() == Path(right).resolve()
+    return left == right
