@@ -1,0 +1,66 @@
+"""build, publish: from the authors' files to a dataset repository on the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(short_help="Build a dataset repository.")
+def build(
+    format: Annotated[str, typer.Argument(help="mediconfusion, probmed, gmai-mmbench, halt-medvqa, or all")],
+    name: Annotated[str | None, typer.Option("--as", help="name of a benchmark of your own in this format")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="folder with the authors' files; without it, drawn phantoms are built")
+    ] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(help="folder to find images in, or an address pattern to download from (may be given again)"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="where to write the dataset [default: data/<name>]")] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="build without the cases whose images are missing, marked partial")
+    ] = False,
+    text_only: Annotated[
+        bool, typer.Option("--text-only", help="no images: write the config `questions_text` alone")
+    ] = False,
+) -> None:
+    """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
+    from dataset_builders.benchmarks import BENCHMARKS
+    from dataset_builders.build import build as build_dataset
+    from dataset_builders.errors import BadInput
+
+    if format == "all" and (name or source or images):
+        raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
+    for each in BENCHMARKS if format == "all" else (format,):
+        folder = out / each if out and format == "all" else out or Path("data") / (name or each)
+        report = build_dataset(
+            each,
+            name=name,
+            source=source,
+            images=tuple(images or ()),
+            out=folder,
+            allow_missing=allow_missing,
+            text_only=text_only,
+        )
+        typer.echo(str(report))
+
+
+@app.command(short_help="Publish a dataset (or the board).")
+def publish(
+    folder: Annotated[Path, typer.Argument(help="dataset folder (or, with --space, the board's folder)")],
+    repository: Annotated[
+        str, typer.Argument(metavar="ORG/NAME", help="repository on the Hub ($HF_ENDPOINT honoured)")
+    ],
+    private: Annotated[bool, typer.Option("--private", help="keep the repository private")] = False,
+    tag: Annotated[str | None, typer.Option(help="version to tag, e.g. v1.0.0")] = None,
+    space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
+) -> None:
+    """Publish a dataset folder to the Hub, in one commit; what is there already is not sent again."""
+    from dataset_builders.hub.publish import publish as publish_folder
+
+    typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space)))

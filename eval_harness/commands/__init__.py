@@ -1,0 +1,1 @@
+"""The commands of the harness, by what they work on."""

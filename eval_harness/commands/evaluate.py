@@ -1,0 +1,233 @@
+"""eval, score: run a model over a benchmark, and recompute its scores."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command("eval", short_help="Run a model over a benchmark.")
+def evaluate(
+    benchmark: Annotated[str, typer.Argument(help="name of the benchmark")],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="transformers id or folder | openai:NAME | recorded:FILE | my_model.py:MyModel | baseline:chance | "
+            "baseline:always-A | baseline:text-only:MODEL | baseline:oracle"
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)'),
+    ] = None,
+    method: Annotated[str, typer.Option(help="how an answer is got: mc, gd, ps, ps_official, ff")] = "mc",
+    prompt: Annotated[str | None, typer.Option(help="name of a prompt of the benchmark's paper")] = None,
+    shots: Annotated[int, typer.Option(help="worked examples with images before each question")] = 0,
+    samples: Annotated[int | None, typer.Option(help="answers per question [default: 1]")] = None,
+    permute: Annotated[
+        bool, typer.Option("--permute", help="ask once per option order: is the answer the option or the letter?")
+    ] = False,
+    extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
+    judge: Annotated[
+        str | None, typer.Option(help="openai:NAME, a model that reads what the rules cannot, and free-form answers")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/<run id>]")] = None,
+    batch_size: Annotated[str, typer.Option(help="a number, or auto")] = "auto",
+    limit: Annotated[int | None, typer.Option(help="only the first N questions, completed to whole cases")] = None,
+    name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
+    no_resume: Annotated[bool, typer.Option("--no-resume", help="start over instead of going on")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the first prompt and its image; ask nothing")
+    ] = False,
+    base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
+    in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
+    timeout: Annotated[float, typer.Option(help="seconds to wait for one answer of a server")] = 120.0,
+    cache: Annotated[
+        Path | None, typer.Option(help="folder that keeps replies across runs: the same request is not sent again")
+    ] = None,
+    price: Annotated[
+        str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: adds the cost to the result")
+    ] = None,
+    max_image_side: Annotated[int | None, typer.Option(help="shrink images whose longer side has more pixels")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            help="conversation form: image-first, text-first, image-first-system, authors [default: image-first]"
+        ),
+    ] = None,
+    system: Annotated[str | None, typer.Option(help='system message instead of the form\'s own; "" sends none')] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="most output tokens of an answer, reasoning included [default: the benchmark's]")
+    ] = None,
+    thinking: Annotated[
+        str | None, typer.Option(help="on, off, or the most tokens a reasoning model may think with [default: its own]")
+    ] = None,
+    generation: Annotated[
+        str | None, typer.Option(help="further generation parameters as JSON, e.g. '{\"top_p\": 0.9}'")
+    ] = None,
+    chat_template: Annotated[
+        Path | None, typer.Option(help="file with a Jinja chat template to use instead of the model's own")
+    ] = None,
+    chat_template_kwargs: Annotated[str | None, typer.Option(help="arguments for the chat template as JSON")] = None,
+    quantization: Annotated[str | None, typer.Option(help="load the model quantized, e.g. 4bit, 8bit")] = None,
+    adapter: Annotated[str | None, typer.Option(help="peft adapter to load on the model (folder or Hub id)")] = None,
+    min_pixels: Annotated[int | None, typer.Option(help="fewest pixels the image processor makes of an image")] = None,
+    max_pixels: Annotated[int | None, typer.Option(help="most pixels the image processor makes of an image")] = None,
+    plain_template: Annotated[
+        str | None, typer.Option(help="prompt form for a processor without a chat template: plain, question-answer ...")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 [default: by device]")] = None,
+    attention: Annotated[str | None, typer.Option(help="sdpa, flash_attention_2 ... [default: by model]")] = None,
+    device_map: Annotated[str | None, typer.Option(help="spread a model over devices: auto")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+    ] = False,
+) -> None:
+    """Run a model over a benchmark; what is answered already is not asked again."""
+    from eval_harness.models.interface import Settings, read_price, read_thinking
+    from eval_harness.results.summary import summary
+    from eval_harness.runs.runner import Asked
+    from eval_harness.runs.runner import evaluate as run_evaluation
+
+    asked = Asked(
+        benchmark=benchmark,
+        model=model,
+        data=data,
+        split=split,
+        branches=tuple(branch or ()),
+        method=method,
+        prompt=prompt,
+        shots=shots,
+        samples=samples,
+        permute=permute,
+        form=form,
+        system=system,
+        max_tokens=max_tokens,
+        cache=cache,
+        extraction=extraction,
+        judge=judge,
+        out=out,
+        limit=limit,
+        name=name,
+        resume=not no_resume,
+        settings=Settings(
+            batch_size=_batch_size(batch_size),
+            base_url=base_url,
+            in_flight=in_flight,
+            timeout=timeout,
+            price=read_price(price),
+            max_image_side=max_image_side,
+            max_tokens=max_tokens,
+            thinking=read_thinking(thinking),
+            generation=_json_object("--generation", generation),
+            chat_template=_text_of("--chat-template", chat_template),
+            chat_template_kwargs=_json_object("--chat-template-kwargs", chat_template_kwargs),
+            quantization=quantization,
+            adapter=adapter,
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
+            plain_template=plain_template,
+            dtype=dtype,
+            attention=attention,
+            device_map=device_map,
+            trust_remote_code=trust_remote_code,
+        ),
+        argv=sys.argv[1:],
+    )
+    if dry_run:
+        from eval_harness.runs.dry_run import describe_first_request
+
+        typer.echo(describe_first_request(asked))
+        return
+    result, folder = run_evaluation(asked)
+    if result is None:
+        typer.echo("this process has finished its share; the last one to finish writes the result")
+        return
+    typer.echo(summary(result))
+    typer.echo(f"wrote {folder / 'result.json'}")
+
+
+@app.command(short_help="Recompute scores from answers.")
+def score(
+    answers: Annotated[Path, typer.Argument(help="run folder, or a JSONL file of question_id and response")],
+    benchmark: Annotated[str | None, typer.Option(help="benchmark the file answers")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
+    name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
+    no_judge: Annotated[
+        bool, typer.Option("--no-judge", help="read a run's answers by rules alone, although it was asked with --judge")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
+) -> None:
+    """Recompute scores from answers: of a run folder (rewrites its result.json) or of a bare file."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.results.summary import summary
+    from eval_harness.runs.rescoring import score_run
+    from eval_harness.runs.runner import Asked, score_file
+
+    if answers.is_dir():
+        if benchmark or data or split or name:
+            raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
+        result = score_run(answers, extraction=extraction, judged=not no_judge)
+    elif benchmark is None:
+        raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
+    else:
+        result = score_file(
+            Asked(
+                benchmark=benchmark,
+                model=f"recorded:{answers}",
+                data=data,
+                split=split,
+                extraction=extraction,
+                name=name,
+                argv=sys.argv[1:],
+            )
+        )
+    typer.echo(result.to_json() if json else summary(result), nl=not json)
+    if answers.is_dir() and not json:
+        typer.echo(f"wrote {answers}/result.json")
+
+
+def _batch_size(text: str) -> int | None:
+    from dataset_builders.errors import BadInput
+
+    if text == "auto":
+        return None
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise BadInput(f"--batch-size {text}: give a whole number from 1, or auto.")
+
+
+def _json_object(option: str, text: str | None) -> dict[str, Any]:
+    import json
+
+    from dataset_builders.errors import BadInput
+
+    try:
+        found = json.loads(text) if text is not None else {}
+    except ValueError as error:
+        raise BadInput(f"{option} {text}: not JSON ({error}). Give an object, e.g. '{{\"top_p\": 0.9}}'.") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"{option} {text}: not a JSON object. Give one, e.g. '{{\"top_p\": 0.9}}'.")
+    return found
+
+
+def _text_of(option: str, path: Path | None) -> str | None:
+    from dataset_builders.errors import BadInput
+
+    try:
+        return path.read_text("utf-8") if path is not None else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{option} {path}: cannot be read as UTF-8 text ({error}).") from None

@@ -1,0 +1,149 @@
+"""submit, withdraw, annotate, verify, rescore: what happens to a results store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(short_help="Add a result to a store.")
+def submit(
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN_DIR|FILE",
+            help="run folder, a folder of result.json and answers.parquet, or answers of another harness (JSONL, JSON, CSV, Parquet)",
+        ),
+    ],
+    to: Annotated[str, typer.Option(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
+    benchmark: Annotated[str | None, typer.Option(help="benchmark that FILE answers")] = None,
+    model: Annotated[str | None, typer.Option(help="display name of the model that gave the answers in FILE")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="dataset folder or Hub repository [default: the run's; data/<benchmark>]")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="split that FILE answers [default: test; gmai-mmbench: validation]")
+    ] = None,
+    extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
+    kind: Annotated[
+        str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical, baseline")
+    ] = None,
+    reproduced: Annotated[
+        bool,
+        typer.Option("--reproduced", help="you own the store and ran the model yourself: on the Hub straight to main"),
+    ] = False,
+    with_questions: Annotated[
+        bool, typer.Option("--with-questions", help="with --reproduced, on the Hub: also store the questions")
+    ] = False,
+    account: Annotated[str | None, typer.Option(help="who submits, to a folder store [default: this user]")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
+) -> None:
+    """Add a result to a store; its scores are recomputed from its answers. On the Hub it is one pull request."""
+    from eval_harness.results.summary import summary
+    from eval_harness.submissions.submit import prepare
+    from eval_harness.submissions.submit import submit as submit_answers
+
+    if dry_run:
+        found = prepare(answers, benchmark, model, data, split, extraction, kind, reproduced)
+        for problem in found.problems:
+            typer.echo(f"problem: {problem}")
+    else:
+        done = submit_answers(
+            answers, to, benchmark, model, data, split, extraction, kind, reproduced, with_questions, account
+        )
+        found = done.submission
+    found.check(answers)
+    typer.echo(summary(found.result))
+    for line in (*found.notes, *(f"for a human to look at: {flag}" for flag in found.flags)):
+        typer.echo(f"note: {line}")
+    if dry_run:
+        typer.echo(f"would add {found.folder} to {to}")
+    else:
+        typer.echo(f"{'added' if done.new else 'is there already:'} {done.place}")
+
+
+@app.command(short_help="Take a result back.")
+def withdraw(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
+    reason: Annotated[str, typer.Option(help="why, in plain text; the board shows it")],
+    account: Annotated[str | None, typer.Option(help="who says so, in a folder store [default: this user]")] = None,
+) -> None:
+    """Mark a result as withdrawn: it stays in the store, out of every ranking. For who submitted it and for the store's owner."""
+    from eval_harness.submissions import remarks
+
+    place, new = remarks.withdraw(store, result, reason, account)
+    typer.echo(f"{'withdrawn:' if new else 'is withdrawn already:'} {place}")
+
+
+@app.command(short_help="Put a note under a result.")
+def annotate(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
+    note: Annotated[str, typer.Option(help="the note, in plain text; the board shows it")],
+    account: Annotated[str | None, typer.Option(help="who writes it, in a folder store [default: this user]")] = None,
+) -> None:
+    """Put a note under a result that landed. For who submitted it and for the store's owner."""
+    from eval_harness.submissions import remarks
+
+    place, _ = remarks.annotate(store, result, note, account)
+    typer.echo(f"noted: {place}")
+
+
+@app.command(short_help="Check submissions.")
+def verify(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE[@PR]", help="ORG/NAME@3 on the Hub, ORG/NAME with --all, or a folder")
+    ],
+    everything: Annotated[bool, typer.Option("--all", help="all open pull requests, for a scheduled job")] = False,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (may be given again)"),
+    ] = None,
+    accept_flagged: Annotated[
+        bool, typer.Option("--accept-flagged", help="a human has looked at what was flagged")
+    ] = False,
+    with_questions: Annotated[
+        bool,
+        typer.Option("--with-questions", help="also store the questions, so that the board can compute parts of them"),
+    ] = False,
+) -> None:
+    """Recompute submitted results; on the Hub, answer their pull requests and add the clean ones to main."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.submissions.verification import verify as verify_store
+
+    outcomes = verify_store(
+        store, everything, data or (), accept_flagged, with_questions, lambda outcome: typer.echo(str(outcome))
+    )
+    if not outcomes:
+        typer.echo("nothing to verify")
+    bad = [
+        outcome
+        for outcome in outcomes
+        if outcome.word in ("failed", "later") or (outcome.word == "refused" and not everything)
+    ]
+    if bad:
+        raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")
+
+
+@app.command(short_help="Read a store's answers again.")
+def rescore(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="folder, or ORG/NAME on the Hub (its owner's)")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="dataset (folder or Hub repository) for results whose questions the store lacks (may be given again)"
+        ),
+    ] = None,
+) -> None:
+    """Read every stored answer with this version's reader; older scores are kept in each result's folder as history."""
+    from eval_harness.results.rescore_store import rescore_store
+
+    outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
+    written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)
+    current = len(outcomes) - written - skipped
+    typer.echo(f"{written} of {len(outcomes)} results read again, {current} up to date, {skipped} left as they are")

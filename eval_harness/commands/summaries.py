@@ -1,0 +1,76 @@
+"""aggregate, adversarial-pairs, calibration, export-eval-results: what runs add up to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(short_help="Sum several runs up in one result.")
+def aggregate(
+    kind: Annotated[str, typer.Argument(help="best, mean, majority, oracle")],
+    runs: Annotated[list[Path], typer.Argument(help="run folders of one model over the same questions")],
+    threshold: Annotated[float, typer.Option(help="oracle: percent of the samples that must be right")] = 50.0,
+    out: Annotated[Path | None, typer.Option(help="write the result file here")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the result document and nothing else")] = False,
+) -> None:
+    """Compute an aggregate over runs: the best over methods, the mean over prompts and samples, majority or oracle over samples."""
+    from eval_harness.results.aggregate import aggregate as sum_up
+    from eval_harness.results.summary import summary
+
+    result = sum_up(kind, runs, threshold, out)
+    typer.echo(result.to_json() if json else summary(result), nl=not json)
+    if out is not None and not json:
+        typer.echo(f"wrote {out}")
+
+
+@app.command("adversarial-pairs", short_help="What adversarial pairs cost a run (ProbMed).")
+def adversarial_pairs(
+    run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
+    json: Annotated[bool, typer.Option("--json", help="print the scores as JSON and nothing else")] = False,
+) -> None:
+    """Print the accuracy on true questions alone, and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
+    from eval_harness.results.aggregate import adversarial_pairs_of
+    from eval_harness.results.summary import pairs_summary
+
+    found = adversarial_pairs_of(run)
+    if json:
+        import json as writer
+
+        told = {
+            name: {metric: score.model_dump() for metric, score in scores.items()} for name, scores in found.items()
+        }
+        typer.echo(writer.dumps(told, indent=1))
+    else:
+        typer.echo(pairs_summary(found))
+
+
+@app.command(short_help="How far a run's confidence can be trusted.")
+def calibration(
+    run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
+) -> None:
+    """Print calibration (confidence against accuracy) and risk against coverage, in percent."""
+    from eval_harness.results.aggregate import calibration_of
+
+    found = calibration_of(run)
+    typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
+    typer.echo(found.bins.round(2).to_string(index=False))
+    typer.echo(f"mean risk over all coverages {found.aurc:.2f} %")
+    typer.echo(found.risk_coverage.round(2).to_string(index=False))
+
+
+@app.command("export-eval-results", short_help="Write a result in the Hub's own form.")
+def export_eval_results(
+    result: Annotated[Path, typer.Argument(help="run folder or result.json")],
+    dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
+    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml [default: the split]")] = None,
+    out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
+) -> None:
+    """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""
+    from eval_harness.results.eval_results import write_eval_results
+
+    typer.echo(f"wrote {write_eval_results(result, dataset, task, out)}")
