@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.service import Service
 
 FORMAT = "gmai-mmbench"

@@ -8,7 +8,8 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from leaderboard_space.data.sections import Board, Section
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table

@@ -31,8 +31,8 @@ from eval_harness.submissions.untrusted import sandbox
 from eval_harness.submissions.untrusted.files import MAX_FILE
 from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.sections import Board
 from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab

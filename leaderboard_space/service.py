@@ -14,15 +14,17 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.sections import Board, Entry, Section, Snapshot
+from leaderboard_space.data.sections import Entry, Section, Snapshot
 from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
 from leaderboard_space.data.tree import Path, Tree, branch_name
 from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table
 from leaderboard_space.html import text
-from leaderboard_space.views import aspects, breakdown, leaderboard, plots, transfer
+from leaderboard_space.views import aspects, breakdown, leaderboard, plots, provenance, transfer
 from leaderboard_space.views.breakdown import Cells
 from leaderboard_space.views.choices import labels
+from leaderboard_space.views.published_cells import published_cells
 
 MOST_BRANCHES = 2000
 REMEMBERED = 512
@@ -202,7 +204,7 @@ class Service:
         entry = next((entry for entry in asked.section.entries if entry.key == wanted), None)
         if entry is None:
             raise BadInput("this result is no longer on the board. Reload the page.")
-        return leaderboard.detail(entry, asked.section)
+        return provenance.detail(entry, asked.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, cells, transfer or aspects; `as`: csv or json."""
@@ -229,7 +231,7 @@ class Service:
                 table += breakdown_table(section, [one], "image_type", cells, metric, asked.branches) if one else []
             name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
         elif of == "cells":
-            entries, printed = leaderboard.published_cells(found, asked.branches)
+            entries, printed = published_cells(found, asked.branches)
             table = []
             for (facet, value), held in printed.items():
                 table += breakdown_table(section, entries, facet, {value: held}, asked.metric, asked.branches)
@@ -277,9 +279,7 @@ class Service:
     def known(self, asked: Asked) -> bool:
         """Whether a score of the selection is known, or a printed cell within it."""
         found = self.standings(asked)
-        return any(row.score.value is not None for row in found.rows) or bool(
-            leaderboard.published_cells(found, asked.branches)[1]
-        )
+        return any(row.score.value is not None for row in found.rows) or bool(published_cells(found, asked.branches)[1])
 
     def asked(self, request: Mapping[str, Any]) -> Asked:
         """A request, checked against what is there; what it does not say is chosen. Raises BadInput for a benchmark without results."""

@@ -1,42 +1,25 @@
-"""Which results may be ranked together: the store read into sections, one per set of questions, and read again when it changes.
+"""Which results may be ranked together: one section per set of questions.
 
-See also: scoring selections (`ranking.py`), drawing (`views/`).
+See also: reading the store (`board.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import stat
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
 
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
-from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import PREFIX, fingerprint_of, is_released_set
-from eval_harness.results import Result, read_result, scan_store
-from eval_harness.results.landing import LANDING, WITHDRAWN, Standing, read_standing
-from eval_harness.results.store_source import Folder, open_store
-from leaderboard_space.data import answer_cache
-from leaderboard_space.data.outcomes import Layout, Outcomes, RunUnits, align, digest_of, read_questions, read_run
-from leaderboard_space.data.possible import without_impossible
-from leaderboard_space.data.tree import Tree, published_tree, tree_of
-from leaderboard_space.data.trusted_data import TrustedData
+from dataset_builders.fingerprints import is_released_set
+from eval_harness.results import Result
+from eval_harness.results.landing import Standing
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.tree import Tree
 
 Loaded = tuple[Outcomes | None, Tree]
-RESCAN_SECONDS = 5.0
-"""How often the store is looked at for new files."""
-LARGEST_RESULT = 20_000_000
-"""Bytes of a `result.json`; ours have some ten thousand."""
-Stamp = tuple[int, int] | None
-"""When a file was changed last (nanoseconds), and its size; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -114,256 +97,6 @@ class Snapshot:
         """The section of that key, else the first of the format; None where there is none."""
         found = self.sections.get(format, [])
         return next((section for section in found if section.key == key), found[0] if found else None)
-
-
-class Board:
-    """The store behind the board. Readers take `snapshot`; a new one replaces it whole when files come or change."""
-
-    def __init__(
-        self, store: str | Path | None, published: Sequence[Result] = (), trusted: TrustedData | None = None
-    ) -> None:
-        self.trusted = trusted or TrustedData()
-        self._source = open_store(store) if store is not None else None
-        self.store: Path | None = None
-        self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
-        self._read: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        self._units: dict[tuple[str, str, int], RunUnits] = {}
-        self._renewed: dict[str, str] = {}
-        """Fingerprints of version 1 whose questions are here -> those of version 2."""
-        self._lock, self._scanning = threading.Lock(), threading.Lock()
-        # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
-        if self._source is not None:
-            folder = self._source.folder()
-            if isinstance(self._source, Folder) and not (folder / "results").is_dir():
-                scan_store(
-                    folder
-                )  # says what is wrong with it; a repository of the Hub may be new, with nothing in it yet
-        self.snapshot = self._scan()
-
-    def refresh(self) -> Snapshot:
-        """Look at the store again; sections whose files are the same are kept with what was computed for them.
-
-        Raises OSError while the store is away; what was read stays on show.
-        """
-        with self._scanning:
-            self.snapshot = self._scan()
-        return self.snapshot
-
-    def watch(self) -> None:
-        """Refresh every few seconds, in a thread that ends with the process."""
-
-        def loop() -> None:
-            answer_cache.prune()
-            while True:
-                self.prepare()
-                time.sleep(RESCAN_SECONDS)
-                try:
-                    self.trusted.refresh()
-                    self.refresh()
-                except (OSError, BadInput):  # the store is away for a moment: what was read stays on show
-                    continue
-
-        threading.Thread(target=loop, daemon=True, name="watch-store").start()
-
-    def prepare(self) -> None:
-        """Read the answers of all sections, so that the first reader does not wait for them."""
-        for sections in self.snapshot.sections.values():
-            for section in sections:
-                self.outcomes(section)
-
-    def outcomes(self, section: Section, patience: float | None = None) -> Loaded | None:
-        """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
-
-        None when reading them takes longer than `patience` seconds; it goes on meanwhile, and `begun` tells what is known so far.
-        """
-        with self._lock:
-            if section.loading is None:
-                section.loading = self._pool.submit(self._load, section)
-        try:
-            return section.loading.result(timeout=patience)
-        except TimeoutError:
-            return None
-
-    def begun(self, section: Section, patience: float) -> Loaded | None:
-        """The answers of the first results while the others are still being read; None where none are within `patience` seconds."""
-        section.begun.wait(patience)
-        return section.so_far
-
-    def outline(self, section: Section) -> Loaded:
-        """What is known of a section without its answers."""
-        return None, published_tree(section.format, [entry.result.breakdown for entry in section.entries])
-
-    def _load(self, section: Section) -> Loaded:
-        try:
-            return self._read_answers(section)
-        finally:
-            section.begun.set()
-
-    def _read_answers(self, section: Section) -> Loaded:
-        measured = [entry for entry in section.entries if entry.result.kind == "measured"]
-        known = self.outline(section)
-        if not measured or section.fingerprint is None or self.store is None:
-            return known
-        try:
-            questions = self._questions(section.fingerprint)
-        except BadInput as error:
-            section.notes.append(f"{error} Scores are shown as they were handed in; no finer answers are known.")
-            return known
-        tree, digest = tree_of(section.format, questions), digest_of(questions)
-        runs: dict[str, RunUnits] = {}
-        for entry in measured:
-            try:
-                layout = next(iter(runs.values())).layout if runs else None
-                found = self._run(section, questions, digest, entry, layout)
-                if layout is not None and layout.named != found.layout.named:
-                    raise BadInput("it was scored on other units than the others.")
-                runs[entry.key] = found
-            except BadInput as error:
-                section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as handed in.")
-                continue
-            if len(runs) < len(measured) and len(runs) & (len(runs) - 1) == 0:  # 1, 2, 4, 8 ...: aligning costs, too
-                section.so_far = align(section.format, questions, runs), tree
-                section.begun.set()
-        return (align(section.format, questions, runs) if runs else None), tree
-
-    def _questions(self, fingerprint: str) -> pd.DataFrame:
-        """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
-        path = self.questions_path(fingerprint)
-        assert path is not None
-        if not path.is_file():
-            for split in self.trusted.splits:
-                if split.benchmark.fingerprint == fingerprint:
-                    return split.repository.questions(split.benchmark.split)
-        return read_questions(path, fingerprint)
-
-    def questions_path(self, fingerprint: str) -> Path | None:
-        """Where the store keeps the questions of a fingerprint, if it does: under its name, or under the one of version 1."""
-        if self.store is None:
-            return None
-        place = self.store / "questions"
-        named = place / f"{fingerprint}.parquet"
-        before = [old for old, now in self._renewed.items() if now == fingerprint and not named.is_file()]
-        return next((path for old in before if (path := place / f"{old}.parquet").is_file()), named)
-
-    def _renew(self, entry: Entry) -> Entry:
-        """The entry under the fingerprint of version 2, where the questions that tell it are in the store or in a trusted dataset."""
-        old = entry.result.benchmark.fingerprint
-        if old is None or old.startswith(PREFIX) or self.store is None:
-            return entry
-        if old not in self._renewed:
-            path = self.store / "questions" / f"{old}.parquet"
-            known = [split.benchmark.fingerprint for split in self.trusted.splits if split.fingerprint_v1 == old]
-            if path.is_file():
-                try:
-                    self._renewed[old] = fingerprint_of(read_questions(path, old))
-                except BadInput:  # said where the section's answers are read
-                    return entry
-            elif known and known[0] is not None:
-                self._renewed[old] = known[0]
-            else:
-                return entry
-        benchmark = entry.result.benchmark.model_copy(update={"fingerprint": self._renewed[old]})
-        return replace(entry, result=entry.result.model_copy(update={"benchmark": benchmark}))
-
-    def _run(
-        self, section: Section, questions: pd.DataFrame, digest: str, entry: Entry, layout: Layout | None
-    ) -> RunUnits:
-        path = entry.answers
-        assert path is not None
-        try:
-            stamp = path.stat().st_mtime_ns
-        except OSError:
-            raise BadInput("its answers are not in the store.") from None
-        place = (section.key, entry.key, stamp)
-        if place not in self._units:
-            self._units[place] = read_run(section.format, questions, path, layout, digest)
-        return self._units[place]
-
-    def _scan(self) -> Snapshot:
-        if self._source is not None:
-            self.store = self._source.folder()
-            known = hasattr(self, "snapshot") and isinstance(self._source, Folder)
-            if known and not (self.store / "results").is_dir():
-                raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
-        entries, problems = self._entries()
-        before = {}
-        if hasattr(self, "snapshot"):
-            before = {(s.format, s.key): s for found in self.snapshot.sections.values() for s in found}
-        sections: dict[str, list[Section]] = {format: [] for format in BENCHMARKS}
-        for section in group(entries, self.trusted.is_replaced):
-            if section.format not in sections:
-                problems.append(f"{section.benchmark}: the format {section.format!r} is not one this board knows.")
-                continue
-            section.marks = self._marks(section)
-            old = before.get((section.format, section.key))
-            same = (
-                old is not None
-                and old.marks == section.marks
-                and all(a.result is b.result for a, b in zip(old.entries, section.entries, strict=True))
-                and old.kind == section.kind
-            )
-            sections[section.format].append(old if same and old is not None else section)
-        there = {entry.key for entry in entries}
-        self._units = {place: units for place, units in list(self._units.items()) if place[1] in there}
-        whole = [(s.format, s.key, s.kind, s.marks) for found in sections.values() for s in found]
-        stamp = hashlib.sha256(repr((whole, problems)).encode("utf-8", "replace")).hexdigest()[:16]
-        return Snapshot(stamp, sections, problems)
-
-    def _marks(self, section: Section) -> tuple[object, ...]:
-        """The files of a section as they are now: results, answers, and where its questions come from."""
-        files = [(entry.key, entry.standing, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
-                 for entry in section.entries]  # fmt: skip
-        measured = any(entry.result.kind == "measured" for entry in section.entries)
-        if self.store is None or section.fingerprint is None or not measured:
-            return (*files,)
-        trusted = any(split.benchmark.fingerprint == section.fingerprint for split in self.trusted.splits)
-        return (*files, _stamp(self.questions_path(section.fingerprint)), trusted)
-
-    def _entries(self) -> tuple[list[Entry], list[str]]:
-        """All results, each file read once per change; one line per file that cannot be used."""
-        found: list[Entry] = []
-        problems: list[str] = []
-        seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        paths = sorted((self.store / "results").glob("*/*/*/result.json")) if self.store is not None else []
-        for path in paths:
-            try:
-                status = path.stat()
-                # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
-                beside = (_stamp(path.parent / name) for name in (LANDING, WITHDRAWN))
-                stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *beside)
-                if path in self._read and self._read[path][0] == stamp:
-                    seen[path] = self._read[path]
-                elif not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_RESULT:
-                    raise BadInput(f"{path}: not a file of at most {LARGEST_RESULT // 1_000_000} MB.")
-                else:
-                    seen[path] = (stamp, self._entry(path))
-            except (BadInput, OSError, RecursionError) as error:
-                seen[path] = ((0, 0), str(error))
-            value = seen[path][1]
-            if not isinstance(value, str):
-                value = self._renew(value)
-                seen[path] = (seen[path][0], value)
-            if isinstance(value, str):  # readers see the place in the store, not where the store lies
-                problems.append(value.replace(f"{self.store}{os.sep}", ""))
-            else:
-                found.append(value)
-        self._read = seen
-        return found + self._published, problems
-
-    def _entry(self, path: Path) -> Entry:
-        assert self.store is not None
-        key = path.parent.relative_to(self.store / "results").as_posix()
-        result, notes = without_impossible(read_result(path))
-        return Entry(key, result, path.parent, tuple(notes), read_standing(path.parent))
-
-
-def _stamp(path: Path | None) -> Stamp:
-    try:
-        status = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size) if status is not None else None
 
 
 def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False) -> list[Section]:

@@ -23,13 +23,13 @@ from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.stores.folder_store import twins
 from eval_harness.submissions.submission import Submission
 from eval_harness.submissions.submit import deliver
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions
 from leaderboard_space.views import submit as words
-from leaderboard_space.views.leaderboard import KINDS
+from leaderboard_space.views.parts import KINDS
 
 HIDDEN = "hidden test"
 """The key of the test with hidden answers among the sets of questions."""

@@ -13,7 +13,7 @@ from leaderboard_space.data.standings import info_of
 from leaderboard_space.data.tree import UNLABELLED, shown_label
 from leaderboard_space.html import count, text
 from leaderboard_space.views.breakdown import Cells, heat_cell, legend
-from leaderboard_space.views.leaderboard import files
+from leaderboard_space.views.parts import files
 
 COLUMNS = tuple(
     name

@@ -18,7 +18,8 @@ from leaderboard_space.data.standings import Standings, info_of, own_score, with
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
 from leaderboard_space.html import count, number, options, percent, text
 from leaderboard_space.sentences import FEW
-from leaderboard_space.views.leaderboard import entry_mark, files, sorted_by, tags
+from leaderboard_space.views.parts import files, sorted_by
+from leaderboard_space.views.provenance import entry_mark, tags
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""

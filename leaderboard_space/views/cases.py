@@ -12,14 +12,15 @@ from dataset_builders.errors import BadInput
 from eval_harness.scores import HEADLINE
 from leaderboard_space import sentences
 from leaderboard_space.data.answers_shown import NONE, Answer, answers_to
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.case_images import CaseImages
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.sections import Board, Entry, Section
+from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.tree import shown_label
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, options, text
 from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
-from leaderboard_space.views.leaderboard import files
+from leaderboard_space.views.parts import files
 
 PER_PAGE = 8
 LARGEST_IMAGE = 3_000_000

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.groups import called
-from leaderboard_space.data.sections import Board, Entry, Section
+from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.html import count, options
-from leaderboard_space.views.leaderboard import entry_mark
+from leaderboard_space.views.provenance import entry_mark
 
 Request = Mapping[str, Any]
 

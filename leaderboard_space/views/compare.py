@@ -13,13 +13,14 @@ from dataset_builders.errors import BadInput
 from eval_harness.scores.statistics import PairedTest, paired_test
 from leaderboard_space import sentences
 from leaderboard_space.data.answers_shown import responses
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.sections import Board, Entry, Section
+from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import info_of, metrics_of
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, number, options, text
 from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
-from leaderboard_space.views.leaderboard import files, sorted_by
+from leaderboard_space.views.parts import files, sorted_by
 
 MOST_FLIPS = 20
 

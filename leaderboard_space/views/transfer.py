@@ -15,7 +15,7 @@ from leaderboard_space.data.standings import info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label
 from leaderboard_space.html import count, interval, number, options, text
 from leaderboard_space.sentences import FEW
-from leaderboard_space.views.leaderboard import dots, files, sorted_by
+from leaderboard_space.views.parts import dots, files, sorted_by
 
 ASPECTS = ("organ", "condition")
 """What the paper's figure shows."""

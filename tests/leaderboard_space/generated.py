@@ -23,7 +23,8 @@ from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparisons import paired_test
-from leaderboard_space.data.sections import Board, Section
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import info_of
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVE = """
 import sys
 from eval_harness.results import store_source
-from leaderboard_space.data import sections
+from leaderboard_space.data import board
 from leaderboard_space.data import trusted_data
-store_source.RECHECK_SECONDS = sections.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
+store_source.RECHECK_SECONDS = board.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
 from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.app import serve
 store, port, hidden, *data = sys.argv[1:]

@@ -8,8 +8,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.api import tools
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.sections import Board
 from leaderboard_space.service import Service
 from tests.leaderboard_space.stores import make_store
 

@@ -11,8 +11,9 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.api import tools
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.sections import Board, Entry, group
+from leaderboard_space.data.sections import Entry, group
 from leaderboard_space.data.standings import standings
 from leaderboard_space.export import as_csv
 from leaderboard_space.findings import headline

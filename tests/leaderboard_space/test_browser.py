@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.standings import standings
 from leaderboard_space.html import number
 from tests.leaderboard_space.serving import board

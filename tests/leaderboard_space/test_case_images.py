@@ -18,7 +18,7 @@ from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from eval_harness.runs.selection import select_questions
 from leaderboard_space.data import case_images
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.views import cases
 from tests.leaderboard_space.stores import add_run, answers
 

@@ -9,7 +9,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.answers_shown import answers_to
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.views import cases
 from tests.leaderboard_space.stores import add_run, answers, questions
 

@@ -9,7 +9,7 @@ import pytest
 
 from eval_harness.answers import READER_VERSION
 from leaderboard_space.api import tools
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.standings import ALL, ONE, Standings, standings
 from leaderboard_space.service import Service
 from leaderboard_space.views import compare

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.export import as_csv, as_json, breakdown_table
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from huggingface_hub import HfApi
 from eval_harness.results import store_source
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 
 def names(board):
     return [entry.result.model.name for entry in board.snapshot.sections["halt-medvqa"][0].entries]
@@ -33,7 +33,7 @@ print(names(board))
 """
 WRONG = """
 from dataset_builders.errors import BadInput
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 try:
     Board("ORG/not-there")
 except BadInput as error:
@@ -67,7 +67,7 @@ EMPTY = """
 import sys
 from huggingface_hub import HfApi
 from eval_harness.results import store_source
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 
 first, = sys.argv[1:]
 api = HfApi()

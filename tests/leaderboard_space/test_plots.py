@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.sections import Board
 from leaderboard_space.service import Service
 from leaderboard_space.views.plots import _written
 

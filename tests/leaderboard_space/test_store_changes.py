@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from eval_harness.results import Score
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.possible import possible
-from leaderboard_space.data.sections import Board, Section
+from leaderboard_space.data.sections import Section
 from leaderboard_space.service import Service
 from tests.leaderboard_space.stores import add_run, answers, questions
 
@@ -132,7 +133,7 @@ def test_what_is_no_file_or_too_large_is_set_aside(store: Path, monkeypatch: pyt
     place.mkdir(parents=True)
     os.mkfifo(place / "result.json")
     large = next((store / "results" / FORMAT / "Model-0").glob("*/result.json"))
-    monkeypatch.setattr("leaderboard_space.data.sections.LARGEST_RESULT", large.stat().st_size - 1)
+    monkeypatch.setattr("leaderboard_space.data.board.LARGEST_RESULT", large.stat().st_size - 1)
     for other in (store / "results" / FORMAT).glob("Model-[12]/*/result.json"):
         other.write_text(json.dumps(json.loads(other.read_text(encoding="utf-8"))), encoding="utf-8")  # without indents
     board = Board(store)

@@ -8,7 +8,7 @@ from huggingface_hub import HfApi
 
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
-from leaderboard_space.data.sections import Board
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.submitting.tab import SubmitTab
 from tests.eval_harness.submissions.honest import NAMES, Case, cases, datasets, differences, run

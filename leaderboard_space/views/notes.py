@@ -1,0 +1,65 @@
+"""The notes above a leaderboard: what the set of questions is, and what a selection leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leaderboard_space import sentences
+from leaderboard_space.data.sections import Section, Snapshot
+from leaderboard_space.data.standings import (
+    Standings,
+)
+from leaderboard_space.data.tree import Path
+from leaderboard_space.html import count, text
+from leaderboard_space.views.published_cells import published_cells
+
+
+def notes(snapshot: Snapshot, section: Section, found: Standings, branches: Sequence[Path], ready: bool) -> str:
+    lines = []
+    if section.kind == "phantom":
+        lines.append("Drawn test images: these numbers show that everything runs, and nothing about medicine.")
+    elif section.kind in ("sample", "partial"):
+        part = f" ({section.selection})" if section.selection else ""
+        lines.append(f"Not the complete official set{part}: results on it are ranked among themselves.")
+    elif section.kind == "unconfirmed":
+        lines.append(
+            "As many questions as the paper counts, but no released file is known to us that would prove them to be the same: "
+            "ranked among results on it, not with the paper's numbers."
+        )
+    elif section.kind == "retired":
+        lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.")
+    elif section.kind == "custom":
+        lines.append("Not the benchmark's own set, but one in its format: results on it are ranked among themselves.")
+    lines += _unranked(found, branches)
+    if not ready:
+        lines.append("The answers are still being read: scores as handed in, places without pairing.")
+    lines += section.notes
+    lines += [note for entry in section.entries for note in entry.notes]
+    problems = [f"Set aside, unreadable: {problem}" for problem in snapshot.problems]
+    lines += problems if len(problems) == 1 else []
+    if not lines and not problems:
+        return ""
+    shown = "".join(f'<li class="note">{text(line, 400)}</li>' for line in lines[:8])
+    more = f'<li class="note">and {len(lines) - 8} more</li>' if len(lines) > 8 else ""
+    if len(problems) > 1:
+        inner = "".join(f"<p>{text(line, 400)}</p>" for line in problems[:50])
+        title = f"<summary>{count(len(problems))} files were set aside</summary>"
+        more += f'<li class="note"><details data-keep="problems">{title}{inner}</details></li>'
+    return f'<ul class="notes">{shown}{more}</ul>'
+
+
+def _unranked(found: Standings, branches: Sequence[Path]) -> list[str]:
+    """What a selection leaves out, and what it takes from elsewhere than answers."""
+    if not branches:
+        return []
+    ranked = {row.entry.result.model.name for row in found.rows}  # by another method, or measured
+    left = [entry.result for entry in found.hidden if entry.result.model.kind != "baseline"]
+    left = [result for result in left if result.model.name not in ranked]
+    measured = {result.model.name for result in left if result.kind != "published"}
+    lines = []
+    for names, published in (({result.model.name for result in left} - measured, True), (measured, False)):
+        if names:
+            below = published and bool(published_cells(found, branches)[1])
+            lines.append(sentences.not_ranked(len(names), published, below))
+    taken = [row.entry.result.kind == "published" for row in found.rows if not row.recomputed]
+    return lines + ([sentences.as_printed(sum(taken), len(taken) - sum(taken))] if taken and not lines else [])
