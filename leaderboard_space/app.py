@@ -34,6 +34,7 @@ from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
@@ -68,7 +69,6 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False)
     style = (ASSETS / "board.css").read_text(encoding="utf-8")
-    script = _script("board.js")
     with gr.Blocks(
         title="medprobe: can you trust your AI radiologist?",
         fill_width=True,
@@ -76,15 +76,15 @@ def build_app(
         delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
     ) as app:
         gr.HTML(
-            f"<style>{style}</style><header><h1>medprobe <span>Can you trust your AI radiologist?</span></h1></header>",
+            f"<style>{style}</style><header><h1>medprobe <span>Can you trust your AI radiologist?</span></h1></header>{_navigation()}",
             elem_id="mp-header",
             apply_default_css=False,
-            js_on_load=None,
+            js_on_load="medprobe.start();",
         )
-        with gr.Tabs(elem_id="mp-tabs") as tabs:
+        with gr.Tabs(elem_id="mp-tabs"):
             for number, format in enumerate(BENCHMARKS):
                 with gr.Tab(LABELS[format], id=format, elem_id=f"tab-{format}"):
-                    _benchmark(format, service, script, first=number == 0)
+                    _benchmark(format, service, first=number == 0)
             for name, views in (("Compare", compare), ("Cases", cases)):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
                     _page(name.lower(), views.page, views.file, board)
@@ -92,14 +92,6 @@ def build_app(
                 target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
-        known = {*BENCHMARKS, "compare", "cases", "submit", "about"}
-
-        def open_tab(request: gr.Request) -> Any:
-            """A link names its tab as `b`; a narrow screen keeps tabs in a menu, so the page itself cannot click it."""
-            named = request.query_params.get("b")
-            return gr.Tabs(selected=named) if named in known else gr.skip()
-
-        app.load(open_tab, outputs=tabs, queue=False, show_progress="hidden", api_visibility="private")
         submit_tab.select(
             lambda: (gr.Dropdown(choices=submitting.choices()), submitting.open_submissions()),
             outputs=[target, waiting],
@@ -170,6 +162,7 @@ def launch_options() -> dict[str, Any]:
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
         "state_session_capacity": SESSIONS,
+        "head": f"<script>{_scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
     }
 
@@ -187,7 +180,7 @@ def _answer_agents_in_json(app: gr.Blocks) -> None:
     server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
-def _benchmark(format: str, service: Service, script: str, first: bool) -> None:
+def _benchmark(format: str, service: Service, first: bool) -> None:
     """One benchmark's tab: a single component that draws itself and asks the server for what changes."""
 
     async def view(request: dict[str, Any]) -> dict[str, Any]:
@@ -220,14 +213,27 @@ def _benchmark(format: str, service: Service, script: str, first: bool) -> None:
         panel(),
         elem_id=f"mp-{format}",
         apply_default_css=False,
-        js_on_load=script,
+        js_on_load="medprobeBenchmark(element, server);",
         server_functions=[view, tree, breakdown, detail, export, cite],
     )
 
 
-def _script(name: str) -> str:
-    """A component's script, with what all tables can do before it."""
-    return "\n".join((ASSETS / part).read_text(encoding="utf-8") for part in ("table.js", name))
+def _scripts() -> str:
+    """The page's own scripts, which stand once in its head: addresses, tables, the two kinds of pages."""
+    names = ("router.js", "table.js", "page.js", "board.js")
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+
+
+def _navigation() -> str:
+    """The strip of tabs: links, since every page has an address (`assets/router.js`). Gradio's own strip is hidden."""
+    pages = [(format, LABELS[format], f"#/b/{format}") for format in BENCHMARKS]
+    pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
+    links = "".join(
+        f'<a role="tab" aria-selected="false" tabindex="{-1 if at else 0}" href="{home}" data-home="{home}" data-page="{page}">'
+        f"{text(label)}</a>"
+        for at, (page, label, home) in enumerate(pages)
+    )
+    return f'<nav id="mp-nav" aria-label="Pages"><div role="tablist">{links}</div></nav>'
 
 
 def _page(
@@ -245,7 +251,7 @@ def _page(
         f'<div class="mp-page" data-page="{name}"><h2 class="finding">Reading the results.</h2></div>',
         elem_id=f"mp-{name}",
         apply_default_css=False,
-        js_on_load=_script("page.js"),
+        js_on_load="medprobePage(element, server);",
         server_functions=[whole_page, page_file],
     )
 

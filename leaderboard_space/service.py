@@ -47,6 +47,8 @@ class Asked:
     shown: str
     dropped: tuple[str, ...]
     ready: bool
+    unknown: tuple[str, ...] = ()
+    """What the request names and the board does not know, one line each."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -95,6 +97,7 @@ class Service:
                 f'<p class="note">Not in this set of questions, and left out of the selection: {text(gone, 400)}.</p>'
                 + html
             )
+        html = "".join(f'<p class="note">{text(line, 400)}</p>' for line in asked.unknown) + html
         state = {
             "section": asked.section.key,
             "metric": asked.metric,
@@ -296,9 +299,21 @@ class Service:
         wanted_shown = str(request.get("shown"))
         shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE
         metric = str(request.get("metric"))
+        unknown = [
+            f"{what} {request[key]}: not on this board. What is shown is another."
+            for what, key, known in (
+                ("Set of questions", "section", str(request.get("section")) == section.key),
+                ("Score", "metric", metric in metrics),
+                ("Results", "shown", wanted_shown == shown),
+            )
+            if request.get(key) and not known
+        ]
         if metric not in metrics:
             metric = metrics[0] if metrics else metric
-        return Asked(snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, loaded is not None)
+        ready = loaded is not None
+        return Asked(
+            snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown)
+        )
 
     def _remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         with self._lock:

@@ -1,6 +1,7 @@
 // One benchmark's page: draws the tree of branches, asks the server for what a selection changes, keeps the state in the address.
-// Runs as the body of a function with `element` (this component) and `server` (the functions named in app.py); table.js stands before it.
+// `element` is the component, `server` has the functions named in app.py.
 // Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
+function medprobeBenchmark(element, server) {
 const root = element.querySelector(".mp");
 if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
@@ -34,11 +35,9 @@ async function ask(name, extra) {
   return answer.ok;
 }
 
-// ---- the address: ?b=benchmark&s=section&m=metric&r=results&by=facet&one=result&branch=facet:Label > Label&sort=table:d:column
+// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&branch=facet:Label > Label&sort=table:d:column
 const SEPARATOR = " > ";
-function readAddress() {
-  const given = new URLSearchParams(location.search);
-  if (given.get("b") !== format) return;
+function readAddress(given) {
   state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by"); state.one = given.get("one");
   state.sorts = readSorts(given);
   state.branches = given.getAll("branch").map((said) => {
@@ -47,11 +46,7 @@ function readAddress() {
   }).filter((path) => path && path.length > 1);
 }
 function address() {
-  const said = new URLSearchParams(location.search);
-  const kept = said.get("__theme");
-  for (const name of [...said.keys()]) said.delete(name);  // what another tab left there is not this view
-  if (kept) said.set("__theme", kept);
-  said.set("b", format);
+  const said = new URLSearchParams();
   if (state.section) said.set("s", state.section);
   if (state.metric) said.set("m", state.metric);
   if (state.shown && state.shown !== "one") said.set("r", state.shown);
@@ -59,22 +54,32 @@ function address() {
   if (state.one) said.set("one", state.one);
   for (const path of state.branches) said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
   writeSorts(said, state.sorts);
-  return location.origin + location.pathname + "?" + said.toString();
+  return medprobe.build(format, "", said);
 }
-function writeAddress() { if (root.offsetParent !== null) history.replaceState(history.state, "", address()); }
+const link = () => location.origin + location.pathname + address();
+const step = () => medprobe.push(address());
+function arrive(route) {
+  if (stamp && route.address === address()) { update(true); return; }  // back on this page, which shows it still
+  readAddress(route.given);
+  update();
+}
+function choose(changes) {
+  Object.assign(state, changes);
+  step();
+  return update();
+}
 
 // ---- asking and showing
 const drawn = new Map();
 function show(area, html) {
-  if (drawn.get(area) === html) return;
+  if (drawn.get(area) === html) { applySorts(area, state.sorts); return; }
   drawn.set(area, html);
   for (const [row, cell] of redraw(area, html, state.sorts))  // what stayed open may say something else by now
     ask("detail", { key: row.dataset.key }).then((said) => { cell.innerHTML = said; }, () => null);
   const cite = area.querySelector(".cite:not([hidden])");
   if (cite) ask("cite").then((said) => { cite.textContent = said; }, () => null);
 }
-async function update(changes, quiet) {
-  Object.assign(state, changes || {});
+async function update(quiet) {
   const number = ++asked;
   const slow = setTimeout(() => panel.classList.add("busy"), 150);
   try {
@@ -88,9 +93,9 @@ async function update(changes, quiet) {
     say("");
     if (shown.tree !== treeKey) await loadTree(shown.tree);
     else drawTree();
-    if (!quiet || changes) writeAddress();
+    if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
-    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(null, true); } }, 1500);
+    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true); } }, 1500);
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {
@@ -150,7 +155,7 @@ function toggle(node) {
   }
   state.branches = branches;
   drawTree();
-  update({ branches });
+  choose({ branches });
 }
 function drawSide() {
   const filter = side.querySelector(".filter"), wasOpen = filter ? filter.open : null;
@@ -255,14 +260,14 @@ function drawChips(chips) {
     const chip = make("button", "chip", steps.join(" › ") + " ×");
     chip.type = "button";
     chip.setAttribute("aria-label", "Remove " + steps.join(SEPARATOR));
-    chip.addEventListener("click", () => update({ branches: state.branches.filter((other) => other !== path) }));
+    chip.addEventListener("click", () => choose({ branches: state.branches.filter((other) => other !== path) }));
     chips.append(chip);
   }
   if (state.branches.length > 12) chips.append(make("span", "fine", "and " + (state.branches.length - 12) + " more"));
   if (state.branches.length) {
     const clear = make("button", "link", "clear");
     clear.type = "button";
-    clear.addEventListener("click", () => update({ branches: [] }));
+    clear.addEventListener("click", () => choose({ branches: [] }));
     chips.append(clear);
   }
 }
@@ -278,12 +283,12 @@ async function showDetail(button) {
 function changeSection(section) {
   const list = side.querySelector(".tree");
   if (list && section !== state.section) list.replaceChildren();  // its branches are another set's
-  return update({ section, branches: [], facet: null, one: null, sorts: {} });
+  return choose({ section, branches: [], facet: null, one: null, sorts: {} });
 }
 async function act(button) {
   const what = button.dataset.act;
   if (what === "link") {
-    await copyLink(button, address());
+    await copyLink(button, link());
   } else if (what === "cite") {
     const hidden = panel.querySelector(".cite").hidden, said = hidden ? await ask("cite") : "";
     const box = panel.querySelector(".cite");
@@ -296,7 +301,7 @@ async function act(button) {
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button || side.contains(button)) return;
-  if (sortClicked(button, state.sorts)) { writeAddress(); return; }
+  if (sortClicked(button, state.sorts)) { step(); return; }
   const done = button.dataset.section ? changeSection(button.dataset.section)
     : button.classList.contains("more") ? showDetail(button)
     : button.dataset.act ? act(button) : null;
@@ -312,22 +317,21 @@ root.addEventListener("keydown", (event) => {  // the sets of questions are one 
   changeSection(next.dataset.section).catch((error) => say(error.message));
 });
 root.addEventListener("change", (event) => {
-  if (event.target.matches("[data-metric]")) update({ metric: event.target.value });
-  if (event.target.matches("[data-shown]")) update({ shown: event.target.value });
+  if (event.target.matches("[data-metric]")) choose({ metric: event.target.value });
+  if (event.target.matches("[data-shown]")) choose({ shown: event.target.value });
   for (const name of ["facet", "one"]) {
     if (!event.target.matches("[data-" + name + "]")) continue;
     state[name] = event.target.value;
     delete state.sorts.breakdown;
-    writeAddress();
+    step();
     loadBreakdown().catch((error) => say(error.message));
   }
 });
 
 // ---- beginning, and news from the store
-readAddress();
-update(null, true);
-new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting)) { if (stamp) writeAddress(); showTab(); } }).observe(root);
+medprobe.register(format, arrive);
 const news = setInterval(() => {
   if (!root.isConnected) clearInterval(news);
-  else if (!document.hidden && root.offsetParent !== null) update(null, true);
+  else if (!document.hidden && root.offsetParent !== null) update(true);
 }, 15000);
+}

@@ -1,23 +1,25 @@
 // A page that is a form and what follows from it: every choice in it is sent to the server, which answers with the whole page.
-// Runs as the body of a function with `element` (this component), `server.whole_page` and `server.page_file`; table.js stands before it.
+// `element` is the component, `server` has `whole_page` and `page_file`. The state is what the address says: #/NAME/ID?key=value; `id`
+// is asked for like any other key, a key that stands there several times is a list.
+function medprobePage(element, server) {
 const root = element.querySelector(".mp-page");
 if (!root) return;
 const name = root.dataset.page;
 let state = {}, sorts = {}, asked = 0, patience = 40;
 
-function readAddress() {
-  const given = new URLSearchParams(location.search);
-  if (given.get("b") === name) { for (const [key, value] of given) if (key !== "b" && key !== "sort" && !key.startsWith("__")) state[key] = value; sorts = readSorts(given); }
+function arrive(route) {
+  state = route.id ? { id: route.id } : {};
+  for (const key of route.given.keys()) if (key !== "sort" && key !== "id") state[key] = route.given.getAll(key).length > 1 ? route.given.getAll(key) : route.given.get(key);
+  sorts = readSorts(route.given);
+  update();
 }
 function address() {
-  const said = new URLSearchParams({ b: name });
-  for (const [key, value] of Object.entries(state)) if (value) said.set(key, value);
-  const kept = new URLSearchParams(location.search).get("__theme");
-  if (kept) said.set("__theme", kept);
+  const said = new URLSearchParams();
+  for (const [key, value] of Object.entries(state)) if (key !== "id") for (const one of [value].flat()) if (one) said.append(key, one);
   writeSorts(said, sorts);
-  return location.origin + location.pathname + "?" + said.toString();
+  return medprobe.build(name, state.id || "", said);
 }
-function writeAddress() { if (root.offsetParent !== null) history.replaceState(history.state, "", address()); }
+const link = () => location.origin + location.pathname + address();
 async function update() {
   const number = ++asked;
   const slow = setTimeout(() => root.classList.add("busy"), 150);
@@ -26,7 +28,8 @@ async function update() {
     if (number !== asked) return;
     if ("error" in answer) root.textContent = answer.error;
     else redraw(root, answer.ok, sorts);
-    writeAddress();
+    const heading = root.querySelector("[data-title]");
+    if (heading && root.offsetParent !== null) medprobe.title(heading.dataset.title);
     if (root.querySelector("[data-waiting]") && patience-- > 0) setTimeout(() => { if (number === asked) update(); }, 1500);
   } catch (error) {
     if (number === asked) root.querySelector(".finding").textContent = "The server did not answer.";
@@ -35,10 +38,11 @@ async function update() {
     if (number === asked) root.classList.remove("busy");
   }
 }
-function choose(field, value) {
-  if (field === "set") { state = {}; sorts = {}; }
+function choose(field, value, typing) {
+  if (field === "set") { state = state.id ? { id: state.id } : {}; sorts = {}; }
   if (field !== "page") delete state.page;
   state[field] = value;
+  medprobe[typing ? "rewrite" : "push"](address());  // a word that is typed is one step, not one per letter
   return update();
 }
 root.addEventListener("change", (event) => {
@@ -54,17 +58,16 @@ root.addEventListener("input", (event) => {
   if (!event.target.matches("input[data-name]")) return;
   clearTimeout(typing);
   const { name: field } = event.target.dataset, value = event.target.value;
-  typing = setTimeout(() => choose(field, value), 250);
+  typing = setTimeout(() => choose(field, value, true), 250);
 });
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-name]");
   if (button) choose(button.dataset.name, button.value).then(() => root.scrollIntoView());
   const other = event.target.closest("button");
   if (!other || button) return;
-  if (sortClicked(other, sorts)) writeAddress();
-  else if (other.dataset.act === "link") copyLink(other, address());
+  if (sortClicked(other, sorts)) medprobe.push(address());
+  else if (other.dataset.act === "link") copyLink(other, link());
   else if (other.dataset.act) save(other.dataset.of, other.dataset.act);
 });
-readAddress();
-update();
-new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting)) { if (asked) writeAddress(); showTab(); } }).observe(root);
+medprobe.register(name, arrive);
+}

@@ -1,4 +1,4 @@
-// What every table of the board can do: be sorted by a column, and be saved as a file. Stands before board.js and page.js, in one function.
+// What every table of the board can do: be sorted by a column, and be saved as a file. Stands before board.js and page.js.
 // A head with data-sort holds a button; the rows are sorted by data-v (a number in full; "" where there is none) or else by their text.
 // The first click shows the largest first (a text: A to Z), the second turns it round, the third gives the board's own order back.
 function sortTable(table, name, direction) {
@@ -35,10 +35,11 @@ const readSorts = (given) => Object.fromEntries(given.getAll("sort").map((said) 
 const writeSorts = (said, sorts) => {
   for (const [table, [column, direction]] of Object.entries(sorts)) said.append("sort", table + ":" + direction[0] + ":" + column);
 };
-const applySorts = (root, sorts) => {
-  for (const [name, [column, direction]] of Object.entries(sorts)) {
-    const table = root.querySelector('table[data-table="' + CSS.escape(name) + '"]');
-    if (table) sortTable(table, column, direction);
+const applySorts = (root, sorts) => {  // also back to the board's own order
+  for (const table of root.querySelectorAll("table[data-table]")) {
+    const wanted = sorts[table.dataset.table], head = table.querySelector("th[aria-sort]");
+    if (wanted) sortTable(table, ...wanted);
+    else if (head) sortTable(table, head.dataset.sort, null);
   }
 };
 function sortClicked(target, sorts) {  // whether the click was on a head; the order is noted in `sorts`
@@ -115,13 +116,4 @@ async function copyLink(button, link) {
   try { await navigator.clipboard.writeText(link); button.textContent = "Link copied"; }
   catch (error) { prompt("The link to this view:", link); }
   setTimeout(() => { button.textContent = said; }, 2000);
-}
-const showTab = () => {  // on a narrow screen the strip of tabs scrolls: keep the chosen one in sight
-  const tab = document.querySelector('#mp-tabs [role="tab"][aria-selected="true"]');
-  if (tab) tab.scrollIntoView({ inline: "center", block: "nearest" });
-};
-if (!window.medprobeTabs) {  // once for the page: also where no table is, and where a link chose the tab
-  window.medprobeTabs = new MutationObserver(showTab);
-  const tabs = document.querySelector("#mp-tabs");
-  if (tabs) window.medprobeTabs.observe(tabs, { subtree: true, attributes: true, attributeFilter: ["aria-selected"] });
 }

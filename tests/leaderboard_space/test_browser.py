@@ -263,7 +263,7 @@ def test_the_legend_names_the_shades_as_they_are_seen(chromium: Any, address: st
 def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, f"{address}/?b=halt-medvqa", width=390)
     page.locator("#mp-halt-medvqa table.board").wait_for(timeout=WAIT)
-    strip = "(name) => { const r = [...document.querySelectorAll('#mp-tabs [role=tab]')].find((tab) => tab.textContent.trim() === name)"
+    strip = "(name) => { const r = [...document.querySelectorAll('#mp-nav [role=tab]')].find((tab) => tab.textContent.trim() === name)"
     strip += ".getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; }"
     eventually(lambda: page.evaluate(strip, "HALT-MedVQA"), True)  # the chosen tab is in sight
     page.goto(f"{address}/?b=about")
@@ -454,7 +454,7 @@ def test_one_organ_in_other_modalities(chromium: Any, address: str) -> None:
 
 def test_all_tabs_are_in_reach_on_a_phone(chromium: Any, address: str) -> None:
     page, trouble = open_page(chromium, address, width=390)
-    tabs = page.locator("#mp-tabs [role=tablist]").first.get_by_role("tab")
+    tabs = page.locator("#mp-nav").get_by_role("tab")
     eventually(tabs.all_inner_texts, TABS)
     tabs.last.click()
     page.get_by_text("What it is not").wait_for(timeout=WAIT)
@@ -482,6 +482,63 @@ def test_compare_and_cases_follow_their_choices(chromium: Any, address: str) -> 
     assert trouble == []
     page.goto(link)
     page.get_by_text("baseline: oracle is surely better than Test Small").wait_for(timeout=WAIT)
+    page.close()
+
+
+def test_back_and_forward_step_through_what_was_chosen(chromium: Any, address: str) -> None:
+    """Pages, branches, scores and orders, over several benchmarks: each choice is a step with an address of its own, and a reload of any
+    of them shows the same."""
+    page, trouble = open_page(chromium, address + "/#/b/mediconfusion")
+    steps = []
+
+    def note(shows: str) -> None:
+        page.locator(shows).first.wait_for(timeout=WAIT)
+        page.wait_for_timeout(700)
+        steps.append((here(page), shows))
+
+    note("#mp-mediconfusion table.board:visible")
+    page.get_by_role("tab", name="HALT-MedVQA").click()
+    note("#mp-halt-medvqa table.board:visible")
+    page.locator("#mp-halt-medvqa").get_by_role("treeitem", name="fake").click()
+    note("#mp-halt-medvqa .chip:visible")
+    page.locator("#mp-halt-medvqa table.board").get_by_role("button", name="Model", exact=True).click()
+    note("#mp-halt-medvqa th[data-sort=model][aria-sort]:visible")
+    page.get_by_role("tab", name="About").click()
+    note(".about:visible")
+    assert len({address for address, _ in steps}) == len(steps)
+    for address, shows in steps[-2::-1]:
+        page.go_back()
+        page.locator(shows).first.wait_for(timeout=WAIT)
+        eventually(lambda: here(page), address)
+    for address, shows in steps[1:]:
+        page.go_forward()
+        page.locator(shows).first.wait_for(timeout=WAIT)
+        eventually(lambda: here(page), address)
+    for address, shows in steps:
+        page.goto("about:blank")
+        page.goto(address)
+        page.locator(shows).first.wait_for(timeout=WAIT)
+    assert trouble == []
+    page.close()
+
+
+def test_the_tabs_are_one_stop_and_arrows_go_along_them(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, address)
+    page.locator("#mp-nav [role=tab][aria-selected=true]").focus()
+    assert page.locator("#mp-nav [role=tab][tabindex='0']").count() == 1
+    for key, name in (("End", TABS[-1]), ("ArrowLeft", TABS[-2]), ("Home", TABS[0]), ("ArrowRight", TABS[1])):
+        page.keyboard.press(key)
+        page.locator("#mp-nav [role=tab][aria-selected=true]:focus", has_text=name).wait_for(timeout=WAIT)
+    assert trouble == []
+    page.close()
+
+
+def test_an_address_that_names_nothing_says_so(chromium: Any, address: str) -> None:
+    page, trouble = open_page(chromium, address + "/#/b/halt-medvqa?s=no.such&m=nothing&branch=scenario:Nowhere")
+    page.locator("#mp-halt-medvqa .note", has_text="Nowhere").wait_for(timeout=WAIT)
+    said = page.locator("#mp-halt-medvqa .panel").inner_text()
+    assert "no.such" in said and "nothing" in said
+    assert trouble == []
     page.close()
 
 

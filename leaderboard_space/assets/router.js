@@ -1,0 +1,100 @@
+// Addresses: #/PAGE/ID?key=value names every view (#/b/NAME a benchmark's), so that links, back, forward and reload work everywhere.
+// A page calls `register(name, arrive)`: `arrive(route)` draws what the address says, now and whenever the reader comes back to it.
+// A page that changes its own state calls `push` (a step in the history) or `rewrite` (the same view, said in full).
+window.medprobe = (() => {
+  const pages = new Map(), last = new Map();
+  let shown = null;
+  const decoded = (part) => { try { return decodeURIComponent(part); } catch (error) { return part; } };
+  const tabs = () => [...document.querySelectorAll("#mp-nav [role=tab]")];
+  const first = () => tabs()[0].dataset.page, home = () => tabs()[0].dataset.home;
+  function read(hash) {
+    const said = hash.replace(/^#\/?/, ""), at = said.indexOf("?");
+    const path = (at < 0 ? said : said.slice(0, at)).split("/").filter(Boolean).map(decoded);
+    const depth = path[0] === "b" ? 2 : 1;
+    return { page: path[depth - 1] || first(), id: path.slice(depth).join("/"), given: new URLSearchParams(at < 0 ? "" : said.slice(at + 1)), address: hash || home() };
+  }
+  const panel = (page) => document.querySelector("#mp-tabs button[data-tab-id=" + CSS.escape(page) + "]");
+  const full = (address) => location.pathname + location.search + address;  // the document's base has no query
+  const prefix = (page) => (tabs().find((tab) => tab.dataset.page === page)?.dataset.home || "#/" + page);
+  function build(page, id, given) {
+    const said = given.toString();
+    return prefix(page) + (id ? "/" + id.split("/").map(encodeURIComponent).join("/") : "") + (said ? "?" + said : "");
+  }
+  function mark(route) {  // which tab is chosen, and where its link leads
+    last.set(route.page, route.address);
+    const all = tabs(), chosen = all.find((tab) => tab.dataset.page === route.page);
+    for (const tab of all) {
+      tab.setAttribute("aria-selected", tab === chosen);
+      tab.tabIndex = tab === (chosen || all[0]) ? 0 : -1;
+      tab.setAttribute("href", last.get(tab.dataset.page) || tab.dataset.home);
+    }
+    if (chosen) {  // on a narrow screen the strip scrolls: keep the chosen tab in sight
+      const strip = chosen.parentElement;
+      strip.scrollLeft = chosen.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
+    }
+    title(chosen ? chosen.textContent : route.id);
+  }
+  const title = (said) => { document.title = (said ? said + " · " : "") + "medprobe"; };
+  function show(again) {
+    const here = location.hash || home();
+    if (here === shown && !again) return;
+    const route = read(here), before = shown === null ? null : read(shown);
+    const button = panel(route.page);
+    if (!button) {
+      if (!document.querySelector("#mp-tabs button[data-tab-id=" + CSS.escape(first()) + "]")) { requestAnimationFrame(() => show(true)); return; }  // not drawn yet
+      visit(home() + "?unknown=" + encodeURIComponent(route.page), true);
+      return;
+    }
+    shown = here;
+    button.click();
+    mark(route);
+    if (before && (before.page !== route.page || before.id !== route.id)) scrollTo(0, 0);
+    const arrive = pages.get(route.page);
+    if (arrive) arrive(route);
+  }
+  function visit(address, instead) {
+    if (address !== location.hash) history[instead ? "replaceState" : "pushState"](null, "", full(address));
+    show();
+  }
+  const tell = (method) => (address) => {
+    if (address !== location.hash) history[method](null, "", full(address));
+    shown = address;
+    mark(read(address));
+  };
+  function register(page, arrive) {
+    pages.set(page, arrive);
+    const route = read(location.hash);
+    if (route.page === page) arrive(route);
+  }
+  function oldAddress() {  // ?b=PAGE&key=value, as links were before
+    const said = new URLSearchParams(location.search), page = said.get("b"), kept = new URLSearchParams();
+    if (!page) return;
+    said.delete("b");
+    for (const name of [...said.keys()]) if (name.startsWith("__")) { kept.set(name, said.get(name)); said.delete(name); }
+    const search = kept.toString();
+    const hash = location.hash.length > 2 ? location.hash : build(page, "", said);
+    history.replaceState(null, "", location.pathname + (search ? "?" + search : "") + hash);
+  }
+  function start() {
+    oldAddress();
+    addEventListener("popstate", () => show());
+    addEventListener("hashchange", () => show());
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest('a[href^="#/"]');
+      if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      visit(link.getAttribute("href"));
+    });
+    document.querySelector("#mp-nav").addEventListener("keydown", (event) => {
+      const all = tabs(), at = all.indexOf(event.target);
+      const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: all.length - 1, " ": at }[event.key];
+      if (at < 0 || to === undefined) return;
+      event.preventDefault();
+      const next = all[(to + all.length) % all.length];
+      next.focus();
+      visit(next.getAttribute("href"));
+    });
+    show();
+  }
+  return { read, build, visit, register, start, title, push: tell("pushState"), rewrite: tell("replaceState") };
+})();
