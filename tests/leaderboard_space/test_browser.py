@@ -505,18 +505,18 @@ def test_back_and_forward_step_through_what_was_chosen(chromium: Any, address: s
     note("#mp-halt-medvqa th[data-sort=model][aria-sort]:visible")
     page.get_by_role("tab", name="About").click()
     note(".about:visible")
-    assert len({address for address, _ in steps}) == len(steps)
-    for address, shows in steps[-2::-1]:
+    assert len({step for step, _ in steps}) == len(steps)
+    for step, shows in steps[-2::-1]:
         page.go_back()
         page.locator(shows).first.wait_for(timeout=WAIT)
-        eventually(lambda: here(page), address)
-    for address, shows in steps[1:]:
+        eventually(lambda step=step: here(page), step)
+    for step, shows in steps[1:]:
         page.go_forward()
         page.locator(shows).first.wait_for(timeout=WAIT)
-        eventually(lambda: here(page), address)
-    for address, shows in steps:
+        eventually(lambda step=step: here(page), step)
+    for step, shows in steps:
         page.goto("about:blank")
-        page.goto(address)
+        page.goto(step)
         page.locator(shows).first.wait_for(timeout=WAIT)
     assert trouble == []
     page.close()
