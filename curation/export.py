@@ -1,20 +1,18 @@
 """Writes reviewed pairs in the official MediConfusion layout, which `medprobe build mediconfusion --as NAME --source
 FOLDER` reads.
 
-The folder holds dataset.json, statistics.json (images per category), images/<number><suffix>, image_dict.json (each
-image's sha256, and its licence, source and PMC article where the table names them), and beside the official files:
-manifest.json (what it is and how it was made), rejected.json (pairs not kept, with all scores), funnel.json (how many
-fell at each stage).
+The folder holds dataset.json, statistics.json (images per category), images/, image_dict.json (each image's sha256, and its licence,
+source, group and PMC article where the table names them), and beside the official files: manifest.json (what it is and how it was
+made), rejected.json (pairs not kept, with all scores), funnel.json (how many fell at each stage). Images, pairs and groups go by keyed
+hashes; the key lies beside the folder.
 
 See also: deciding what is kept (`review_log.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -22,11 +20,13 @@ from typing import Any
 
 import pandas as pd
 
+from curation.images.set_images import copy_images, manifest_of
 from curation.review.agreement import agreement
 from curation.review.review_log import LOG, Pair, ReviewLog
-from curation.writing.question_writing import FUNNEL, records
+from curation.writing.question_writing import FUNNEL, read_journal
 from dataset_builders.errors import BadInput
 from dataset_builders.images.terms import allows_copies
+from dataset_builders.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.temporary import temporary_folder
 
 UNLABELLED = "Other"
@@ -60,22 +60,10 @@ def export(
         raise BadInput(
             f"{questions}: no pair is kept ({dict(counts)}). Review some with `medprobe curate review {questions}`."
         )
-    numbers = {
-        image: number
-        for number, image in enumerate(
-            sorted({pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}), 1
-        )
-    }
-    missing = [image for image in numbers if not (images / image).is_file()]
-    if missing:
-        raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(numbers)} images are not there. "
-            "Give the folder that was embedded."
-        )
     funnel = _funnel(log, questions, search, len(kept))
     out.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(out.parent, f".{out.name}.") as work:
-        _write(work, name, log, kept, numbers, images, known, funnel, unreviewed)
+        _write(work, name, log, kept, images, known, funnel, unreviewed, pseudonyms_of(out))
         work.chmod(0o755)
         work.rename(out)
     return funnel
@@ -86,21 +74,23 @@ def _write(
     name: str,
     log: ReviewLog,
     kept: dict[str, Pair],
-    numbers: dict[str, int],
     images: Path,
     known: pd.DataFrame | None,
     funnel: dict[str, Any],
     unreviewed: bool,
+    pseudonyms: Pseudonyms,
 ) -> None:
-    (work / "images").mkdir()
-    about = {} if known is None else {row["image"]: row for row in records(known)}
-    shas, places = {}, {}
-    for image, number in numbers.items():
-        target = work / "images" / f"{number}{Path(image).suffix.lower()}"
-        shutil.copyfile(images / image, target)
-        shas[target.name] = hashlib.sha256(target.read_bytes()).hexdigest()
-        places[image] = _place(image, number, shas[target.name], about.get(image, {}))
-    dataset = {pair_id: _entry(pair, numbers) for pair_id, pair in kept.items()}
+    used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
+    names, about = copy_images(work, images, used, known, pseudonyms)
+    places: dict[str, Any] = {name: _place(name, place) for name, place in about.items()}
+    ids = {
+        pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
+        for pair_id, pair in log.pairs.items()
+    }
+    for pair in log.pairs.values():  # rejected pairs are listed with their images' ids
+        for side in ("image_1", "image_2"):
+            names.setdefault(pair.draft[side], pseudonyms.of("i", pair.draft[side]))
+    dataset = {ids[pair_id]: _entry(pair, names) for pair_id, pair in kept.items()}
     labels: Counter[str] = Counter()
     for entry in dataset.values():
         for number in (1, 2):
@@ -110,12 +100,13 @@ def _write(
         "name": name,
         "format": "mediconfusion",
         "made_by": "medprobe curate export",
+        **manifest_of(images),
         "reviewed": not unreviewed,
         "pairs": len(dataset),
-        "images": shas,
+        "images": {name: place["sha256"] for name, place in places.items()},
         "image_of": {
-            str(number): {"name": image, **{name: places[image].get(name, "unknown") for name in ("license", "source")}}
-            for image, number in numbers.items()
+            place["local"]: {"name": name, **{field: place.get(field, "unknown") for field in ("license", "source")}}
+            for name, place in places.items()
         },
         "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
         "agreement": asdict(agreement(log.scores())),
@@ -123,24 +114,29 @@ def _write(
     _json(work / "dataset.json", dataset)
     _json(work / "statistics.json", dict(labels.most_common()))
     _json(work / "image_dict.json", places)
-    _json(
-        work / "rejected.json", {pair_id: _rejected(pair) for pair_id, pair in log.pairs.items() if pair_id not in kept}
-    )
+    rejected = {ids[key]: _rejected(pair, names) for key, pair in log.pairs.items() if key not in kept}
+    _json(work / "rejected.json", rejected)
     _json(work / "funnel.json", funnel)
     _json(work / "manifest.json", manifest)
     if (log.folder / LOG).is_file():
-        shutil.copyfile(log.folder / LOG, work / LOG)
+        changes = [
+            entry | {"pair_id": ids[entry["pair_id"]]}
+            for entry in read_journal(log.folder / LOG)
+            if entry["pair_id"] in ids
+        ]
+        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in changes)
+        (work / LOG).write_text(text, encoding="utf-8")
 
 
-def _entry(pair: Pair, numbers: dict[str, int]) -> dict[str, Any]:
+def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
     """A pair as dataset.json has it."""
     draft = pair.draft
     entry: dict[str, Any] = {}
     for number in (1, 2):
-        image = draft[f"image_{number}"]
+        image = names[draft[f"image_{number}"]]
         entry |= {
             f"im_{number}": image,
-            f"im_{number}_local": numbers[image],
+            f"im_{number}_local": Path(image).stem,
             f"cap_{number}": draft[f"caption_{number}"],
             f"category_{number}": (pair.categories_1, pair.categories_2)[number - 1] or [UNLABELLED],
             f"im_{number}_correct": draft[f"correct_{number}"],
@@ -157,12 +153,12 @@ def _entry(pair: Pair, numbers: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _rejected(pair: Pair) -> dict[str, Any]:
+def _rejected(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
     draft = pair.draft
     return {
         "decision": pair.decision,
-        "im_1": draft["image_1"],
-        "im_2": draft["image_2"],
+        "im_1": names[draft["image_1"]],
+        "im_2": names[draft["image_2"]],
         "question": pair.question,
         "option_A": pair.option_A,
         "option_B": pair.option_B,
@@ -170,18 +166,17 @@ def _rejected(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _place(image: str, number: int, sha256: str, row: dict[str, Any]) -> dict[str, Any]:
-    """An image's entry in image_dict.json: the authors' fields where its source names a PMC article, and what the table
-    says of it.
+def _place(name: str, place: dict[str, str]) -> dict[str, str]:
+    """An image's entry in image_dict.json: what the table says of it, and the authors' fields where its source names a PMC article.
 
     ROCO writes `PMC4608653_cro-0008-0385-g01.jpg`: the article and the file in it.
     """
-    place: dict[str, Any] = {"local": number, "sha256": sha256}
-    place |= {name: row[name] for name in ("license", "source") if row.get(name)}
-    if re.search(r"PMC\d+", row.get("source", "")):
-        named = re.fullmatch(r"PMC\d+_(\S+\.\w+)", row["source"])
-        place |= {"dlink": row["source"], "file_name": named[1] if named else Path(image).name}
-    return place
+    source = place.get("source", "")
+    pmc = {}
+    if re.search(r"PMC\d+", source):
+        named = re.fullmatch(r"PMC\d+_(\S+\.\w+)", source)
+        pmc = {"dlink": source, "file_name": named[1] if named else name}
+    return {"local": Path(name).stem, **place, **pmc}
 
 
 def without_licence(folder: Path) -> list[str]:

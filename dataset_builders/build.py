@@ -9,21 +9,25 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
+from dataset_builders.case_groups import in_several_splits
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.download import download_missing, drop_changed, is_template
 from dataset_builders.images.lookup import ImageFolders
+from dataset_builders.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids
 from dataset_builders.repository_files import Description, write_hidden_answers, write_repository
 from dataset_builders.schema import Case, Content
-from dataset_builders.sources.files import is_phantom, source_folder, stays_inside
+from dataset_builders.sources.files import is_phantom, read_json, source_folder, stays_inside
 from dataset_builders.sources.problems import Problems, clip
 from dataset_builders.temporary import temporary_folder
 
@@ -84,13 +88,18 @@ def build(
             _mark_phantoms(content)
         # Told from the whole source, before cases without images are left out: a part of the official set is still official.
         origin = _origin(format, name, content, phantom)
-        if name != format and not phantom:  # a set of one's own is not held against the paper's counts
+        is_custom = name != format and not phantom
+        if is_custom:  # not held against the paper's counts
             content.counts = [
                 replace(c, paper=None, note="") if c.paper is not None else c
                 for c in content.counts
                 if c.found or c.paper is None
             ]
         partial = None if text_only else _complete(content, spec(format).get_images, allow_missing)
+        if is_custom:
+            _check_groups(content)
+            if source_manifest(folder).get("ids") != KEYED:
+                content = with_keyed_ids(content, pseudonyms_of(target, also=folder))
         description = Description(name, format, origin, partial, text_only)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
@@ -157,6 +166,24 @@ def _check_names(content: Content) -> None:
     problems.check(
         "Mend the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
     )
+
+
+def source_manifest(folder: Path) -> dict[str, Any]:
+    """manifest.json of a source that `medprobe curate` wrote; empty for any other."""
+    file = folder / MANIFEST
+    manifest = read_json(file) if file.is_file() else None
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _check_groups(content: Content) -> None:
+    """Raise BadInput where a patient (study, article) is in several splits: what is learned on one side would help on the other."""
+    shared = in_several_splits(content.cases)
+    if shared:
+        where = Counter(" and ".join(splits) for splits in shared.values())
+        raise BadInput(
+            f"{len(shared)} groups (patients, studies or articles) are in more than one split "
+            f"({'; '.join(f'{count} in {names}' for names, count in where.items())}). Put all questions of a group into one split."
+        )
 
 
 def _mark_phantoms(content: Content) -> None:

@@ -1,16 +1,46 @@
-"""Cases that cannot be treated apart because they share images."""
+"""Cases that cannot be treated apart because they share images or patients."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from dataset_builders.schema import Case
 
 
 def sharing_images(cases: list[Case]) -> list[list[Case]]:
     """The connected components of cases that share images, in order of their first case."""
-    owner: dict[str, int] = {}
+    return _sharing(cases, lambda case: [image.image_id for image in case.images])
+
+
+def sharing_groups(cases: list[Case]) -> list[list[Case]]:
+    """The connected components of cases whose images share a group (patient, study, article); an image without one is alone."""
+    return _sharing(cases, lambda case: [image.group for image in case.images if image.group])
+
+
+def sharing_anything(cases: list[Case]) -> list[list[Case]]:
+    """The connected components of cases that share images or groups."""
+
+    def held(case: Case) -> list[tuple[str, str]]:
+        images = [("image", image.image_id) for image in case.images]
+        return images + [("group", image.group) for image in case.images if image.group]
+
+    return _sharing(cases, held)
+
+
+def in_several_splits(splits: dict[str, list[Case]]) -> dict[str, list[str]]:
+    """Group -> the splits it is in, of groups that are in more than one."""
+    found: dict[str, list[str]] = {}
+    for split, cases in splits.items():
+        for group in dict.fromkeys(image.group for case in cases for image in case.images if image.group):
+            found.setdefault(group, []).append(split)
+    return {group: names for group, names in found.items() if len(names) > 1}
+
+
+def _sharing(cases: Sequence[Case], held: Callable[[Case], Iterable[Hashable]]) -> list[list[Case]]:
+    owner: dict[Hashable, int] = {}
     groups: list[list[Case] | None] = []
     for case in cases:
-        touched = sorted({owner[image.image_id] for image in case.images if image.image_id in owner})
+        touched = sorted({owner[thing] for thing in held(case) if thing in owner})
         merged: list[Case] = []
         for number in touched:
             merged.extend(groups[number] or [])
@@ -22,5 +52,5 @@ def sharing_images(cases: list[Case]) -> list[list[Case]]:
         else:
             groups.append(merged)
         for member in merged:
-            owner.update((image.image_id, place) for image in member.images)
+            owner.update((thing, place) for thing in held(member))
     return [group for group in groups if group]

@@ -17,13 +17,15 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.benchmarks import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
-from dataset_builders.schema import Case
+from dataset_builders.schema import Case, Question
 
 PREFIX = "v2-"
 ASKED = ("question_id", "question", "options", "question_type", "answer")
 """What version 1 covers, in its order."""
 SCORED = ("case_id", "image_id", "aspect", "adversarial", "pair_id", "image_type", "scenario", "task")
 """What the metrics are computed from besides: cases are scored together, shared images make clusters, the rest weighs or selects."""
+SCORED_IF_GIVEN = ("group",)
+"""Patients make clusters too; covered where a set has any, so that sets without keep their fingerprints."""
 FACETS_READ = (
     "categories", "image_type", "organ", "modality", "task", "department", "granularity", "scenario", "source_dataset",
 )  # fmt: skip
@@ -35,7 +37,8 @@ def fingerprint_of(questions: pd.DataFrame) -> str:
 
     Raises KeyError where a column that every benchmark has is absent.
     """
-    return PREFIX + _digest(_rows(questions, ASKED, SCORED))
+    given = [name for name in SCORED_IF_GIVEN if name in questions.columns and questions[name].notna().any()]
+    return PREFIX + _digest(_rows(questions, ASKED, (*SCORED, *given)))
 
 
 def fingerprint_v1(questions: pd.DataFrame) -> str:
@@ -58,7 +61,9 @@ def facets_digest(questions: pd.DataFrame) -> str:
 
 def fingerprint_of_cases(cases: Iterable[Case]) -> str:
     """The fingerprint of the questions of `cases`, the same as that of the frame they are stored as."""
-    return PREFIX + _digest(_canonical(_record(case), ASKED, SCORED) for case in _questions(cases))
+    rows = [_record(case, question) for case in cases for question in case.questions]
+    given = [name for name in SCORED_IF_GIVEN if any(row[name] is not None for row in rows)]
+    return PREFIX + _digest(_canonical(row, ASKED, (*SCORED, *given)) for row in rows)
 
 
 def is_released_set(format: str, split: str, fingerprint: str | None) -> bool:
@@ -67,13 +72,10 @@ def is_released_set(format: str, split: str, fingerprint: str | None) -> bool:
     return fingerprint is not None and fingerprint in known
 
 
-def _questions(cases: Iterable[Case]) -> Iterator[Any]:
-    for case in cases:
-        yield from case.questions
-
-
-def _record(question: Any) -> Mapping[str, Any]:
-    return {field.name: getattr(question, field.name) for field in fields(question)} | dict(question.extra)
+def _record(case: Case, question: Question) -> Mapping[str, Any]:
+    group = next((image.group for image in case.images if image.image_id == question.image_id), None)
+    values = {field.name: getattr(question, field.name) for field in fields(question)}
+    return values | dict(question.extra) | {"group": group}
 
 
 def _rows(questions: pd.DataFrame, needed: Sequence[str], more: Sequence[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dataset_builders.card import card_text
 from dataset_builders.fingerprints import fingerprint_of_cases
+from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
 from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
@@ -169,10 +170,11 @@ def _examples(folder: Path, content: Content) -> list[tuple[str, CaseImage]]:
     for image in (image for cases in content.cases.values() for case in cases for image in case.images):
         if image.license in SHARED_LICENCES and image.image_id not in seen and image.read is not None:
             seen.add(image.image_id)
-            suffix = image.name.rsplit(".", 1)[-1].lower() if "." in image.name else "png"
+            data = strip_metadata(image.read())
+            suffix = file_name(image.name, data).rsplit(".", 1)[-1].lower()
             path = f"examples/{len(found) + 1}.{suffix}"
             (folder / "examples").mkdir(exist_ok=True)
-            (folder / path).write_bytes(image.read())
+            (folder / path).write_bytes(data)
             found.append((path, image))
             if len(found) == EXAMPLES:
                 break

@@ -53,6 +53,8 @@ class CaseImage:
     source: str | None = None
     where: str = ""
     """File and entry that the image comes from, for messages."""
+    group: str | None = None
+    """Who or what the image shows together with others: a patient, study or article; a keyed hash in custom sets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ def probe(
         typer.Option(help="positions from boxes: a table with image, finding, x, y, width, height (pixels)"),
     ] = None,
     image_column: ImageColumn = "image",
+    group_column: GroupColumn = "group",
     findings_column: Annotated[str, typer.Option(help="column with the findings, separated by ; or |")] = "findings",
     seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
 ) -> None:
@@ -36,16 +37,17 @@ def probe(
 
     probed = read_probed(table, ProbeColumns(image=image_column, findings=findings_column), organ, modality)
     names = list_images(images)
-    known = join_table(names, read_table(table, Columns(image=image_column)), table)
+    known = join_table(names, read_table(table, Columns(image=image_column, group=group_column)), table)
     probed = with_files(probed, names, table)
     if boxes is not None:
         probed = with_positions(probed, boxes, images)
     rows, left_out = ask_about(probed, seed)
 
-    def write_files(folder: Path) -> dict[str, object]:
+    def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
         import json
 
-        (folder / "probmed.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        named = [row | {"id": Path(names[row["image"]]).stem, "image": names[row["image"]]} for row in rows]
+        (folder / "probmed.json").write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return {"questions": len(rows), **left_out}
 
     write_folder(out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files)
@@ -124,10 +126,10 @@ def hallucinate(
             "be an image of another kind and group)."
         )
 
-    def write_files(folder: Path) -> dict[str, object]:
+    def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
         import json
 
-        for scenario, made in entries.items():
+        for scenario, made in hallucination.renamed(entries, names).items():
             (folder / FILES[scenario]).write_text(
                 json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
             )

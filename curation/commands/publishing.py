@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, ImageColumn, Price, Table
+from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, Price, Table
 from curation.commands.questions import open_writer
 
 
@@ -19,6 +19,7 @@ def export_benchmark(
     pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of its stage")] = None,
     table: Table = None,
     image_column: ImageColumn = "image",
+    group_column: GroupColumn = "group",
     license_column: Annotated[str, typer.Option(help="column with the licence of each image")] = "license",
     source_column: Annotated[str, typer.Option(help="column that says where each image comes from")] = "source",
     unreviewed: Annotated[
@@ -34,7 +35,7 @@ def export_benchmark(
 
     known = None
     if table is not None:
-        columns = Columns(image=image_column, license=license_column, source=source_column)
+        columns = Columns(image=image_column, group=group_column, license=license_column, source=source_column)
         known = join_table(list_images(images), read_table(table, columns), table)
     folder = out or Path(name)
     typer.echo(json.dumps(export(name, questions, images, folder, pairs, known, unreviewed), indent=1))

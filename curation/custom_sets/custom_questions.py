@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,9 @@ from typing import Any
 import pandas as pd
 
 from curation.images.image_table import read_any
+from curation.images.set_images import copy_images, manifest_of
 from dataset_builders.errors import BadInput
+from dataset_builders.pseudonyms import pseudonyms_of
 from dataset_builders.schema import LETTERS
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
@@ -122,36 +123,23 @@ def write_folder(
     images: Path,
     used: Iterable[str],
     known: pd.DataFrame | None,
-    write: Callable[[Path], dict[str, Any]],
+    write: Callable[[Path, dict[str, str]], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Write `out` whole or not at all: what `write` puts there, the used images in images/ under their own names, image_dict.json
-    (sha256, and licence and source where `known` has them), manifest.json with what `write` returns.
+    """Write `out` whole or not at all: the used images in images/ without metadata under keyed hashes, what `write` puts there (given
+    name -> keyed name), image_dict.json (sha256, and licence, source and keyed group where `known` has them), manifest.json with
+    what `write` returns. The key lies beside `out`.
 
     Raises BadInput where `out` exists or images are not there.
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    wanted = sorted(set(used))
-    missing = [image for image in wanted if not (images / image).is_file()]
-    if missing:
-        raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(wanted)} images are not there."
-        )
-    about = {} if known is None else {row["image"]: row for row in known.to_dict("records")}
     out.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(out.parent, f".{out.name}.") as work:
-        places = {}
-        for image in wanted:
-            target = work / "images" / image
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(images / image, target)
-            places[image] = {"sha256": hashlib.sha256(target.read_bytes()).hexdigest()}
-            places[image] |= {
-                field: text for field in ("license", "source") if (text := about.get(image, {}).get(field))
-            }
-        counts = write(work)
+        names, places = copy_images(work, images, used, known, pseudonyms_of(out))
+        counts = write(work, names)
         _json(work / "image_dict.json", places)
-        _json(work / "manifest.json", {"name": name, "format": format, "made_by": "medprobe curate", **counts})
+        manifest = {"name": name, "format": format, "made_by": "medprobe curate", **manifest_of(images), **counts}
+        _json(work / "manifest.json", manifest)
         work.chmod(0o755)
         work.rename(out)
     return counts

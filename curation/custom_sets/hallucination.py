@@ -106,6 +106,20 @@ def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, A
     return placed
 
 
+def renamed(entries: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """The entries of the three files with the images' names in the set."""
+
+    def of(entry: dict[str, Any]) -> dict[str, Any]:
+        return {key: names[value] if key in ("img", "original_img") else value for key, value in entry.items()}
+
+    return {
+        scenario: [of(entry) for entry in made]
+        if isinstance(made, list)
+        else {key: of(entry) for key, entry in made.items()}
+        for scenario, made in entries.items()
+    }
+
+
 def _offers_unknown(options: Sequence[str]) -> bool:
     return any(re.search(r"\bdo(?: not|n't) know\b", option, re.IGNORECASE) for option in options)
 

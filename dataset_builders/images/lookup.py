@@ -122,6 +122,7 @@ def find_image(
     license: str = "unknown",
     source: str | None = None,
     sha256: str | None = None,
+    group: str | None = None,
 ) -> CaseImage | None:
     """The image of an entry, under the first of `names` that fits; None where something is wrong, which the entry is told.
 
@@ -145,6 +146,7 @@ def find_image(
         license=license,
         source=source,
         where=f"{path or names[0]} (entry {entry.name} of {entry.file})",
+        group=group,
     )
 
 
@@ -155,6 +157,7 @@ class OwnImage:
     license: str | None = None
     source: str | None = None
     sha256: str | None = None
+    group: str | None = None
 
 
 def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
@@ -167,7 +170,7 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
     for name, value in document.items():
         entry = Entry(value, str(file), name, problems)
         own[name] = OwnImage(
-            **{field: entry.text(field) for field in ("license", "source", "sha256") if field in entry.value}
+            **{field: entry.text(field) for field in ("license", "source", "sha256", "group") if field in entry.value}
         )
     return own
 

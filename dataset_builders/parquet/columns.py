@@ -43,6 +43,7 @@ COMMON: dict[str, Kind] = {
     "categories": TEXTS,
     "image_license": TEXT,
     "image_source": TEXT,
+    "group": TEXT,
 }
 
 TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)

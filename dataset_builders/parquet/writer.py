@@ -22,6 +22,7 @@ from tqdm import tqdm
 from dataset_builders.benchmarks import case_columns, question_columns
 from dataset_builders.case_groups import sharing_images
 from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.parquet.columns import Kind, arrow_type, features_metadata
 from dataset_builders.schema import Case, CaseImage, Question
 from dataset_builders.sources.problems import Problems
@@ -68,7 +69,7 @@ class ImageFacts:
                 yield image, data
 
     def _read(self, image: CaseImage) -> tuple[bytes, str | None]:
-        """The bytes of an image and what is wrong with them; an image is decoded the first time that it is met."""
+        """The bytes of an image, its picture alone, and what is wrong with them; it is decoded the first time that it is met."""
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
         if image.image_id in self.wrong:
@@ -77,6 +78,7 @@ class ImageFacts:
             data = image.read()
             if image.image_id not in self.facts:
                 check_image(data)
+            data = strip_metadata(data)
         except (ImageError, OSError) as error:
             return b"", str(error)
         return data, None
@@ -233,6 +235,8 @@ def _values(name: str, kind: Kind, asked: list[Question], shown: list[CaseImage]
         values = [image.license for image in shown]
     elif name == "image_source":
         values = [image.source for image in shown]
+    elif name == "group":
+        values = [image.group for image in shown]
     elif name in Question.__dataclass_fields__:
         values = [getattr(question, name) for question in asked]
     else:
@@ -251,7 +255,7 @@ class ImageBank:
         self.place: dict[str, int] = {}
         distinct: dict[bytes, int] = {}
         for image, data in images:
-            self.names[image.image_id] = image.name or image.image_id
+            self.names[image.image_id] = file_name(image.name or image.image_id, data)
             self.place[image.image_id] = distinct.setdefault(data, len(distinct))
         self.sizes = [len(data) for data in distinct]
         offsets = pa.array([0, *accumulate(self.sizes)], pa.int32()).buffers()[1]

@@ -130,19 +130,23 @@ def _source(facet: str) -> str:
 
 
 def clusters(questions: pd.DataFrame) -> Ints:
-    """The number of the connected component of cases sharing images, per question (Q,).
+    """The number of the connected component of cases sharing images or groups (patients), per question (Q,).
 
-    MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without `image_id` every case is its own.
+    MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without `image_id` and `group` every case is its own.
     """
     case = pd.factorize(questions["case_id"])[0]
-    if "image_id" not in questions.columns or not len(questions):
+    shared = [name for name in ("image_id", "group") if name in questions.columns]
+    if not shared or not len(questions):
         return case.astype(np.int64)
-    image, names = pd.factorize(questions["image_id"])
-    cases = int(case.max()) + 1
-    seen = image >= 0
-    links = coo_array(
-        (np.ones(int(seen.sum())), (case[seen], cases + image[seen])), shape=(cases + len(names), cases + len(names))
-    )
+    nodes = int(case.max()) + 1
+    rows, columns = [], []
+    for name in shared:
+        held, names = pd.factorize(questions[name])
+        rows.append(case[held >= 0])
+        columns.append(nodes + held[held >= 0])
+        nodes += len(names)
+    row, column = np.concatenate(rows), np.concatenate(columns)
+    links = coo_array((np.ones(len(row)), (row, column)), shape=(nodes, nodes))
     label = connected_components(links, directed=False)[1]
     return label[case].astype(np.int64)
 

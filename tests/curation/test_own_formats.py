@@ -23,6 +23,7 @@ from curation.custom_sets.probing import position_of
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.pseudonyms import key_file, pseudonyms_of
 
 ORGANS = ("brain", "chest", "spine")
 
@@ -33,6 +34,12 @@ def run(*words):
         raise done.exception
     assert done.exit_code == 0, done.output
     return done.output
+
+
+def raw_names(out, images):
+    """The names that a set's images had, by the names they have in it."""
+    names = [path.relative_to(images).as_posix() for path in images.rglob("*.png")]
+    return {f"{pseudonyms_of(out).of('i', name)}.png": name for name in names}
 
 
 @pytest.fixture
@@ -89,6 +96,9 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
     rows = open_repository(tmp_path / "data").questions("test")
     assert rows["scenario"].value_counts().to_dict() == {"none": 27, "swap": 27, "fake": 12}
     own = {q.question: q for q in read_questions(questions)}
+    rows["image_id"] = rows["image_id"].map(raw_names(out, images))
+    assert rows["group"].str.fullmatch("g-[0-9a-f]{16}").all()
+    assert rows["group"].nunique() == 5
     for row in rows.to_dict("records"):
         right = row["options"][row["answer"][0]]
         assert right == (NONE if row["scenario"] == "none" else UNKNOWN)
@@ -175,7 +185,12 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert "without grounding counterpart" in said  # the chest images know one position
     report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
     assert not any("paper" in line or "Table" in line for line in report.lines)
-    rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
+    rows = open_repository(tmp_path / "data").questions("test")
+    raw = {Path(name).stem: name for name in raw_names(tmp_path / "own-probmed", images)}
+    raw = {keyed: raw_names(tmp_path / "own-probmed", images)[name] for keyed, name in raw.items()}
+    rows["question_id"] = [f"{raw[case]}-{kind}" for case, kind in zip(rows["case_id"], rows["qa_type"], strict=True)]
+    rows["case_id"] = rows["case_id"].map(raw)
+    rows = rows.set_index("question_id")
     of = dict(list(rows.groupby("case_id")))
     assert set(of["brain/0.png"]["qa_type"]) == {
         "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality",
@@ -195,6 +210,7 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
     assert rows["pair_id"].value_counts().max() == 2
     assert rows.loc["brain/0.png-abnormality", "image_license"] == "CC BY"
+    key_file(tmp_path / "again").write_text(key_file(tmp_path / "own-probmed").read_text())
     run("probe", probe_table, "--images", images, "--out", tmp_path / "again")
     assert (tmp_path / "again" / "probmed.json").read_bytes() == (
         tmp_path / "own-probmed" / "probmed.json"
@@ -228,10 +244,11 @@ def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
         "--modality", "X-ray", "--image-column", "Image Index", "--findings-column", "Finding Labels",
         "--boxes", nih / "BBox_List_2017.csv",
     )  # fmt: skip
-    build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data", images=(nih / "images",))
+    build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
-    assert rows.loc["00000001_001.png-entity_gt_1", "question"] == "Does this image show Emphysema?"
-    assert rows.loc["00000002_000.png-abnormality", "answer"][0] == 1
+    case = {name: pseudonyms_of(tmp_path / "o").of("i", name) for name in ("00000001_001.png", "00000002_000.png")}
+    assert rows.loc[f"{case['00000001_001.png']}-entity_gt_1", "question"] == "Does this image show Emphysema?"
+    assert rows.loc[f"{case['00000002_000.png']}-abnormality", "answer"][0] == 1
     assert rows["case_id"].nunique() == 10
 
 

@@ -15,6 +15,8 @@ from curation.review.agreement import agreement, gwet_ac1
 from curation.review.review_log import LOG, ReviewLog
 from curation.writing.question_writing import DRAFTS
 from dataset_builders.errors import BadInput
+from dataset_builders.images.metadata import strip_metadata
+from dataset_builders.pseudonyms import pseudonyms_of
 
 
 @pytest.fixture
@@ -43,6 +45,12 @@ def made(tmp_path):
         json.dumps({"images": {"0.png": ["Cerebral", "Vascular"], "1.png": ["Spinal"]}})
     )
     return questions, images
+
+
+def keyed_pairs(log, out):
+    """Pair id of the drafts -> its id in the exported folder `out`."""
+    drafts = {pair_id: pair.draft for pair_id, pair in log.pairs.items()}
+    return {key: pseudonyms_of(out).of("p", f"{draft['image_1']}\0{draft['image_2']}") for key, draft in drafts.items()}
 
 
 def score(log, reviewer, pair, first, second):
@@ -172,7 +180,8 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     assert funnel["review"] == {"drafts": 6, "kept": 3, "rejected": 1, "unreviewed": 2, "edited": 1}
     assert funnel["exported"] == 3
     rejected = json.loads((tmp_path / "mine" / "rejected.json").read_text())
-    assert rejected["2-3"]["reviews"]["Ada"]["score_2"] == 4
+    keyed = keyed_pairs(log, tmp_path / "mine")
+    assert rejected[keyed["2-3"]]["reviews"]["Ada"]["score_2"] == 4
     assert {entry["decision"] for entry in rejected.values()} == {"rejected", "unreviewed"}
     assert json.loads((tmp_path / "mine" / "statistics.json").read_text()) == {
         "Other": 3,
@@ -192,13 +201,15 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     repository = open_repository(tmp_path / "data")
     assert (repository.name, repository.origin) == ("mine", "custom")
     rows = repository.questions("test").set_index("question_id")
-    assert set(rows.index) == {f"{pair}-{k}" for pair in ("0-1", "1-2", "5-6") for k in (1, 2)}
-    assert list(rows.loc["1-2-1", "options"]) == ["to the left", "right"]
-    assert list(rows.loc["1-2-1", "answer"]) == [1]
-    assert list(rows.loc["1-2-2", "answer"]) == [0]
-    assert list(rows.loc["1-2-1", "ai_options"]) == ["left", "right"]
+    assert set(rows.index) == {f"{keyed[pair]}-{k}" for pair in ("0-1", "1-2", "5-6") for k in (1, 2)}
+    assert list(rows.loc[f"{keyed['1-2']}-1", "options"]) == ["to the left", "right"]
+    assert list(rows.loc[f"{keyed['1-2']}-1", "answer"]) == [1]
+    assert list(rows.loc[f"{keyed['1-2']}-2", "answer"]) == [0]
+    assert list(rows.loc[f"{keyed['1-2']}-1", "ai_options"]) == ["left", "right"]
     stored = {case.case_id: case for case in repository.cases("test")}
-    assert set(stored["5-6"].images.values()) == {(images / name).read_bytes() for name in ("5.png", "deep/7.jpg")}
+    assert set(stored[keyed["5-6"]].images.values()) == {
+        strip_metadata((images / name).read_bytes()) for name in ("5.png", "deep/7.jpg")
+    }
     with pytest.raises(BadInput, match="exists already"):
         export("mine", questions, images, tmp_path / "mine")
 
@@ -234,24 +245,25 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         out, data = tmp_path / f"export-{table.stem}", tmp_path / f"data-{table.stem}"
         export("mine", questions, images, out, known=join_table(list_images(images), read_table(table), table))
         assert len(without_licence(out)) == closed
-        # The user's own folder holds other images under the numbers of the export: bytes decide, not names.
-        build("mediconfusion", name="mine", source=out, images=(images,), out=data)
+        build("mediconfusion", name="mine", source=out, out=data)
         rows = (
             load_dataset(str(data), split="test", cache_dir=str(tmp_path / "cache"))
             .to_pandas()
             .set_index("question_id")
         )
-        row = rows.loc["0-1-1"]
+        pair = keyed_pairs(log, out)
+        row = rows.loc[f"{pair['0-1']}-1"]
         assert (row["image_license"], row["image_source"]) == (license, source)
-        assert row["image"]["bytes"] == (images / "0.png").read_bytes()
+        assert row["image"]["bytes"] == strip_metadata((images / "0.png").read_bytes())
         if closed:
-            assert rows.loc["1-2-1", "image_license"] == "unknown"
+            assert rows.loc[f"{pair['1-2']}-1", "image_license"] == "unknown"
             with pytest.raises(BadInput, match="private"):
                 dataset_files(data, "ORG/mine", private=False)
         assert dataset_files(data, "ORG/mine", private=bool(closed)).files
-    assert (
-        json.loads((tmp_path / "export-captions" / "image_dict.json").read_text())["0.png"]["file_name"] == "fig-1.jpg"
-    )
+    places = json.loads((tmp_path / "export-captions" / "image_dict.json").read_text())
+    assert [place["file_name"] for place in places.values() if place.get("source") == "PMC11_fig-1.jpg"] == [
+        "fig-1.jpg"
+    ]
 
 
 def test_an_image_that_is_not_the_exported_one_is_refused(made, tmp_path):
@@ -260,7 +272,7 @@ def test_an_image_that_is_not_the_exported_one_is_refused(made, tmp_path):
     questions, images = made
     score(ReviewLog(questions), "Ada", "0-1", 9, 9)
     export("mine", questions, images, tmp_path / "mine")
-    (tmp_path / "mine" / "images" / "1.png").write_bytes((images / "6.png").read_bytes())
+    next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
     with pytest.raises(BadInput, match="is another image"):
         build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "data")
     assert not (tmp_path / "data").exists()
@@ -272,7 +284,7 @@ def test_an_export_without_its_images_leaves_nothing_behind(made, tmp_path):
     (images / "0.png").unlink()
     with pytest.raises(BadInput, match=r"0\.png"):
         export("mine", questions, images, tmp_path / "out" / "mine")
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.key"]
 
 
 def test_quality_finds_what_was_put_there(made, tmp_path):

@@ -11,6 +11,7 @@ from dataset_builders.fingerprints import (
     ASKED,
     FACETS_READ,
     SCORED,
+    SCORED_IF_GIVEN,
     facets_digest,
     fingerprint_of,
     fingerprint_v1,
@@ -44,7 +45,7 @@ def changed(value):
 def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_changes(repository):
     questions = whole(repository)
     before = fingerprint_of(questions)
-    for name in (*ASKED, *SCORED):
+    for name in (*ASKED, *SCORED, *SCORED_IF_GIVEN):
         if name not in questions.columns:
             continue
         for row in random.Random(name).sample(range(len(questions)), 3):
@@ -52,7 +53,7 @@ def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_chan
             other[name] = other[name].astype(object)
             other.at[row, name] = changed(other.at[row, name])
             assert fingerprint_of(other) != before, (name, row)
-            assert has_fingerprint(other, fingerprint_v1(questions)) == (name in SCORED)
+            assert has_fingerprint(other, fingerprint_v1(questions)) == (name not in ASKED)
 
 
 def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_nothing(repository):
@@ -76,7 +77,7 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     questions = whole(repository)
     answers = constant_answers(questions, 0)
     before = score(repository.format, questions, answers)
-    for name in set(questions.columns) - {*ASKED, *SCORED, *FACETS_READ}:
+    for name in set(questions.columns) - {*ASKED, *SCORED, *SCORED_IF_GIVEN, *FACETS_READ}:
         other = questions.copy()
         other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
         assert score(repository.format, other, answers) == before, name

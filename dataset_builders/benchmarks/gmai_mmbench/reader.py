@@ -112,6 +112,9 @@ class _Tsv:
         question = entry.text("question")
         answer, multiple = _answer(entry, text.get("answer", ""), options, text)
         self._image(entry, file, record, index)
+        group = text.get("group") or text.get("patient")
+        if group and index in self.images:
+            self.images[index] = replace(self.images[index], group=group)
         if not entry.ok:
             return
         self.questions.append(

@@ -175,6 +175,7 @@ def _image(
         license=own.license or "unknown",
         source=own.source or _source_dataset(name),
         sha256=own.sha256,
+        group=own.group,
     )
     return shelf[name]
 

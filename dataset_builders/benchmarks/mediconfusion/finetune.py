@@ -1,7 +1,8 @@
 """Halves of MediConfusion for fine-tuning, after appendix D: half of the pairs of each category, no pair split.
 
 The authors' own halves are not published (84 and 92 pairs); these are drawn anew, the same ones every time. Because one image can be in
-many pairs, pairs of both halves may share images; `finetune_disjoint` keeps all pairs that share an image in one half.
+many pairs, pairs of both halves may share images; `finetune_disjoint` keeps all pairs that share an image in one half. A patient (or
+whatever `group` says belongs together) is in one half only, in both configs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-from dataset_builders.case_groups import sharing_images
+from dataset_builders.case_groups import sharing_anything, sharing_groups
 from dataset_builders.schema import Case
 
 SEED = "medprobe finetune 1"
@@ -18,7 +19,7 @@ SEED = "medprobe finetune 1"
 def halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
     """Configs `finetune` and `finetune_disjoint`, each with splits train and test; left out where a half would be empty."""
     made = {}
-    for config, groups in (("finetune", [[case] for case in cases]), ("finetune_disjoint", sharing_images(cases))):
+    for config, groups in (("finetune", sharing_groups(cases)), ("finetune_disjoint", sharing_anything(cases))):
         train = _choose(groups)
         split = {
             "train": [case for case in cases if case.case_id in train],

@@ -168,8 +168,10 @@ class _Shelf:
             called=f"{local}.jpg",
             license=own.license or (self.licences.get(found.group(), "unknown") if found else "unknown"),
             source=own.source
-            or (f"PMC Open Access {place.pmcid}, {place.file_name} ({roco})" if place is not None else roco),
+            or (f"PMC Open Access {place.pmcid}, {place.file_name} ({roco})" if place is not None else None)
+            or (roco if found else None),
             sha256=own.sha256,
+            group=own.group,
         )
 
 

@@ -49,6 +49,7 @@ class Shelf:
             license=own.license or "unknown",
             source=own.source or ("ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None),
             sha256=own.sha256,
+            group=own.group,
         )
 
 

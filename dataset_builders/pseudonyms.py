@@ -1,0 +1,130 @@
+"""Keyed hashes in place of names: ids that tell nothing of the file or patient they stand for, the same as long as the key is the same.
+
+The key lies beside the set it was made for (`NAME.key`, readable by its owner alone) and is never part of it. Whoever has the key can
+find out which id a known name became; without it nobody can, however many names are tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import Case, CaseImage, Content
+
+KEYED = "keyed-1"
+"""What `ids` in the manifest of a source says where its ids, image names and groups are keyed hashes already."""
+DIGITS = 16
+"""Hexadecimal digits of a hash that are kept: among a million names two share an id once in 37 million sets."""
+
+
+@dataclass(frozen=True)
+class Pseudonyms:
+    """Names -> ids under one key."""
+
+    key: bytes
+
+    def of(self, kind: str, name: str) -> str:
+        """The id of a name: `kind` (a letter or word), a hyphen, 16 hexadecimal digits of HMAC-SHA256.
+
+        >>> Pseudonyms(b"0" * 32).of("i", "Miller_1961.png")
+        'i-aa50b7128796c139'
+        """
+        digest = hmac.new(self.key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"{kind}-{digest.hexdigest()[:DIGITS]}"
+
+    def group(self, name: str) -> str:
+        """The id of a patient, study or article; "" stays ""."""
+        return self.of("g", name) if name else ""
+
+
+def key_file(folder: Path) -> Path:
+    """Where the key of a set lies: beside its folder."""
+    folder = folder.absolute()
+    return folder.with_name(f"{folder.name}.key")
+
+
+def pseudonyms_of(folder: Path, also: Path | None = None) -> Pseudonyms:
+    """The pseudonyms of a set by the key beside it (failing that, beside `also`); a key is made where there is none.
+
+    Raises BadInput for a key that is damaged or cannot be written.
+    """
+    for place in (folder, *([also] if also else [])):
+        if key_file(place).is_file():
+            return Pseudonyms(_read_key(key_file(place)))
+    path = key_file(folder)
+    key = secrets.token_bytes(32)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(key.hex() + "\n")
+    except FileExistsError:  # another process made one meanwhile
+        return Pseudonyms(_read_key(path))
+    except OSError as error:
+        raise BadInput(f"{path}: the key for the ids cannot be written there ({error.strerror}).") from None
+    return Pseudonyms(key)
+
+
+def _read_key(path: Path) -> bytes:
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise BadInput(
+            f"{path}: is no key (64 hexadecimal digits). Restore it from a copy; other ids would be made without it."
+        )
+    return bytes.fromhex(text)
+
+
+def with_keyed_ids(content: Content, pseudonyms: Pseudonyms) -> Content:
+    """The same content under keyed hashes: ids of questions, cases, images, pairs and groups, names of image files, and the ids that
+    the notes name."""
+    names: dict[str, str] = {}
+
+    def keyed(kind: str) -> Callable[[str], str]:
+        def new(name: str) -> str:
+            made = pseudonyms.of(kind, name)
+            names.setdefault(name, made)
+            return made
+
+        return new
+
+    question, case, image, pair = keyed("q"), keyed("c"), keyed("i"), keyed("p")
+
+    def of_image(old: CaseImage) -> CaseImage:
+        made = image(old.image_id)
+        names.setdefault(old.name, made)
+        return replace(old, image_id=made, name=made, group=pseudonyms.group(old.group or "") or None)
+
+    def of_case(old: Case) -> Case:
+        questions = tuple(
+            replace(
+                asked,
+                question_id=question(asked.question_id),
+                case_id=case(asked.case_id),
+                image_id=image(asked.image_id),
+                extra={k: pair(v) if k == "pair_id" and v else v for k, v in asked.extra.items()},
+            )
+            for asked in old.questions
+        )
+        return Case(case(old.case_id), tuple(of_image(each) for each in old.images), questions)
+
+    def of_splits(old: dict[str, list[Case]]) -> dict[str, list[Case]]:
+        return {split: [of_case(each) for each in cases] for split, cases in old.items()}
+
+    cases = of_splits(content.cases)
+    more = {config: of_splits(splits) for config, splits in content.more.items()}
+    hidden = {question(name): answer for name, answer in content.hidden.items()}
+    notes = [_renamed(note, names) for note in content.notes]
+    return replace(content, cases=cases, more=more, hidden=hidden, notes=notes)
+
+
+def _renamed(note: str, names: dict[str, str]) -> str:
+    """A note with ids in place of names: those of a length that no ordinary word has by chance, and whole words."""
+    for name in sorted((name for name in names if len(name) >= 6 and name in note), key=len, reverse=True):
+        note = note.replace(name, names[name])
+    return re.sub(r"[^\s,;()]+", lambda word: names.get(word[0], word[0]) if not word[0].isdigit() else word[0], note)

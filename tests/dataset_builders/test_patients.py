@@ -1,0 +1,156 @@
+"""Patients in custom builds: in no byte, never on both sides of a split, together in clusters."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from dataset_builders.benchmarks.mediconfusion.finetune import halves
+from dataset_builders.build import build
+from dataset_builders.case_groups import in_several_splits, sharing_anything
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.pseudonyms import Pseudonyms, key_file, pseudonyms_of
+from dataset_builders.schema import Case, CaseImage, Question
+from eval_harness.scores.grading import clusters
+from tests.planting import KINDS, found_below, found_in, image_file, planted
+
+
+def a_source(folder, rng, people):
+    """A HALT-MedVQA-like folder of somebody's own, whose file names and images carry people; each image belongs to a patient."""
+    (folder / "images").mkdir(parents=True)
+    known, entries = {}, {"fake": {}, "none": [], "swap": {}}
+    for number, person in enumerate(people):
+        data, suffix = image_file(rng.choice(KINDS), person, rng)
+        name = f"{person.name.replace('^', '_')}_{person.number}_{number}{suffix}"
+        (folder / "images" / name).write_bytes(data)
+        known[name] = {"group": person.number, "license": "CC BY 4.0", "source": "Ward 7"}
+        option = {"A": "one", "B": "I do not know"}
+        entries["fake"][str(number)] = {
+            "question": "Which?",
+            "option": option,
+            "answer": "I do not know",
+            "answer_id": "B",
+            "img": name,
+        }
+        entries["swap"][str(number)] = entries["fake"][str(number)]
+        entries["none"].append(
+            {"img": name, "question": "Which?", "choice_A": "A: one", "choice_B": "B: None of the above", "answer": "B"}
+        )
+    for file, document in (
+        ("fake_qa_shuffle.json", entries["fake"]), ("pmc_vqa_nota1K.json", entries["none"]), ("swap_img_shuffle.json", entries["swap"]),
+        ("image_dict.json", known),
+    ):  # fmt: skip
+        (folder / file).write_text(json.dumps(document, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, seed, capfd):
+    rng = random.Random(seed)
+    people = [planted(rng) for _ in range(6)]
+    a_source(tmp_path / "source", rng, [*people, people[0]])
+    assert found_below(tmp_path / "source", people)
+    report = build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
+    assert found_below(tmp_path / "out", people) == []
+    said = "".join(capfd.readouterr()) + str(report)
+    assert found_in(said.encode(), people) == []
+    rows = open_repository(tmp_path / "out" / "own").questions("test")
+    assert rows["question_id"].is_unique
+    for kind, column in (("q", "question_id"), ("c", "case_id"), ("i", "image_id"), ("g", "group")):
+        assert rows[column].str.fullmatch(f"{kind}-[0-9a-f]{{16}}").all()
+    assert rows["group"].nunique() == 6
+    assert rows["image_id"].nunique() == 7
+    assert key_file(tmp_path / "out" / "own").stat().st_mode & 0o077 == 0
+    # The same key gives the same bytes; another key gives other ids.
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
+    build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
+    build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "other" / "own")
+    others = open_repository(tmp_path / "other" / "own").questions("test")
+    assert not set(others["question_id"]) & set(rows["question_id"])
+
+
+def test_a_damaged_key_is_told_and_none_is_made_in_its_place(tmp_path):
+    key_file(tmp_path / "set").write_text("12")
+    with pytest.raises(BadInput, match="is no key"):
+        pseudonyms_of(tmp_path / "set")
+    assert key_file(tmp_path / "set").read_text() == "12"
+
+
+def test_names_become_ids_that_differ_by_key_and_kind():
+    one, other = Pseudonyms(b"1" * 32), Pseudonyms(b"2" * 32)
+    ids = {made.of(kind, name) for made in (one, other) for kind in "iq" for name in ("a", "b")}
+    assert len(ids) == 8
+    assert one.group("") == ""
+
+
+def some_cases(rng, count):
+    """Cases of two images each, out of a pool whose images belong to patients (some to none)."""
+    pool = [
+        CaseImage(f"i{n}", None, group=rng.choice([None, *(f"g{k}" for k in range(count // 2))])) for n in range(count)
+    ]
+    cases = []
+    for number in range(count):
+        images = tuple(rng.sample(pool, 2))
+        asked = tuple(
+            Question(
+                f"{number}-{k}", str(number), image.image_id, "?", ("a", "b"), (k,), categories=(rng.choice("XYZ"),)
+            )
+            for k, image in enumerate(images)
+        )
+        cases.append(Case(str(number), images, asked))
+    return cases
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_patient_is_on_both_sides_of_a_split(seed):
+    rng = random.Random(seed)
+    cases = some_cases(rng, rng.randrange(4, 40))
+    for config, splits in halves(cases).items():
+        assert in_several_splits(splits) == {}, config
+        assert sorted(case.case_id for part in splits.values() for case in part) == sorted(
+            case.case_id for case in cases
+        )
+    without = [Case(c.case_id, tuple(replace(i, group=None) for i in c.images), c.questions) for c in cases]
+    assert len(halves(without)["finetune"]["train"]) in (len(cases) // 2 + d for d in range(-3, 5))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_clusters_are_the_components_of_images_and_patients(seed):
+    rng = random.Random(seed)
+    cases = some_cases(rng, rng.randrange(2, 40))
+    group = {image.image_id: image.group for case in cases for image in case.images}
+    table = pd.DataFrame(
+        [(q.question_id, q.case_id, q.image_id, group[q.image_id]) for case in cases for q in case.questions],
+        columns=["question_id", "case_id", "image_id", "group"],
+    )
+    label = dict(zip(table["case_id"], clusters(table), strict=True))
+    parts = [{case.case_id for case in part} for part in sharing_anything(cases)]
+    assert sorted(map(sorted, parts)) == sorted(
+        sorted(case for case in label if label[case] == number) for number in set(label.values())
+    )
+    assert len(set(clusters(table.drop(columns="group")))) >= len(parts)
+
+
+def test_a_patient_in_validation_and_test_is_refused(tmp_path):
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "a.png")
+    Image.fromarray(np.ones((8, 8), np.uint8)).save(tmp_path / "b.png")
+    source = tmp_path / "source"
+    source.mkdir()
+    rows = [
+        "index\timage_path\tquestion\tA\tB\tanswer\tgroup",
+        "1\ta.png\tWhich?\tx\ty\tA\tMiller",
+        "2\tb.png\tWhich?\tx\ty\t\tMiller",
+    ]
+    (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(BadInput, match="1 in validation and test") as refused:
+        build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+    assert "Miller" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+    (source / "GMAI.tsv").write_text("\n".join(rows).replace("y\t\tMiller", "y\t\tBaker") + "\n")
+    build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+    assert open_repository(tmp_path / "out").questions("test")["group"].str.startswith("g-").all()

@@ -1,0 +1,196 @@
+"""Made-up patients, planted wherever an image file, its name or a table can carry one; and a search of all bytes for them."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image, ImageCms, PngImagePlugin, TiffImagePlugin
+
+FAMILY = ("Zwettlinger", "Okonkwo-Brandt", "Ñandúes", "Quisling", "Vögtlander", "Żółkiewski")
+GIVEN = ("Ermentraud", "Chukwuemeka", "Þórdís", "Xaviera", "Yaroslava")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A made-up person: a name, an id and a position."""
+
+    name: str
+    number: str
+    position: str
+
+    @property
+    def everything(self) -> str:
+        return f"{self.name} {self.number} {self.position}"
+
+    def needles(self) -> dict[bytes, str]:
+        """What must be found nowhere -> in words: each text, its parts, in the encodings that files use."""
+        texts = {self.name, self.name.replace("^", "_"), *re.split(r"\W+", self.name), self.number, self.position}
+        found = {}
+        for text in (text for text in texts if len(text) >= 5):
+            for encoding in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "latin-1", "iso8859-2"):
+                found[text.encode(encoding, "ignore").lower()] = f"{text!r} in {encoding}"
+        return {needle: what for needle, what in found.items() if len(needle) >= 5}
+
+
+def planted(rng: random.Random) -> Planted:
+    return Planted(
+        f"{rng.choice(FAMILY)}^{rng.choice(GIVEN)}",
+        f"PAT{rng.randrange(10**8):08d}",
+        f"48.{rng.randrange(10**5):05d}N16.{rng.randrange(10**5):05d}E",
+    )
+
+
+def found_in(data: bytes, people: list[Planted]) -> list[str]:
+    """The needles found in bytes, upper and lower case alike, also in what is packed inside (zlib, as PNG and PDF do)."""
+    needles = {needle: what for person in people for needle, what in person.needles().items()}
+    hits = []
+    for where, part in (("", data), *(("unpacked ", piece) for piece in _unpacked(data))):
+        folded = part.lower()
+        hits += [f"{where}{what}" for needle, what in needles.items() if needle in folded]
+    return hits
+
+
+def _unpacked(data: bytes) -> list[bytes]:
+    pieces = []
+    for match in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
+        try:
+            pieces.append(zlib.decompressobj().decompress(data[match.start() :], 1 << 20))
+        except zlib.error:
+            continue
+    return pieces
+
+
+def found_below(folder: Path, people: list[Planted], leave_out: tuple[str, ...] = ()) -> list[str]:
+    """Every needle in a name, in any byte, and in any decoded cell of Parquet below a folder."""
+    hits = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if any(re.search(pattern, name) for pattern in leave_out):
+            continue
+        hits += [f"name {name}: {hit}" for hit in found_in(name.encode("utf-8", "surrogateescape"), people)]
+        if path.is_file():
+            hits += [f"{name}: {hit}" for hit in found_in(path.read_bytes(), people)]
+            if path.suffix == ".parquet":
+                for row in pq.read_table(path).to_pylist():
+                    hits += [f"{name}, a cell: {hit}" for cell in _cells(row) for hit in found_in(cell, people)]
+    return hits
+
+
+def _cells(value: object) -> list[bytes]:
+    if isinstance(value, dict):
+        return [cell for part in value.values() for cell in _cells(part)]
+    if isinstance(value, list):
+        return [cell for part in value for cell in _cells(part)]
+    if isinstance(value, bytes):
+        return [value]
+    return [str(value).encode("utf-8", "surrogatepass")]
+
+
+def picture(rng: random.Random, mode: str = "RGB") -> Image.Image:
+    """A small picture without any text."""
+    numbers = np.random.default_rng(rng.randrange(2**32))
+    size = (rng.randrange(16, 40), rng.randrange(16, 40))
+    if mode == "I;16":
+        return Image.fromarray(numbers.integers(0, 2**16, size[::-1], dtype=np.uint16))
+    channels = {"L": (), "P": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,)}[mode]
+    pixels = numbers.integers(0, 256, (*size[::-1], *channels), dtype=np.uint8)
+    image = Image.fromarray(pixels, mode if mode != "P" else "L")
+    return image.convert("P") if mode == "P" else image
+
+
+def exif(person: Planted, orientation: int | None = None) -> Image.Exif:
+    """Names and position in ASCII, UTF-8 and UTF-16 tags, among them GPS and a maker note."""
+    tags = Image.Exif()
+    tags[0x010E] = person.everything  # ImageDescription
+    tags[0x013B] = person.name  # Artist
+    tags[0x9C9D] = (person.name + "\0").encode("utf-16-le")  # XPAuthor
+    tags[0x9C9B] = (person.everything + "\0").encode("utf-16-le")  # XPTitle
+    inner = tags.get_ifd(0x8769)
+    inner[0x9286] = b"UNICODE\0" + person.everything.encode("utf-16-be")  # UserComment
+    inner[0x927C] = person.everything.encode()  # MakerNote
+    gps = tags.get_ifd(0x8825)
+    gps[0x001B] = person.position.encode()
+    gps[0x001D] = person.number
+    if orientation:
+        tags[0x0112] = orientation
+    return tags
+
+
+def xmp(person: Planted) -> bytes:
+    return f"<x:xmpmeta xmlns:x='adobe:ns:meta/'><dc:creator>{person.everything}</dc:creator></x:xmpmeta>".encode()
+
+
+def icc(person: Planted) -> bytes:
+    """A profile whose texts name the person."""
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    return bytes(profile) + person.everything.encode() + person.everything.encode("utf-16-be")
+
+
+KINDS = (
+    "jpeg",
+    "jpeg-progressive",
+    "jpeg-cmyk",
+    "png",
+    "png-16",
+    "png-palette",
+    "webp",
+    "webp-lossless",
+    "tiff",
+    "gif",
+    "bmp",
+)
+
+
+def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, str]:
+    """(an image file that carries the person in every way its format knows, its suffix)"""
+    buffer = io.BytesIO()
+    orientation = rng.choice([None, 1, 3, 6, 8])
+    if kind.startswith("jpeg"):
+        image = picture(rng, "CMYK" if kind.endswith("cmyk") else rng.choice(["RGB", "L"]))
+        more = {} if kind.endswith("cmyk") else {"icc_profile": icc(person)}
+        image.save(
+            buffer, "JPEG", exif=exif(person, orientation), xmp=xmp(person), comment=person.everything.encode(),
+            progressive=kind.endswith("progressive"), **more,
+        )  # fmt: skip
+        data = buffer.getvalue()
+        photoshop = b"Photoshop 3.0\0" + person.everything.encode()
+        data = data[:2] + b"\xff\xed" + (len(photoshop) + 2).to_bytes(2, "big") + photoshop + data[2:]
+        return data + person.everything.encode(), ".jpg"
+    if kind.startswith("png"):
+        texts = PngImagePlugin.PngInfo()
+        texts.add_text("Author", person.name.encode("ascii", "replace").decode())
+        texts.add_text("Comment", person.everything.encode("latin-1", "replace").decode("latin-1"), zip=True)
+        texts.add_itxt("Description", person.everything, zip=rng.random() < 0.5)
+        texts.add(b"teSt", person.everything.encode())
+        image = picture(rng, {"png-16": "I;16", "png-palette": "P"}.get(kind) or rng.choice(["RGB", "L", "RGBA"]))
+        image.save(buffer, "PNG", pnginfo=texts, exif=exif(person, orientation), icc_profile=icc(person))
+        return buffer.getvalue() + person.everything.encode(), ".png"
+    if kind.startswith("webp"):
+        image = picture(rng, rng.choice(["RGB", "RGBA"]))
+        image.save(
+            buffer,
+            "WEBP",
+            exif=exif(person, orientation),
+            xmp=xmp(person),
+            icc_profile=icc(person),
+            lossless="less" in kind,
+        )
+        return buffer.getvalue() + person.everything.encode(), ".webp"
+    if kind == "tiff":
+        tags = TiffImagePlugin.ImageFileDirectory_v2()
+        tags[270], tags[315] = person.everything, person.name
+        tags[700] = xmp(person)
+        picture(rng, rng.choice(["RGB", "L", "I;16"])).save(buffer, "TIFF", tiffinfo=tags)
+        return buffer.getvalue() + person.everything.encode(), ".tif"
+    if kind == "gif":
+        picture(rng, "P").save(buffer, "GIF", comment=person.everything.encode())
+        return buffer.getvalue() + person.everything.encode(), ".gif"
+    picture(rng).save(buffer, "BMP")
+    return buffer.getvalue() + person.everything.encode(), ".bmp"
