@@ -244,17 +244,17 @@ def test_what_is_no_pull_request_is_one_line(owner, store):
     assert "\n" not in str(caught.value)
 
 
-def test_fifty_at_once_all_land(owner, data, as_owner, tmp_path):
-    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n % 7)) for n in range(50)]
+def test_many_at_once_all_land(owner, data, as_owner, tmp_path):
+    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n % 7)) for n in range(20)]
 
     def one(n):
         return submit(paths[n], STORE, "mediconfusion", f"Model {n}", str(data))
 
-    with ThreadPoolExecutor(50) as pool:
-        places = {done.place for done in pool.map(one, range(50))}
-    assert len(places) == 50
+    with ThreadPoolExecutor(20) as pool:
+        places = {done.place for done in pool.map(one, range(20))}
+    assert len(places) == 20
     listed = list(owner.get_repo_discussions(STORE, repo_type="dataset", discussion_type="pull_request"))
-    assert len(listed) == 50
+    assert len(listed) == 20
 
 
 def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
@@ -315,10 +315,9 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
     assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
 
 
-# The Hub's client asks again after 503, for minutes; 520 (what a proxy in front says) it passes on at once.
-@pytest.mark.parametrize("trouble", [520, pytest.param(503, marks=pytest.mark.exhaustive)])
-def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path, trouble):
+def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path):
     """A dataset that cannot be read just now says nothing about a submission: no word of refusal, and the next verifier adds it."""
+    trouble = 520  # what a proxy in front says; after 503 the Hub's client would ask again for minutes (test_revisions.py)
     as_owner()
     publish(data, "medlab/phantoms")
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
