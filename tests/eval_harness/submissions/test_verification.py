@@ -317,7 +317,9 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
 
 def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path):
     """A dataset that cannot be read just now says nothing about a submission: no word of refusal, and the next verifier adds it."""
-    trouble = 520  # what a proxy in front says; after 503 the Hub's client would ask again for minutes (test_revisions.py)
+    trouble = (
+        520  # what a proxy in front says; after 503 the Hub's client would ask again for minutes (test_revisions.py)
+    )
     as_owner()
     publish(data, "medlab/phantoms")
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
