@@ -122,7 +122,8 @@ def overhead(folder: Path, repeats: int) -> None:
     """Time of a whole run with a model that answers at once, per question."""
     from dataset_builders.build import build
     from eval_harness.models.interface import Settings
-    from eval_harness.runs.runner import Asked, evaluate
+    from eval_harness.runs.planning.config import EvalConfig
+    from eval_harness.runs.runner import evaluate
 
     plug_in = folder / "instant.py"
     plug_in.write_text(
@@ -134,7 +135,7 @@ def overhead(folder: Path, repeats: int) -> None:
     for samples in (1, 101):  # the difference is what more questions cost; start and scoring fall out
         runs = []
         for attempt in range(repeats):
-            asked = Asked(
+            asked = EvalConfig(
                 "probmed", f"{plug_in}:Instant", data=str(folder / "probmed"), samples=samples, settings=Settings()
             )
             out = folder / f"run-{samples}-{attempt}"

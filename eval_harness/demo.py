@@ -14,7 +14,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.models.interface import Settings
 from eval_harness.runs.folder import read_run
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import submit_run
 
 TINY = "tiny-vlm"
@@ -66,7 +67,7 @@ def _evaluation(format: str, model: str, folder: Path, say: Callable[[str], None
         submit_run(out, folder)
         return
     result, _ = evaluate(
-        Asked(
+        EvalConfig(
             benchmark=format,
             model=model,
             data=str(data),

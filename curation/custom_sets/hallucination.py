@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from curation.custom_sets.custom_questions import CustomQuestion, Fake, shuffled
-from curation.writing.question_writing import Asking, Writer, ask, read_journal
+from curation.writing.question_writing import Asking, Writer, ask
 from dataset_builders.errors import BadInput
+from dataset_builders.journal import read_journal
 from dataset_builders.schema import LETTERS
 
 NONE, UNKNOWN = "None of the above", "I do not know"

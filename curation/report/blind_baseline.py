@@ -17,7 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from curation.writing.question_writing import Asking, Writer, ask, read_journal
+from curation.writing.question_writing import Asking, Writer, ask
+from dataset_builders.journal import read_journal
 from dataset_builders.schema import Case
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec

@@ -9,8 +9,6 @@ See also: the page (`review_app.py`), agreement between reviewers (`agreement.py
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,8 +19,9 @@ import pandas as pd
 
 from curation.images.image_index import replace_surrogates
 from curation.writing.categories import read_given
-from curation.writing.question_writing import append_to, read_drafts, read_journal, records
+from curation.writing.question_writing import read_drafts, records
 from dataset_builders.errors import BadInput
+from dataset_builders.journal import Journal, read_journal
 
 LOG = "reviews.jsonl"
 SCORES = ("score_1", "score_2")
@@ -131,10 +130,8 @@ class ReviewLog:
                 "before": before,
                 "value": value,
             }
-            with append_to(self.folder / LOG) as file:
-                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            with Journal(self.folder / LOG) as log:
+                log.append(entry)
             self._apply(entry)
         return str(entry["when"])
 

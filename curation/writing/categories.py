@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from curation.writing.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
-from curation.writing.question_writing import Asking, Writer, ask, read_journal, records
+from curation.writing.question_writing import Asking, Writer, ask, records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
+from dataset_builders.journal import read_journal
 
 CATEGORIES = "categories.json"
 _ITEM = re.compile(r"^\s*(?:[#*\-•]+|\d+[.)])\s*(.*)$")

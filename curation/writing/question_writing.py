@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import pandas as pd
 from tqdm import tqdm
@@ -28,6 +27,7 @@ from curation.writing.prompts import SYSTEM, WRITE, fill, one_line
 from curation.writing.question_reading import problems, read_reply
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
+from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.interface import Request, Response
 
 JOURNAL = "journal.jsonl"
@@ -94,7 +94,7 @@ def ask(
         )
         for key, text in prompts.items()
     ]
-    with lock(journal.parent, journal.name), append_to(journal) as file:
+    with lock(journal.parent, journal.name), Journal(journal) as replies:
         for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
             entry = {
                 "id": response.question_id,
@@ -105,42 +105,8 @@ def ask(
                 "tokens": list(response.usage) if response.usage else None,
                 "model": model.name,
             }
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-            file.flush()
+            replies.append(entry)
             yield entry
-
-
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The entries of a journal, without a last line that a killed run tore. Reading changes nothing: somebody may be writing.
-
-    Raises BadInput for a line that is none of ours, naming it.
-    """
-    if not path.is_file():
-        return []
-    whole = path.read_bytes().split(b"\n")[:-1]  # at line feeds only: a reply may hold other signs that end a line
-    entries = []
-    for number, line in enumerate(whole, 1):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict):
-            raise BadInput(
-                f"{path}, line {number}: is no entry of this journal. Take the line out, or restore the file from a copy."
-            )
-        entries.append(entry)
-    return entries
-
-
-def append_to(path: Path) -> IO[str]:
-    """A journal opened to be added to; a last line that a killed run tore is dropped first. Only one process may hold it (`alone`)."""
-    if path.is_file() and path.stat().st_size:
-        with path.open("r+b") as file:
-            file.seek(-1, os.SEEK_END)
-            if file.read() != b"\n":
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)
-    return path.open("a", encoding="utf-8")
 
 
 def write_questions(

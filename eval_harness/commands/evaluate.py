@@ -95,10 +95,10 @@ def evaluate(
     """Run a model over a benchmark; what is answered already is not asked again."""
     from eval_harness.models.interface import Settings, read_price, read_thinking
     from eval_harness.results.summary import summary
-    from eval_harness.runs.runner import Asked
+    from eval_harness.runs.planning.config import EvalConfig
     from eval_harness.runs.runner import evaluate as run_evaluation
 
-    asked = Asked(
+    config = EvalConfig(
         benchmark=benchmark,
         model=model,
         data=data,
@@ -144,11 +144,11 @@ def evaluate(
         argv=sys.argv[1:],
     )
     if dry_run:
-        from eval_harness.runs.dry_run import describe_first_request
+        from eval_harness.runs.planning.dry_run import describe_first_request
 
-        typer.echo(describe_first_request(asked))
+        typer.echo(describe_first_request(config))
         return
-    result, folder = run_evaluation(asked)
+    result, folder = run_evaluation(config)
     if result is None:
         typer.echo("this process has finished its share; the last one to finish writes the result")
         return
@@ -174,8 +174,9 @@ def score(
     """Recompute scores from answers: of a run folder (rewrites its result.json) or of a bare file."""
     from dataset_builders.errors import BadInput
     from eval_harness.results.summary import summary
+    from eval_harness.runs.planning.config import EvalConfig
     from eval_harness.runs.rescoring import score_run
-    from eval_harness.runs.runner import Asked, score_file
+    from eval_harness.runs.runner import score_file
 
     if answers.is_dir():
         if benchmark or data or split or name:
@@ -185,7 +186,7 @@ def score(
         raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
     else:
         result = score_file(
-            Asked(
+            EvalConfig(
                 benchmark=benchmark,
                 model=f"recorded:{answers}",
                 data=data,

@@ -12,13 +12,13 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.models.interface import Request, Response
+from eval_harness.models.interface import Backend, Request, Response
 from eval_harness.results import Model
 
 Chooser = Callable[[Request], tuple[int, ...]]
 
 
-class Baseline:
+class Baseline(Backend):
     """Answers by a rule that never looks at the image."""
 
     needs_images = False

@@ -86,9 +86,10 @@ class Backend(Protocol):
     held to `max_tokens=1` (HALT-MedVQA asks for that). `deviations`: what it could not do as the protocol says, in words; a back end
     may add to it while it runs.
 
-    Optional: `options`, the settings of `OPTIONS` it honours (a plug-in without it is given them all and trusted); `sees_prompts`
-    (default True), False where answers do not come from the conversation; `takes_stream` (default False), True where `generate` takes
-    requests one by one as it has room for them, from another thread, instead of a list; `template_hash`, of the chat template it applies.
+    What has a value here need not be given. `options`: the settings of `OPTIONS` it honours (a plug-in without it is given them all and
+    trusted). `sees_prompts`: False where answers do not come from the conversation. `is_api`: whether the model is behind a server.
+    `takes_stream`: True where `generate` takes requests one by one as it has room for them, from another thread, instead of a list.
+    `template_hash`: of the chat template it applies.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
     methods `gd` and `ps` are refused.
@@ -98,6 +99,10 @@ class Backend(Protocol):
     needs_images: bool
     one_token: bool
     deviations: list[str]
+    sees_prompts: bool = True
+    is_api: bool = False
+    takes_stream: bool = False
+    template_hash: str | None = None
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield one Response per Request, as they finish, in any order."""

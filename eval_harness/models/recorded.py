@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Response
+from eval_harness.models.interface import Backend, Request, Response
 from eval_harness.results import Model
 
 
@@ -59,7 +59,7 @@ def _record(line: str, place: str) -> tuple[tuple[str, int], str | None]:
     return (str(identity), sample), response
 
 
-class Recorded:
+class Recorded(Backend):
     """A back end that looks answers up. A question without a record comes back `failed`."""
 
     needs_images = False

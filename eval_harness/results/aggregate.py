@@ -14,9 +14,10 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
 from eval_harness.results import Breakdown, Result, Score, Scores
-from eval_harness.runs.folder import read_questions, read_run, write_atomically
+from eval_harness.runs.folder import read_questions, read_run
 from eval_harness.runs.rescoring import rescore
 from eval_harness.scores import HEADLINE, score, summarise
 from eval_harness.scores.aggregates import (
@@ -61,7 +62,7 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
         scores = _of_samples(kind, empty.benchmark.format, read, threshold)
     result = aggregate_result(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
     if out is not None:
-        write_atomically(out, result.to_json().encode())
+        replace_file(out, result.to_json().encode())
     return result
 
 

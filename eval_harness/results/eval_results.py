@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from eval_harness.results import Result, Score, read_result
-from eval_harness.runs.folder import write_atomically
 from eval_harness.scores import HEADLINE
 
 
@@ -59,5 +59,5 @@ def write_eval_results(place: Path, dataset: str, task: str | None, out: Path) -
     result = read_result(place / "result.json" if place.is_dir() else place)
     text = yaml.safe_dump(eval_result_entries(result, dataset, task), sort_keys=False, allow_unicode=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, text.encode())
+    replace_file(out, text.encode())
     return out

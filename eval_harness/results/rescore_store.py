@@ -16,11 +16,11 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result, read_result
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.runs.folder import write_atomically
 from eval_harness.runs.scoring import write_result
 from eval_harness.scores import HEADLINE
 from eval_harness.submissions.examination import computed_again
@@ -111,7 +111,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
     kept = folder / HISTORY / f"reader-{before.reader_version or FIRST_READER}.json"
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
-        write_atomically(kept, path.read_bytes())
+        replace_file(kept, path.read_bytes())
     write_result(folder, after, new)
     return Rescored(place, headline, _changed(old, new), len(new), _moved(before, after), written=True)
 

@@ -1,15 +1,13 @@
 """The run folder: `run.json` (what was asked of which model), `questions.parquet` (the questions asked, without images), the journal
 `answers.jsonl`, and the lock that keeps two processes out of one folder.
 
-See also: asking the model (`runner.py`), reading and scoring answers (`scoring.py`).
+See also: asking the model (`ask.py`), reading and scoring answers (`scoring.py`).
 """
 
 from __future__ import annotations
 
 import errno
 import io
-import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.interface import Response
 from eval_harness.results import Benchmark, Method, Model
 
@@ -68,19 +68,6 @@ class Run(BaseModel):
     created_at: str
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a sibling, flush it to the disk, rename it over `path`: a reader sees the old file or the new one."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def write_run(folder: Path, run: Run, questions: pd.DataFrame | None) -> None:
     """Begin a run folder: the questions first, `run.json` last, so that a folder with a `run.json` is complete.
 
@@ -89,8 +76,8 @@ def write_run(folder: Path, run: Run, questions: pd.DataFrame | None) -> None:
     if questions is not None:
         buffer = io.BytesIO()
         questions.to_parquet(buffer, index=False)
-        write_atomically(folder / "questions.parquet", buffer.getvalue())
-    write_atomically(folder / "run.json", (run.model_dump_json(indent=1) + "\n").encode())
+        replace_file(folder / "questions.parquet", buffer.getvalue())
+    replace_file(folder / "run.json", (run.model_dump_json(indent=1) + "\n").encode())
 
 
 def read_run(folder: Path) -> Run:
@@ -131,35 +118,14 @@ def read_question_file(path: Path) -> pd.DataFrame:
     return frame
 
 
-def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The journal's lines, and the number of bytes up to the end of the last whole one.
+_EXPECTED = (
+    "an answer (JSON with question_id, sample, response, status). Restore the file, or start over with --no-resume"
+)
 
-    A torn last line (a process was killed while writing it) is left out. Raises BadInput for any other line that is not a record.
-    """
-    if not path.exists():
-        return [], 0
-    data = path.read_bytes()
-    records: list[dict[str, Any]] = []
-    whole = 0
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
-        torn = not line.endswith(b"\n")
-        try:
-            record = json.loads(line) if line.strip() else None
-            if record is not None:
-                key_of(record)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            if torn or whole + len(line) == len(data):
-                break
-            raise BadInput(
-                f"{path}, line {number}: not an answer (JSON with question_id, sample, response, status). "
-                "Restore the file, or start over with --no-resume."
-            ) from None
-        if torn:
-            break
-        whole += len(line)
-        if record is not None:
-            records.append(record)
-    return records, whole
+
+def read_answer_journal(path: Path) -> list[dict[str, Any]]:
+    """The lines of a run's journal. Raises BadInput for one that is no answer; a torn last line is left out."""
+    return read_journal(path, key_of, _EXPECTED)
 
 
 def record_of(response: Response) -> dict[str, Any]:
@@ -197,11 +163,11 @@ def lock_of(journal: Path) -> Path:
     return journal.with_name(f".{journal.name}.lock")
 
 
-class Journal:
-    """Append-only answers of a run: one JSON object per line, flushed as it is written, held under a lock."""
+class AnswerJournal:
+    """The append-only answers of a run: one JSON object per line, held under a lock."""
 
     def __init__(self, path: Path, known: Iterable[dict[str, Any]] = ()) -> None:
-        """Open for appending, drop a torn last line, load what is there. `known`: records that other journals of the run hold.
+        """Open for appending. `known`: records that other journals of the run hold.
 
         Raises BadInput when another process holds the journal, or it is damaged.
         """
@@ -213,13 +179,12 @@ class Journal:
                 f"{path.parent}: another process is writing this run. Wait for it, or give another --out."
             ) from None
         try:
-            records, whole = read_journal(path)
-            self._file = path.open("ab")
+            self._journal = Journal(path, key_of, _EXPECTED)
         except BaseException:
             self._lock.release()
             raise
-        self._file.truncate(whole)
-        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in (*known, *records)}
+        records = (*known, *self._journal.entries)
+        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in records}
 
     def is_answered(self, key: Key) -> bool:
         """Whether this question needs no more asking; one that failed does."""
@@ -230,24 +195,22 @@ class Journal:
         key = (response.question_id, response.sample)
         if response.status == "failed" and self.statuses.get(key) == "failed":
             return
-        self._file.write(json.dumps(record_of(response)).encode() + b"\n")
-        self._file.flush()
+        self._journal.append(record_of(response))
         self.statuses[key] = response.status
 
     def sync(self) -> None:
         """Force what was written to the disk."""
-        os.fsync(self._file.fileno())
+        self._journal.sync()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> AnswerJournal:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.sync()
+            self._journal.__exit__(kind, error, trace)
         finally:
-            self._file.close()
             self._lock.release()
 
 
@@ -270,7 +233,7 @@ def make_run_folder(folder: Path) -> None:
 
 
 @contextmanager
-def disk_trouble(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path) -> Iterator[None]:
     """A full disk or a read-only folder ends in one clear line; the journal keeps every whole line it has."""
     try:
         yield

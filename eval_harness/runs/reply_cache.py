@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from eval_harness.models.interface import Backend, Request, Response
-from eval_harness.runs.folder import Key, Run, write_atomically
+from eval_harness.runs.folder import Key, Run
 
 VERSION = 1
 LIBRARIES = ("torch", "transformers", "device", "dtype", "attention")
-"""What of a local model's surroundings may change a digit."""
+"""What of a local model's environment may change a digit."""
 
 Send = Callable[[Any], Iterable[Response]]
 
@@ -39,7 +40,7 @@ class ReplyCache:
         except OSError as error:
             raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
         self._folder, self._backend = folder, backend
-        self._is_api = bool(getattr(backend, "is_api", False))
+        self._is_api = backend.is_api
         files = _files_of(Path(run.request.model))
         if not (self._is_api or files or backend.model.revision):
             raise BadInput(f"--cache: the revision of {run.request.model} is not known. Leave it out.")
@@ -128,7 +129,7 @@ class ReplyCache:
         kept = {"response": {name: getattr(response, name) for name in names}, "deviations": self._backend.deviations}
         path = self._path(key)
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, json.dumps(kept).encode())
+        replace_file(path, json.dumps(kept).encode())
 
 
 def _digest(image: bytes | None) -> str | None:

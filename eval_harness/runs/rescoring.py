@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from eval_harness.results import Result
-from eval_harness.runs.folder import Run, read_journal, read_questions, read_run
+from eval_harness.runs.folder import Run, read_answer_journal, read_questions, read_run
 from eval_harness.runs.scoring import Reread, answer_frame, make_result, without_judge, write_result
 
 
@@ -27,7 +27,7 @@ def rescore(folder: Path, extraction: str = "ours", judged: bool = True) -> tupl
     """The result and the read answers of a run folder, computed from its journal; writes nothing."""
     run, questions = read_run(folder), read_questions(folder)
     run = run if judged else without_judge(run)
-    records = read_journal(folder / "answers.jsonl")[0]
+    records = read_answer_journal(folder / "answers.jsonl")
     run.environment |= _usage(records, run.environment.get("price_per_million_tokens"))
     result, answers = make_result(run, questions, answer_frame(records), extraction, _judge_of(run, folder, extraction))
     result.environment |= tokens_and_accuracy(answers, questions)

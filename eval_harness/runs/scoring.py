@@ -17,10 +17,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataset_builders.files import replace_file
 from eval_harness.answers import READER_VERSION, read_answers
 from eval_harness.results import DELIVERIES, Result
-from eval_harness.runs.folder import Run, key_of, write_atomically
-from eval_harness.runs.requests import original, rotation, shown
+from eval_harness.runs.folder import Run, key_of
+from eval_harness.runs.planning.requests import original, rotation, shown
 from eval_harness.scores import Scored, score
 
 Reread = Callable[[pd.DataFrame, pd.DataFrame], tuple[pd.DataFrame, dict[str, Any]]]
@@ -207,8 +208,8 @@ def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict
 
 def write_result(folder: Path, result: Result, answers: pd.DataFrame) -> None:
     """Write `answers.parquet`, then `result.json`; each appears whole or not at all."""
-    write_atomically(folder / "answers.parquet", answers_bytes(answers))
-    write_atomically(folder / "result.json", result.to_json().encode())
+    replace_file(folder / "answers.parquet", answers_bytes(answers))
+    replace_file(folder / "result.json", result.to_json().encode())
 
 
 def answers_bytes(answers: pd.DataFrame) -> bytes:

@@ -15,7 +15,6 @@ Nobody waits for anybody, so a late, killed or restarted process loses no other'
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -30,7 +29,10 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput
-from eval_harness.runs.folder import Journal, Key, key_of, lock_of, read_journal, write_atomically
+from dataset_builders.files import replace_file
+from dataset_builders.journal import line_of
+from eval_harness.runs.folder import AnswerJournal, Key, key_of, lock_of, read_answer_journal
+from eval_harness.runs.planning.requests import Instance
 
 TOGETHER = "answers.jsonl"
 _NAME = re.compile(r"answers\.rank(\d+)(?:of(\d+)\.(\d+)-\w+)?(\.fresh)?\.jsonl")
@@ -52,18 +54,18 @@ class Shard:
             raise BadInput(f"RANK={rank}, WORLD_SIZE={world}: not a share of a run. Start the processes with torchrun.")
         return cls(int(rank), int(world))
 
-    def places(self, questions: pd.DataFrame, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """This process's share of the (row, sample) places: every `world`-th case."""
+    def instances(self, questions: pd.DataFrame, instances: list[Instance]) -> list[Instance]:
+        """This process's share of the (row, sample) instances: every `world`-th case."""
         if self.world == 1:
-            return places
+            return instances
         case = pd.factorize(questions["case_id"])[0]
-        return [(row, sample) for row, sample in places if case[row] % self.world == self.rank]
+        return [(row, sample) for row, sample in instances if case[row] % self.world == self.rank]
 
     @contextmanager
     def taking_part(self, folder: Path) -> Iterator[None]:
         """Hold this share. Raises BadInput where another process has it, or others share the run in another way."""
         held = FileLock(self._lock(folder))
-        with whole_folder(folder):
+        with folder_lock(folder):
             busy = [name for name in _living(folder) if name == self.name or _world(name) != self.world]
             if busy:
                 raise BadInput(
@@ -75,8 +77,8 @@ class Shard:
         finally:
             held.release()
 
-    def open_journal(self, folder: Path, cases: Mapping[str, int], start_over: bool) -> Journal:
-        """The journal this process writes, which knows what was answered before. Call inside `whole_folder` and `taking_part`.
+    def open_journal(self, folder: Path, cases: Mapping[str, int], start_over: bool) -> AnswerJournal:
+        """The journal this process writes, which knows what was answered before. Call inside `folder_lock` and `taking_part`.
 
         `cases`: question id -> number of its case. `start_over`: nothing of this share counts as answered.
         """
@@ -84,12 +86,12 @@ class Shard:
             if start_over:
                 set_aside(folder)
             put_together(folder, cases)
-            return Journal(folder / TOGETHER)
+            return AnswerJournal(folder / TOGETHER)
         number = 1 + max((_number(path) for path in _shares(folder)), default=0)
         ending = ".fresh" if start_over else ""
         path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}{ending}.jsonl"
         path.touch()
-        return Journal(path, known=_answers(folder, cases).values())
+        return AnswerJournal(path, known=_answers(folder, cases).values())
 
     @property
     def name(self) -> str:
@@ -99,7 +101,7 @@ class Shard:
         return folder / f".{self.name}.lock"
 
     def others_live(self, folder: Path) -> bool:
-        """Whether another process takes part in the run. Call inside `whole_folder`."""
+        """Whether another process takes part in the run. Call inside `folder_lock`."""
         return any(name != self.name for name in _living(folder))
 
 
@@ -109,7 +111,7 @@ def case_numbers(questions: pd.DataFrame) -> dict[str, int]:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """One process of the run at a time. The lock dies with its holder."""
     with FileLock(folder / ".shards.lock"):
         yield
@@ -118,14 +120,14 @@ def whole_folder(folder: Path) -> Iterator[None]:
 def put_together(folder: Path, cases: Mapping[str, int]) -> set[Key]:
     """Write what all journals hold into `answers.jsonl`, remove those of processes that have ended, and return what was asked so far.
 
-    Call inside `whole_folder`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
+    Call inside `folder_lock`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
     and read once more it says the same.
     """
     answers = _answers(folder, cases)
     shares = _shares(folder)
     if not shares:
         return set(answers)
-    write_atomically(folder / TOGETHER, b"".join(json.dumps(record).encode() + b"\n" for record in answers.values()))
+    replace_file(folder / TOGETHER, b"".join(map(line_of, answers.values())))
     for path in shares:
         # One that stays is read after what was just written, and says the same: nobody else writes its share as long as it lives.
         if lock_is_free(lock_of(path)):
@@ -135,7 +137,7 @@ def put_together(folder: Path, cases: Mapping[str, int]) -> set[Key]:
 
 
 def set_aside(folder: Path) -> None:
-    """Move every journal into a hidden folder: the run starts over. Call inside `whole_folder`, where no other process takes part."""
+    """Move every journal into a hidden folder: the run starts over. Call inside `folder_lock`, where no other process takes part."""
     journals = [path for path in (folder / TOGETHER, *_shares(folder)) if path.exists()]
     if journals:
         aside = folder / f".before-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
@@ -151,7 +153,7 @@ def _answers(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, Any]
         if path.name.endswith(".fresh.jsonl"):
             rank, world = map(int, re.findall(r"\d+", _owner(path)))
             found = {key: record for key, record in found.items() if cases.get(key[0], -1) % world != rank}
-        for record in read_journal(path)[0]:
+        for record in read_answer_journal(path):
             key = key_of(record)
             if record["status"] != "failed" or found.get(key, record)["status"] == "failed":
                 found[key] = record
@@ -180,7 +182,7 @@ def _world(name: str) -> int:
 
 
 def _living(folder: Path) -> set[str]:
-    """`rank0of2` of every process that takes part in the run. Call inside `whole_folder`, in which alone these locks are taken."""
+    """`rank0of2` of every process that takes part in the run. Call inside `folder_lock`, in which alone these locks are taken."""
     return {path.name[1:-5] for path in folder.glob(".rank*of*.lock") if not lock_is_free(path)}
 
 

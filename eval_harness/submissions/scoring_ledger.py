@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, patiently, quiet
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.runs.folder import write_atomically
 from eval_harness.submissions.stores.hub_store import files_at
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class FolderLedger:
                 meaning, documents = change(self._read)
                 for path, document in documents.items():
                     (self.folder / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    write_atomically(self.folder / path, _content(document))
+                    replace_file(self.folder / path, _content(document))
                 return meaning
 
     def _read(self, path: str) -> Document | None:

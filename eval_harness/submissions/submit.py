@@ -16,7 +16,7 @@ from eval_harness.results import Benchmark
 from eval_harness.results.landing import Landing, local_account, now
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.runs.folder import read_run
-from eval_harness.runs.selection import select_questions
+from eval_harness.runs.planning.selection import select_questions
 from eval_harness.submissions.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
 from eval_harness.submissions.forming import Formed, from_answers, from_result, from_run, is_result_folder, own_dataset
 from eval_harness.submissions.submission import FILES, Submission

@@ -14,7 +14,7 @@ from pathlib import Path
 from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.results import Benchmark, Result
-from eval_harness.runs.selection import Selection
+from eval_harness.runs.planning.selection import Selection
 
 RECHECK_SECONDS = 60.0
 """How often a dataset is looked at for a new version."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["torch", "transformers", "pandas", "eval_harness.runs.runner", "eval_harness.models.http.network", "openai"]
+    ["torch", "transformers", "pandas", "eval_harness.runs.runner", "eval_harness.models.local.network", "openai"]
 )
 
 

@@ -16,8 +16,9 @@ from model_server import model_server
 from curation.writing.categories import categorize, discover, patterns, read_categories, read_given
 from curation.writing.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
 from curation.writing.question_reading import Draft, problems, read_reply
-from curation.writing.question_writing import Asking, ask, read_drafts, read_journal, write_questions
+from curation.writing.question_writing import Asking, ask, read_drafts, write_questions
 from dataset_builders.errors import BadInput
+from dataset_builders.journal import read_journal
 from eval_harness.models.http.openai_chat import TRIES, OpenAIChat
 from eval_harness.models.interface import Settings
 

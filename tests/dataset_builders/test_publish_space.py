@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from leaderboard_space.views.first import words
 
 if TYPE_CHECKING:
-    from eval_harness.runs.runner import Asked
+    from eval_harness.runs.planning.config import EvalConfig
 
 def scores():
     from eval_harness.scores import HEADLINE

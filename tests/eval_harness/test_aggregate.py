@@ -9,7 +9,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import read_result
 from eval_harness.results.aggregate import adversarial_pairs_of, aggregate, calibration_of
 from eval_harness.results.summary import pairs_summary, summary
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def place(tmp_path_factory):
 
 
 def run(place, name, model="baseline:chance", **asked):
-    evaluate(Asked(benchmark="mediconfusion", model=model, data=str(place / "data"), out=place / name, **asked))
+    evaluate(EvalConfig(benchmark="mediconfusion", model=model, data=str(place / "data"), out=place / name, **asked))
     return place / name
 
 
@@ -55,7 +56,9 @@ def test_the_best_over_runs_has_the_categories_of_table_2(place):
 
 def test_adversarial_pairs_of_a_run(tmp_path):
     build("probmed", out=tmp_path / "data")
-    evaluate(Asked(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes"))
+    evaluate(
+        EvalConfig(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes")
+    )
     found = adversarial_pairs_of(tmp_path / "yes")
     assert list(found) == ["all", "modality", "organ", "condition", "position"]
     for scores in found.values():  # who says yes to everything has every true question, and no pair

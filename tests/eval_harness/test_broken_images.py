@@ -13,7 +13,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Request, Response, Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.runs.broken_images import without_broken_images
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/my_model.py"
@@ -47,7 +48,7 @@ def journal(folder):
 
 def check(data, folder, **changes):
     where, hit = data
-    result, _ = evaluate(Asked(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
+    result, _ = evaluate(EvalConfig(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
     answers = journal(folder)
     asked = hit & answers.keys()
     assert asked
@@ -76,7 +77,7 @@ def test_examples_with_broken_images_are_told_before_anything_is_asked(tmp_path)
     damage(tmp_path / "data", set(range(1000)))
     with pytest.raises(BadInput, match=r"worked example .* cannot be shown"):
         evaluate(
-            Asked(
+            EvalConfig(
                 benchmark="halt-medvqa",
                 model=f"{EXAMPLE}:BrightSide",
                 data=str(tmp_path / "data"),

@@ -11,7 +11,8 @@ from eval_harness.models.interface import Settings
 from eval_harness.results import read_result
 from eval_harness.results.comparison import compare_results, load_side
 from eval_harness.results.eval_results import eval_result_entries, write_eval_results
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
 
 
@@ -27,14 +28,14 @@ def place(tmp_path_factory):
         "limited": {"model": "baseline:oracle", "limit": 4},
     }.items():
         evaluate(
-            Asked(
+            EvalConfig(
                 **(
                     {"benchmark": "mediconfusion", "data": str(folder / "mediconfusion"), "out": folder / name}
                     | changes
                 )
             )
         )
-    evaluate(Asked("halt-medvqa", "baseline:chance", data=str(folder / "halt-medvqa"), out=folder / "halt"))
+    evaluate(EvalConfig("halt-medvqa", "baseline:chance", data=str(folder / "halt-medvqa"), out=folder / "halt"))
     return folder
 
 
@@ -128,7 +129,7 @@ def test_a_judge_reads_free_form_answers_and_is_asked_once(place, tmp_path):
         return "A: 9\nB: 2\nYour explanation: it says so"
 
     with ChaosServer(answer=judging) as server:
-        wish = Asked(
+        wish = EvalConfig(
             *("mediconfusion", "openai:m"),
             data=str(place / "mediconfusion"),
             method="ff",

@@ -14,7 +14,8 @@ from dataset_builders.build import build
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.results.comparison import compare_results, load_side
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark,
     sides = {"local": (str(tiny), Settings()), "http": (f"openai:{tiny}", Settings(base_url=server, in_flight=4))}
     for name, (model, settings) in sides.items():
         evaluate(
-            Asked(
+            EvalConfig(
                 benchmark,
                 model,
                 data=str(tmp_path / "data"),

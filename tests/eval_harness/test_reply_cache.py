@@ -8,9 +8,10 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.runs.dry_run import describe_first_request
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.dry_run import describe_first_request
 from eval_harness.runs.rescoring import tokens_and_accuracy
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer, answer_to, completion
 
 
@@ -24,7 +25,7 @@ def data(tmp_path_factory):
 def asked(data, folder, server, **changes):
     settings = Settings(base_url=server.url, timeout=5, price=(1.0, 10.0), **changes.pop("settings", {}))
     values = {"benchmark": "mediconfusion", "model": "openai:m", "data": str(data), "limit": 8}
-    return Asked(**(values | {"cache": folder / "cache", "settings": settings} | changes))
+    return EvalConfig(**(values | {"cache": folder / "cache", "settings": settings} | changes))
 
 
 def test_the_same_request_is_not_sent_again(data, tmp_path):
@@ -85,7 +86,9 @@ def test_samples_of_a_server_failures_and_damaged_files_are_not_kept(data, tmp_p
 
 def test_a_model_without_revision_has_no_cache(data, tmp_path):
     with pytest.raises(BadInput, match="no revision"):
-        evaluate(Asked("mediconfusion", "baseline:chance", data=str(data), cache=tmp_path / "c", out=tmp_path / "run"))
+        evaluate(
+            EvalConfig("mediconfusion", "baseline:chance", data=str(data), cache=tmp_path / "c", out=tmp_path / "run")
+        )
 
 
 def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path):

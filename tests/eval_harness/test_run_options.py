@@ -17,9 +17,19 @@ from eval_harness.models.load import load_backend
 from eval_harness.results.comparison import compare_results, load_side
 from eval_harness.results.summary import summary
 from eval_harness.runs.folder import RunRequest
-from eval_harness.runs.requests import Writer, original, rotation, shot_rows, shown, with_shot_images, written
-from eval_harness.runs.runner import Asked, all_places, evaluate, first_request
-from eval_harness.runs.selection import select_questions
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.plan import make_plan
+from eval_harness.runs.planning.requests import (
+    RequestMaker,
+    example_rows,
+    make_requests,
+    original,
+    rotation,
+    shown,
+    with_example_images,
+)
+from eval_harness.runs.planning.selection import select_questions
+from eval_harness.runs.runner import evaluate
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/my_model.py"
 
@@ -33,7 +43,7 @@ def data(tmp_path_factory):
 
 
 def asked(data, benchmark="mediconfusion", **changes):
-    return Asked(**({"benchmark": benchmark, "model": "baseline:oracle", "data": str(data / benchmark)} | changes))
+    return EvalConfig(**({"benchmark": benchmark, "model": "baseline:oracle", "data": str(data / benchmark)} | changes))
 
 
 def test_orders_turn_in_a_circle_and_back():
@@ -96,9 +106,10 @@ def requests_of(data, benchmark="mediconfusion", shots=0, is_api=False, **change
         ),
         shots=shots,
     )
-    rows = with_shot_images(selection, shot_rows(selection, shots), True) if shots else ()
-    writer = Writer(request, selection.repository.format, is_api, rows)
-    return [r for batch in written(selection, writer, all_places(selection, request), True) for r in batch]
+    rows = with_example_images(selection, example_rows(selection, shots), True) if shots else ()
+    maker = RequestMaker(request, selection.repository.format, is_api, rows)
+    instances = [(row, 0) for row in range(len(selection.questions))]
+    return [r for batch in make_requests(selection, maker, instances, True) for r in batch]
 
 
 def test_examples_are_never_of_the_same_case_or_image(data):
@@ -178,12 +189,12 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     model = plug_in(tmp_path)
     wish = asked(data, model=model, out=tmp_path / "run", limit=4)
     evaluate(wish)
-    ids = {first_request(replace(wish, **changes))[1].run_id for changes in [{}, *CHANGES]}
+    ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *CHANGES]}
     assert len(ids) == 1 + len(CHANGES)
     for changes in CHANGES:
         with pytest.raises(BadInput, match="holds another run"):
             evaluate(replace(wish, **changes))
-    run = first_request(replace(wish, settings=Settings(thinking=5000)))[1]
+    run = make_plan(replace(wish, settings=Settings(thinking=5000))).run
     assert run.method.generation["max_tokens"] == 512 + 5000
     assert run.method.generation["thinking"] == 5000
 
@@ -229,7 +240,7 @@ def test_a_run_begun_before_forms_had_names_goes_on_in_its_form(data, tmp_path, 
     assert result.method.generation["form"] == json.loads(path.read_text())["request"]["generation"]["form"] == form
     old = RunRequest.model_validate(document["request"])
     digest = hashlib.sha256(old.model_dump_json().encode()).hexdigest()[:8]
-    assert first_request(wish)[1].run_id.endswith(digest)
+    assert make_plan(wish).run.run_id.endswith(digest)
 
 
 @pytest.mark.parametrize(
@@ -299,23 +310,23 @@ def test_an_answer_to_a_question_that_was_not_asked_is_an_error(data, tmp_path):
 
 def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from eval_harness.runs.dry_run import describe_first_request
+    from eval_harness.runs.planning.dry_run import describe_first_request, first_request
 
     words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
-    request, run = first_request(asked(data))
-    assert request.prompt in words
-    assert run.method.prompt in words
+    plan = make_plan(asked(data))
+    assert first_request(plan).prompt in words
+    assert plan.run.method.prompt in words
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
-    from eval_harness.runs import runner
+    from eval_harness.runs.planning import description
 
     wish = asked(data, model="baseline:chance", out=tmp_path / "run")
-    monkeypatch.setattr(runner, "surroundings", lambda: {"git_commit": "old"})
+    monkeypatch.setattr(description, "collect_environment", lambda: {"git_commit": "old"})
     evaluate(wish)
     journal = tmp_path / "run/answers.jsonl"
-    monkeypatch.setattr(runner, "surroundings", lambda: {"git_commit": "new"})
+    monkeypatch.setattr(description, "collect_environment", lambda: {"git_commit": "new"})
     same, _ = evaluate(wish)
     assert same.environment["git_commit"] == "old"
     assert "resumed_with" not in same.environment

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Response
-from eval_harness.runs.folder import Journal, make_run_folder, read_journal, read_run
+from eval_harness.runs.folder import AnswerJournal, make_run_folder, read_answer_journal, read_run
 
 TEXT = st.text(max_size=40)
 
@@ -21,13 +21,13 @@ def lines(path):
 @given(texts=st.lists(TEXT, min_size=1, max_size=6), cut=st.integers(min_value=0, max_value=400))
 def test_a_journal_cut_anywhere_keeps_every_whole_line_and_goes_on(tmp_path_factory, texts, cut):
     path = tmp_path_factory.mktemp("run") / "answers.jsonl"
-    with Journal(path) as journal:
+    with AnswerJournal(path) as journal:
         for number, text in enumerate(texts):
             journal.append(Response(str(number), 0, text))
     data = path.read_bytes()
     path.write_bytes(data[: min(cut, len(data))])
     whole = data[: min(cut, len(data))].count(b"\n")
-    with Journal(path) as journal:
+    with AnswerJournal(path) as journal:
         assert sorted(journal.statuses) == sorted((str(n), 0) for n in range(whole))
         for number, text in enumerate(texts):
             if not journal.is_answered((str(number), 0)):
@@ -40,13 +40,13 @@ def test_a_damaged_line_in_the_middle_is_reported_and_nothing_is_lost(tmp_path):
     good = '{"question_id": "1", "sample": 0, "response": "A", "status": "answered"}\n'
     path.write_text(good + "garbage\n" + good)
     with pytest.raises(BadInput, match=r"line 2: not an answer"):
-        Journal(path)
+        AnswerJournal(path)
     assert path.read_text() == good + "garbage\n" + good
 
 
 def test_a_failed_answer_is_asked_again_and_the_later_one_counts(tmp_path):
     path = tmp_path / "answers.jsonl"
-    with Journal(path) as journal:
+    with AnswerJournal(path) as journal:
         journal.append(Response("1", 0, "", "failed", error="timeout"))
         assert not journal.is_answered(("1", 0))
         journal.append(Response("1", 0, "", "failed", error="timeout"))
@@ -58,14 +58,14 @@ def test_a_failed_answer_is_asked_again_and_the_later_one_counts(tmp_path):
 
 def test_two_processes_cannot_write_one_run(tmp_path):
     path = tmp_path / "answers.jsonl"
-    with Journal(path), pytest.raises(BadInput, match="another process"):
-        Journal(path)
-    with Journal(path):
+    with AnswerJournal(path), pytest.raises(BadInput, match="another process"):
+        AnswerJournal(path)
+    with AnswerJournal(path):
         pass
 
 
 def test_an_absent_journal_is_an_empty_one(tmp_path):
-    assert read_journal(tmp_path / "answers.jsonl") == ([], 0)
+    assert read_answer_journal(tmp_path / "answers.jsonl") == []
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Response
-from eval_harness.runs.folder import read_journal
-from eval_harness.runs.shards import Shard, case_numbers, put_together, whole_folder
+from eval_harness.runs.folder import read_answer_journal
+from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
 
 QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
 CASES = case_numbers(QUESTIONS)
@@ -25,10 +25,10 @@ class Process:
         self.stack = contextlib.ExitStack()
         with contextlib.ExitStack() as beginning:
             beginning.enter_context(self.shard.taking_part(folder))
-            with whole_folder(folder):
+            with folder_lock(folder):
                 self.journal = self.shard.open_journal(folder, CASES, fresh)
             self.stack = beginning.pop_all()
-        ids = [f"q{row}" for row, _ in self.shard.places(QUESTIONS, PLACES)]
+        ids = [f"q{row}" for row, _ in self.shard.instances(QUESTIONS, PLACES)]
         self.left = [name for name in ids if not self.journal.is_answered((name, 0))]
 
     def answer(self, text):
@@ -38,22 +38,22 @@ class Process:
 
     def end(self):
         self.journal.__exit__(None, None, None)
-        with whole_folder(self.folder):
+        with folder_lock(self.folder):
             put_together(self.folder, CASES)
         self.stack.close()
 
     def kill(self, torn):
         """What the system does when a process dies: its locks are free, its last line may be half written."""
         if torn:
-            self.journal._file.write(b'{"question_id": "q1", "resp')
+            self.journal._journal._file.write(b'{"question_id": "q1", "resp')
         self.journal.__exit__(None, None, None)
         self.stack.close()
 
 
 def held(folder):
-    with whole_folder(folder):
+    with folder_lock(folder):
         keys = put_together(folder, CASES)
-    records = {record["question_id"]: record["response"] for record in read_journal(folder / "answers.jsonl")[0]}
+    records = {record["question_id"]: record["response"] for record in read_answer_journal(folder / "answers.jsonl")}
     assert {(name, 0) for name in records} == keys
     return records
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from eval_harness.runs.selection import select_questions
+from eval_harness.runs.planning.selection import select_questions
 from leaderboard_space.data import case_images
 from leaderboard_space.data.board import Board
 from leaderboard_space.views import cases

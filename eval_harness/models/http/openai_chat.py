@@ -26,7 +26,7 @@ from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply, reasoning_tokens
 from eval_harness.models.http.in_flight import InFlight
 from eval_harness.models.http.server_errors import Refusal, Trouble, trouble_of, without_key, words_of
-from eval_harness.models.interface import Request, Response, Settings, chosen
+from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ CONNECT_TIMEOUT = 10.0
 REASONS = "the model spends its first output tokens on reasoning"
 
 
-class OpenAIChat:
+class OpenAIChat(Backend):
     """A model behind a server. The key is read from OPENAI_API_KEY, sent, and written nowhere."""
 
     needs_images = True

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from eval_harness.models.http.network import Network, NotSteered
 from eval_harness.models.interface import Request
 from eval_harness.models.local.model_inputs import InputMaker
+from eval_harness.models.local.network import Network, NotSteered
 
 TOKENS = 3
 """Tokens written after each prompt: one for the first pass, two for what continues it."""

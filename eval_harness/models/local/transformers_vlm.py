@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import OPTIONS, Request, Response, Settings, chosen
+from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.chat_form import plain_template
 from eval_harness.models.local.model_inputs import InputMaker, Prepared
@@ -25,14 +25,14 @@ from eval_harness.models.thinking import OutputReader, Reading, budget_tokens, o
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
-    from eval_harness.models.http.network import Network
+    from eval_harness.models.local.network import Network
     from eval_harness.models.local.self_test import Findings
 
 AHEAD = 2
 """Batches prepared (images decoded, text tokenised) while the network works on the one before."""
 
 
-class TransformersVLM:
+class TransformersVLM(Backend):
     """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
 
     one_token = True
@@ -47,7 +47,7 @@ class TransformersVLM:
         import torch
         from transformers.utils import logging
 
-        from eval_harness.models.http.network import Network, is_encoder_decoder
+        from eval_harness.models.local.network import Network, is_encoder_decoder
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()

@@ -19,7 +19,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from eval_harness.results import read_result
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 
 FORMATS = tuple(BENCHMARKS)
 NAMES = (
@@ -141,7 +142,7 @@ def run(case: Case, data: Path, folder: Path) -> Path:
         model = f"{folder}/plug_in_{case.number}.py:Scripted"
     elif case.back_end == "recorded":
         model = f"recorded:{_recorded(case, data, folder / 'answers.jsonl')}"
-    asked = Asked(
+    asked = EvalConfig(
         open_repository(data).name, model, str(data), method=case.method, samples=case.samples, permute=case.permute,
         shots=case.shots, limit=case.limit, extraction=case.extraction, name=case.name, out=folder / "run",
         argv=("eval", case.format, "--name", case.name),

@@ -8,7 +8,8 @@ import pandas as pd
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 
 
 def phantom(format: str, folder: Path) -> Path:
@@ -46,5 +47,5 @@ def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, l
     answers = write_lines(folder.with_suffix(".answers.jsonl"), responses(data, seed)[:limit])
     os.utime(answers, (1_700_000_000, 1_700_000_000))
     benchmark = open_repository(data).name
-    evaluate(Asked(benchmark, f"recorded:{answers}", str(data), name=name, out=folder, limit=limit))
+    evaluate(EvalConfig(benchmark, f"recorded:{answers}", str(data), name=name, out=folder, limit=limit))
     return folder

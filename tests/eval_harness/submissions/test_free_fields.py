@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.results import Result
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.datasets import named_dataset
 from eval_harness.submissions.examination import examine
 from eval_harness.submissions.plausibility import look_alike
@@ -192,7 +193,7 @@ def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
     path = tmp_path / "plug_in_large.py"
     path.write_text(PLUG_IN.format(described=described))
     with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64"):
-        evaluate(Asked("mediconfusion", f"{path}:Talkative", str(data), out=tmp_path / "run"))
+        evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -202,7 +203,7 @@ def test_what_eval_accepts_lands(data, tmp_path_factory, length, number, seed):
     place = tmp_path_factory.mktemp("accepted")
     path = place / f"plug_in_{seed}.py"
     path.write_text(PLUG_IN.format(described=f'{{"log": "x" * {length}, "seed": {number}, "nan": float("nan")}}'))
-    evaluate(Asked("mediconfusion", f"{path}:Talkative", str(data), out=place / "run"))
+    evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=place / "run"))
     assert submit(place / "run", place / "store", data=str(data)).new
 
 

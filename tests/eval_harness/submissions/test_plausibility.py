@@ -192,7 +192,7 @@ def scored(data, say, extraction="ours", kind=None):
         for number, row in enumerate(questions.itertuples())
     ]
     from eval_harness.results import Method
-    from eval_harness.runs.selection import Selection
+    from eval_harness.runs.planning.selection import Selection
 
     benchmark = Selection(repository, repository.splits[0], questions, None).benchmark()
     request = RunRequest(

@@ -10,8 +10,9 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.results import read_result
+from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.rescoring import score_run
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests.commands import medprobe
@@ -131,7 +132,7 @@ def test_the_remedy_for_a_judged_run_works(data, tmp_path):
     answers = write_lines(tmp_path / "a.jsonl", words)
     settings = Settings(base_url=server.url)
     evaluate(
-        Asked(
+        EvalConfig(
             "mediconfusion",
             f"recorded:{answers}",
             str(data),

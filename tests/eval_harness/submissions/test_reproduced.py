@@ -13,7 +13,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub import client as hub
 from dataset_builders.hub.publish import publish
 from eval_harness.results import Result, model_slug, read_result, scan_store
-from eval_harness.runs.runner import Asked, evaluate
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.stores import hub_store
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
@@ -32,7 +33,7 @@ def data(tmp_path_factory):
 
 def really_run(data, folder, model="baseline:always-A", **more) -> Path:
     """A run of something that really answers here."""
-    evaluate(Asked("mediconfusion", model, str(data), out=folder, **more))
+    evaluate(EvalConfig("mediconfusion", model, str(data), out=folder, **more))
     return folder
 
 

@@ -1,6 +1,6 @@
 """From questions to requests: prompt, system message, worked examples, option order, candidates to score.
 
-Also the way back: what a choice among re-ordered options means. See also: which questions (`selection.py`), sending them (`runner.py`).
+Also the way back: what a choice among re-ordered options means. See also: which questions (`selection.py`), sending them (`ask.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from eval_harness.models.interface import Request, Scoring, Shot
 from eval_harness.prompts import prompt_for
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.folder import RunRequest
-from eval_harness.runs.selection import Selection
+from eval_harness.runs.planning.selection import Selection
 
 Row = dict[str, Any]
-Place = tuple[int, int]
-"""(row of the question, sample number)."""
+Instance = tuple[int, int]
+"""One question put once: (row of the question, sample number)."""
 
 _SCORING: dict[str, Scoring] = {"gd": "next_token", "ps": "sequence", "ps_official": "sequence_official"}
 
@@ -32,12 +32,12 @@ AT_ONCE = 256
 
 
 def rotation(sample: int, options: int) -> int:
-    """By how many places the options of a sample are turned in a `--permute` run: sample s shows option s first."""
+    """By how many positions the options of a sample are turned in a `--permute` run: sample s shows option s first."""
     return sample % options
 
 
 def shown(options: Sequence[str], turned: int) -> list[str]:
-    """The options as shown: turned by so many places, in a circle."""
+    """The options as shown: turned by so many positions, in a circle."""
     return [*options[turned:], *options[:turned]]
 
 
@@ -47,8 +47,8 @@ def original(position: int, turned: int, options: int) -> int:
 
 
 @dataclass(frozen=True)
-class Writer:
-    """Writes the requests of a run, in the conversation form that the run's request names.
+class RequestMaker:
+    """Makes the requests of a run, in the conversation form that the run's request names.
 
     `is_api`: whether the model is behind a server, which decided the form before forms had names.
     """
@@ -58,7 +58,7 @@ class Writer:
     is_api: bool
     shots: tuple[tuple[Row, bytes | None], ...] = ()
 
-    def write(self, row: Row, sample: int, image: bytes | None) -> Request:
+    def make(self, row: Row, sample: int, image: bytes | None) -> Request:
         """The request of one question and sample."""
         method, generation = self.request.method, self.request.generation
         kind = row["question_type"]
@@ -120,7 +120,7 @@ def _related(example: Row, row: Row) -> bool:
     return example["case_id"] == row["case_id"] or example["image_id"] == row["image_id"]
 
 
-def shot_rows(selection: Selection, count: int) -> list[Row]:
+def example_rows(selection: Selection, count: int) -> list[Row]:
     """The questions worked examples are taken from: the same few for the whole run, in an order drawn by their ids, each of another
     case and another image, with some to spare for the questions that they are too close to.
 
@@ -142,7 +142,9 @@ def shot_rows(selection: Selection, count: int) -> list[Row]:
     return chosen
 
 
-def with_shot_images(selection: Selection, rows: Sequence[Row], needed: bool) -> tuple[tuple[Row, bytes | None], ...]:
+def with_example_images(
+    selection: Selection, rows: Sequence[Row], needed: bool
+) -> tuple[tuple[Row, bytes | None], ...]:
     """Each example with its image (None where the model takes none).
 
     Raises BadInput for an example whose image cannot be decoded: every question would come with it.
@@ -160,20 +162,20 @@ def with_shot_images(selection: Selection, rows: Sequence[Row], needed: bool) ->
     for row, image in examples:
         if image in broken:
             raise BadInput(
-                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({broken[image]}). Mend the dataset, or "
+                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({broken[image]}). Fix the dataset, or "
                 "leave --shots out."
             )
     return examples
 
 
-def written(
-    selection: Selection, writer: Writer, places: Sequence[Place], with_images: bool, at_once: int = AT_ONCE
+def make_requests(
+    selection: Selection, maker: RequestMaker, instances: Sequence[Instance], with_images: bool, at_once: int = AT_ONCE
 ) -> Iterator[list[Request]]:
-    """The requests of these places, in the order the cases are stored, in lists that bound the memory their images take."""
+    """The requests of these instances, in the order the cases are stored, in lists that bound the memory their images take."""
     records = _records(selection)
     batch: list[Request] = []
-    for (row, sample), images in _with_images(selection, records, places, with_images):
-        batch.append(writer.write(records[row], sample, images.get(records[row]["image_id"])))
+    for (row, sample), images in _with_images(selection, records, instances, with_images):
+        batch.append(maker.make(records[row], sample, images.get(records[row]["image_id"])))
         if len(batch) >= at_once:
             yield batch
             batch = []
@@ -186,18 +188,18 @@ def _records(selection: Selection) -> list[Row]:
 
 
 def _with_images(
-    selection: Selection, records: list[Row], places: Sequence[Place], with_images: bool
-) -> Iterator[tuple[Place, Mapping[str, bytes]]]:
-    """Each place with the images of its case; one case is held at a time."""
+    selection: Selection, records: list[Row], instances: Sequence[Instance], with_images: bool
+) -> Iterator[tuple[Instance, Mapping[str, bytes]]]:
+    """Each instance with the images of its case; one case is held at a time."""
     if not with_images:
-        yield from ((place, {}) for place in places)
+        yield from ((instance, {}) for instance in instances)
         return
-    waiting: dict[str, list[Place]] = {}
-    for row, sample in places:
+    waiting: dict[str, list[Instance]] = {}
+    for row, sample in instances:
         waiting.setdefault(records[row]["case_id"], []).append((row, sample))
     for case in selection.repository.cases(selection.split, set(waiting)):
-        for place in waiting.pop(case.case_id, []):
-            yield place, case.images
+        for instance in waiting.pop(case.case_id, []):
+            yield instance, case.images
     if waiting:
         raise BadInput(
             f"{selection.repository.data}: config `cases` lacks {len(waiting)} case(s) that have questions "

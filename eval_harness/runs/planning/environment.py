@@ -10,7 +10,7 @@ from typing import Any
 LIBRARIES = ("datasets", "numpy", "pandas", "pillow")
 
 
-def surroundings() -> dict[str, Any]:
+def collect_environment() -> dict[str, Any]:
     """`medprobe`, `git_commit`, `git_dirty` (None outside a git checkout) and the versions of the libraries that touch the numbers."""
     commit = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
@@ -34,7 +34,7 @@ def _git(*arguments: str) -> str | None:
 
     It takes no lock: a run killed at that moment would leave the checkout locked.
     """
-    here = Path(__file__).resolve().parents[2]
+    here = Path(__file__).resolve().parents[3]
     if not (here / ".git").exists():
         return None
     try:

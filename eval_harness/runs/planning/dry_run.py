@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import tempfile
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 
 from eval_harness.models.interface import Request
 from eval_harness.runs.broken_images import broken_images
-from eval_harness.runs.runner import Asked, Size, first_request, size_of
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.plan import Plan, make_plan
 
 CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""
@@ -18,9 +22,47 @@ PIXELS_PER_TOKEN = 750
 """Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
 
 
-def describe_first_request(asked: Asked) -> str:
+@dataclass(frozen=True)
+class Size:
+    """How much a run would ask: requests, distinct images, characters of all prompts, pixels of the images of the first requests, and
+    the most tokens that may come back."""
+
+    requests: int
+    images: int
+    characters: int
+    pixels: tuple[int, ...]
+    most_tokens_out: int
+
+
+def size_of(plan: Plan, images: int = 64) -> Size:
+    """What a run would ask, measured on its prompts and on its first `images` images; asks nothing."""
+    from PIL import Image
+
+    backend, instances = plan.backend, plan.instances
+    characters = most = 0
+    for request in chain.from_iterable(plan.requests(instances, with_images=False)):
+        texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
+        characters += sum(map(len, texts))
+        most += 0 if request.candidates and not backend.is_api else request.max_tokens
+    pixels: list[int] = []
+    if backend.needs_images:
+        for request in chain.from_iterable(plan.requests(instances[:images])):
+            if request.image is not None:
+                with contextlib.suppress(OSError), Image.open(io.BytesIO(request.image)) as image:
+                    pixels.append(image.width * image.height)
+    distinct = len(plan.selection.questions[["case_id", "image_id"]].drop_duplicates()) if backend.needs_images else 0
+    return Size(len(instances), distinct, characters, tuple(pixels), most)
+
+
+def first_request(plan: Plan) -> Request:
+    """The first request as it would be sent, with its image; asks nothing."""
+    return next(plan.requests(plan.instances[:1]))[0]
+
+
+def describe_first_request(config: EvalConfig) -> str:
     """The prompt, its image (saved in the temporary folder), and how the answer would be got. Raises BadInput as `evaluate` does."""
-    request, run = first_request(asked)
+    plan = make_plan(config)
+    request, run = first_request(plan), plan.run
     generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
     lines = [
         f"{run.model.name} on {run.benchmark.name} · {run.benchmark.split} · {run.benchmark.questions} questions, "
@@ -36,7 +78,7 @@ def describe_first_request(asked: Asked) -> str:
     lines += ["--- prompt", request.prompt, "---"]
     if request.candidates:
         lines.append("scored: " + " | ".join(request.candidates))
-    lines += _cost(size_of(asked), asked.settings.price)
+    lines += _cost(size_of(plan), config.settings.price)
     return "\n".join(lines)
 
 

@@ -1,0 +1,79 @@
+"""Asks what the journal does not hold yet; each answer is in the journal before the next one is awaited.
+
+See also: what is asked (`planning/`), the back ends (`models/`), images that cannot be decoded (`broken_images.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from tqdm import tqdm
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request, Response
+from eval_harness.runs.broken_images import without_broken_images
+from eval_harness.runs.folder import AnswerJournal, Key
+from eval_harness.runs.planning.plan import Plan
+from eval_harness.runs.planning.requests import AT_ONCE, Instance
+from eval_harness.runs.reply_cache import ReplyCache, Send
+
+
+def ask(plan: Plan, journal: AnswerJournal, instances: list[Instance]) -> int:
+    """Ask what the journal does not hold of `instances`; returns how many that were.
+
+    Raises BadInput where the back end answers what it was not asked, and whatever the back end raises.
+    """
+    unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
+    with tqdm(
+        total=len(instances),
+        initial=len(instances) - len(unanswered),
+        desc=f"{plan.run.benchmark.name}: {plan.run.model.name}",
+        unit="answer",
+        disable=None,
+        file=sys.stderr,
+    ) as bar:
+        for number, response in enumerate(_responses(plan, unanswered), 1):
+            journal.append(response)
+            bar.update()
+            if number % AT_ONCE == 0:
+                journal.sync()
+        journal.sync()
+    return len(unanswered)
+
+
+def _responses(plan: Plan, instances: list[Instance]) -> Iterator[Response]:
+    """One response per instance, in any order."""
+    waiting: set[Key] = set()
+
+    def noted(batches: Iterable[list[Request]]) -> Iterator[list[Request]]:
+        for batch in batches:
+            waiting.update((request.question_id, request.sample) for request in batch)
+            yield batch
+
+    send = _send(plan)
+    responses: Iterable[Response]
+    if plan.backend.takes_stream:
+        responses = send(request for batch in noted(plan.requests(instances, at_once=1)) for request in batch)
+    else:
+        batches = noted(plan.requests(instances))
+        responses = (response for batch in batches for response in without_broken_images(send, batch))
+    for response in responses:
+        key = (response.question_id, response.sample)
+        if key not in waiting:
+            raise BadInput(
+                f"--model {plan.run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
+                "Each request must get exactly one response."
+            )
+        waiting.remove(key)
+        yield response
+
+
+def _send(plan: Plan) -> Send:
+    """What answers the requests of the run: the back end, behind the cache where there is one."""
+    backend = plan.backend
+    send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
+    if plan.config.cache is None:
+        return send
+    cache = ReplyCache(plan.config.cache, plan.run, backend, getattr(backend, "base_url", None))
+    return cache.through(send, streams=backend.takes_stream)

@@ -1,0 +1,135 @@
+"""The plan of a run: which questions, put how, to which model. Everything here is known before the first question is asked.
+
+See also: the options (`config.py`), the questions (`selection.py`), single requests (`requests.py`), what is written of it
+(`description.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dataset_builders.errors import BadInput
+from eval_harness.benchmarks import spec
+from eval_harness.benchmarks.prompt import Prompt
+from eval_harness.models.interface import Backend, Request
+from eval_harness.models.load import load_backend
+from eval_harness.prompts import prompt_for
+from eval_harness.results import FOLDER_NAME, normal_name, wrong_model_name
+from eval_harness.runs.folder import Run
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.description import describe_run, in_form
+from eval_harness.runs.planning.requests import (
+    AT_ONCE,
+    Instance,
+    RequestMaker,
+    Row,
+    example_rows,
+    make_requests,
+    with_example_images,
+)
+from eval_harness.runs.planning.selection import Selection, select_questions
+from eval_harness.submissions.untrusted.envelope import FREE_BYTES, check_size, wrong_free_fields
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before its first question. `examples`: the questions that worked examples are taken from."""
+
+    config: EvalConfig
+    selection: Selection
+    backend: Backend
+    prompts: Sequence[Prompt]
+    examples: Sequence[Row]
+    run: Run
+
+    @property
+    def instances(self) -> list[Instance]:
+        """Every (row, sample) that the run asks."""
+        return [(row, n) for row in range(len(self.selection.questions)) for n in range(self.run.request.samples)]
+
+    def key(self, instance: Instance) -> tuple[str, int]:
+        """(question id, sample), as the journal has it."""
+        return self._ids[instance[0]], instance[1]
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        return [str(name) for name in self.selection.questions["question_id"]]
+
+    def requests(
+        self, instances: Sequence[Instance], with_images: bool | None = None, at_once: int = AT_ONCE
+    ) -> Iterator[list[Request]]:
+        """The requests of these instances, in lists that bound the memory of their images.
+
+        `with_images` None: as the back end needs them. Raises BadInput where an image of a worked example cannot be decoded.
+        """
+        examples = with_example_images(self.selection, self.examples, self.backend.needs_images)
+        maker = RequestMaker(self.run.request, self.run.benchmark.format, self.backend.is_api, examples)
+        wanted = self.backend.needs_images if with_images is None else with_images
+        return make_requests(self.selection, maker, instances, wanted, at_once)
+
+    def in_form(self, run: Run, form: str) -> Run:
+        """The run put in the conversation form of that name."""
+        return in_form(run, form, self.backend, self.prompts)
+
+    def with_run(self, run: Run) -> Plan:
+        """The same plan, with what a run folder already says of it."""
+        return replace(self, run=run)
+
+
+def make_plan(config: EvalConfig) -> Plan:
+    """Pick the questions, load the model, and describe the run. Raises BadInput for anything the user can fix."""
+    selection = select_questions(config.benchmark, config.data, config.split, config.branches, config.limit)
+    prompts = _prompts(config, selection)
+    if config.permute and not all(prompt.shows_options for prompt in prompts):
+        raise BadInput("--permute: the prompt shows no options, so there is no order to change. Leave it out.")
+    if config.method == "ff" and config.judge and not spec(selection.repository.format).judged_free_form:
+        raise BadInput(
+            "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
+        )
+    examples = example_rows(selection, config.shots) if config.shots else []
+    backend = load_backend(config.model, config.model_settings)
+    if not backend.sees_prompts and (config.form or config.system is not None):
+        raise BadInput(f"--form, --system: --model {config.model} is sent no conversation. Leave them out.")
+    if config.scores_options and not callable(getattr(backend, "score", None)):
+        raise BadInput(f"--method {config.method}: {config.model} cannot score options. Use --method mc.")
+    samples = _samples(config, backend, selection)
+    _check_can_land(config, selection, backend, samples)
+    run = describe_run(config, selection, backend, samples, prompts)
+    # Half of what the gate takes: the environment is added to when the run is resumed elsewhere.
+    for wrong in wrong_free_fields(run.model_dump(mode="json"), FREE_BYTES // 2):
+        raise BadInput(f"{config.model}: its description has {wrong}.")
+    return Plan(config, selection, backend, prompts, examples, run)
+
+
+def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
+    """The templates of the run, one per question type."""
+    kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
+    return [prompt_for(selection.repository.format, config.prompt, kind, config.method) for kind in kinds]
+
+
+def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
+    from eval_harness.models.recorded import Recorded
+
+    if config.permute:
+        return int(selection.questions["options"].map(len).max())
+    if not isinstance(backend, Recorded):
+        return config.samples or 1
+    backend.check_questions(selection.in_split)
+    if config.samples not in (None, backend.samples()):
+        raise BadInput(f"--samples {config.samples}: the recorded file holds {backend.samples()} per question.")
+    return backend.samples()
+
+
+def _check_can_land(config: EvalConfig, selection: Selection, backend: Backend, samples: int) -> None:
+    """Raise BadInput now for what no results store would take later: everything that `submit` limits is known before the first question."""
+    check_size(len(selection.questions), samples)
+    wrong = wrong_model_name(normal_name(config.name or backend.model.name))
+    if wrong is None and not FOLDER_NAME.fullmatch(selection.repository.name):
+        called = selection.repository.name
+        wrong = (
+            f"{selection.repository.data}: the benchmark's name {called!r} cannot be a folder. Build it under another."
+        )
+    if wrong:
+        raise BadInput(wrong)

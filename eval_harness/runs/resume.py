@@ -1,0 +1,115 @@
+"""How a run folder begins, goes on, or starts over; and what is added to its `run.json` once the model has run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_v1
+from eval_harness.forms import form_before_forms
+from eval_harness.models.interface import Backend
+from eval_harness.runs.folder import Run, read_run, write_run
+from eval_harness.runs.planning.plan import Plan
+from eval_harness.runs.shards import Shard, folder_lock, set_aside
+
+
+def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
+    """Write `run.json`, or check that the one there holds the same request. Returns the plan as it goes on.
+
+    `--no-resume` starts this process's share over, and with it the whole run where it asks something else. Call inside `folder_lock`.
+    Raises BadInput where the folder holds another run that is to be resumed, or that another process is writing.
+    """
+    run, questions = plan.run, plan.selection.questions
+    if not (folder / "run.json").exists():
+        write_run(folder, run, questions)
+        return plan
+    same = _asks_the_same(folder, run)
+    if not same and not _holds_answers(folder) and not shard.others_live(folder):
+        # An earlier command ended before it had an answer: there is nothing to go on with.
+        write_run(folder, run, questions)
+        return plan
+    if not starts_over(plan):
+        stored = read_run(folder)
+        plan = _continued(folder, plan, stored)
+        write_run(folder, plan.run.model_copy(update={"environment": stored.environment}), questions)
+        return plan
+    for name in ("result.json", "answers.parquet"):
+        (folder / name).unlink(missing_ok=True)
+    if same:
+        if shard.world == 1:
+            write_run(folder, run, questions)
+    elif shard.others_live(folder):
+        raise BadInput(f"{folder}: another process is writing another run there. Wait for it, or give another --out.")
+    else:
+        set_aside(folder)
+        write_run(folder, run, questions)
+    return plan
+
+
+def starts_over(plan: Plan) -> bool:
+    """`--no-resume`, but for a process that torchrun started again after one of its processes had died."""
+    return not plan.config.resume and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+
+
+def _continued(folder: Path, plan: Plan, stored: Run) -> Plan:
+    """The plan to go on with where a folder holds a run. Raises BadInput where that is another one.
+
+    A run that was begun before forms had names goes on in the form its back end had then, unless another one is asked for.
+    """
+    before, run = stored.request.model_dump(), plan.run
+    generation, now = before["generation"], run.request.generation
+    if before["fingerprint"] == fingerprint_v1(plan.selection.questions):  # begun before fingerprints had version 2
+        before["fingerprint"] = run.request.fingerprint
+    if "form" in now and "form" not in generation:
+        generation["form"] = form_before_forms(plan.backend.is_api)
+        # These were options then too, but no part of the request.
+        generation |= {name: now[name] for name in ("plain_template", "dtype") if name in now}
+        if plan.config.form is None:
+            run = plan.in_form(run, generation["form"])
+    different = _differences(before, run.request.model_dump())
+    if different:
+        raise BadInput(
+            f"{folder}: holds another run: {'; '.join(different)}. Give another --out, or --no-resume to start over."
+        )
+    # The name, the version that finishes the run and the like may change; the request may not.
+    deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
+    return plan.with_run(run.model_copy(update={"created_at": stored.created_at, "deviations": deviations}))
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two requests differ in, one entry per option."""
+    before, now = ({**request, "generation": None, **request["generation"]} for request in (before, now))
+    names = dict.fromkeys([*now, *before])
+    return [f"{name} {before.get(name)!r} -> {now.get(name)!r}" for name in names if before.get(name) != now.get(name)]
+
+
+def _holds_answers(folder: Path) -> bool:
+    return any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
+
+
+def _asks_the_same(folder: Path, run: Run) -> bool:
+    try:
+        return read_run(folder).request == run.request
+    except BadInput:
+        return False
+
+
+def record_findings(folder: Path, run: Run, backend: Backend) -> None:
+    """What only showed while the model ran (deviations, settings found) goes into run.json.
+
+    The environment is the one the run was begun in; where a resumed run was finished in another, what differs stands under
+    `resumed_with`.
+    """
+    with folder_lock(folder):
+        stored = read_run(folder)
+        deviations = list(dict.fromkeys([*stored.deviations, *backend.deviations]))
+        now = run.environment | backend.describe()
+        begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
+        different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}
+        if begun == run.environment:
+            environment = stored.environment | now
+        else:
+            environment = stored.environment | ({"resumed_with": different} if different else {})
+        write_run(folder, stored.model_copy(update={"deviations": deviations, "environment": environment}), None)
