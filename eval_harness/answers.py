@@ -9,104 +9,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
 
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading import yes_no
-from eval_harness.answer_reading.declining import cannot_know, declines, disclaims, is_undecided
-from eval_harness.answer_reading.letters import (
-    bare_letters,
-    bracketed_letters,
-    last_line_letter,
-    leading_letters,
-    ticked,
-    verdicts,
-    verdicts_end,
-    whole_letters,
-)
-from eval_harness.answer_reading.measures import exact, spell_status
-from eval_harness.answer_reading.mentions import (
-    asserted_texts,
-    denies_own_text,
-    is_crossed,
-    labelled_mentions,
-    labelled_options,
-    labelled_verdicts,
-    labelled_verdicts_end,
-    lists_itself,
-    says_all_words,
-    telling_words,
-    text_mentions,
-    without_listing,
-)
-from eval_harness.answer_reading.plain_text import (
-    OptionTexts,
-    is_error,
-    marked_answers,
-    option_texts,
-    plain,
-    without_markers,
-    words_of,
-)
+from eval_harness.answer_reading.letters import whole_letters
+from eval_harness.answer_reading.options import OptionTexts, option_texts
+from eval_harness.answer_reading.plain_text import is_error, marked_answers, plain, without_markers
 from eval_harness.answer_reading.reading import Reading
 from eval_harness.answer_reading.reasoning import split_reasoning
-from eval_harness.answer_reading.statements import agreeing, last_statement
+from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing, said_of
 from eval_harness.benchmarks import part, spec
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 
 LONGEST = 40_000
 """Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many are."""
-
-Found = tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A response made plain (`text`; `raw` with its markup), with the options it may name. `letters`: options may be named by letter
-    (not where a question wants yes or no as a word); `yes_no`: the two options are yes and no; `question` only where it may be used."""
-
-    text: str
-    raw: str
-    texts: OptionTexts
-    multiple: bool
-    letters: bool
-    yes_no: bool
-    question: str | None
-
-    @property
-    def count(self) -> int:
-        return len(self.texts.words)
-
-    @property
-    def named(self) -> OptionTexts:
-        """The options as texts to be looked for: yes and no are everyday words, which have rules of their own."""
-        return _NO_TEXTS if self.only_words else self.texts
-
-    @property
-    def only_words(self) -> bool:
-        return self.yes_no and self.texts.longest <= 3
-
-
-Stage = Literal["whole", "explicit", "declining", "implied", "rest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A row of the table: `find` returns positions, () for more than one option without saying which, None where it does not apply."""
-
-    name: str
-    stage: Stage
-    find: Callable[[Said], Found]
-    decides: str
 
 
 def read_choice(
@@ -144,7 +67,7 @@ def read_choice(
     if not text:
         if split.unfinished:
             return Reading((), "truncated", "unfinished reasoning")
-        return Reading((), "truncated", "cut off") if cut else _none("empty")
+        return Reading((), "truncated", "cut off") if cut else nothing("empty")
     if is_error(text):
         return Reading((), "failed", "error text")
     reading = _read_marked(raw, texts, question_type, question) or _read_turns(
@@ -155,13 +78,6 @@ def read_choice(
     return reading
 
 
-def _said(raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None) -> Said:
-    if texts.status:
-        text = spell_status(text, any(len(option[0]) == 1 for option in texts.words if option))
-    leads = len(texts.leads) == 2 and set(texts.leads) == {"yes", "no"}
-    return Said(text, raw, texts, question_type == "multiple", question_type != "yes_no", leads, question)
-
-
 def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str | None) -> Reading | None:
     """What a JSON field, `<answer>` tags or a box hold; an explicit statement after them, or where they hold no option, comes first."""
     marked = marked_answers(raw)[:5]
@@ -169,10 +85,10 @@ def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str
         return None
     content, after = marked[0]
     reading = (
-        _read(_said(content, plain(content), texts, question_type, question)) if content.strip() else _none("empty")
+        apply(said_of(content, plain(content), texts, question_type, question)) if content.strip() else nothing("empty")
     )
     if reading.status == "answered":
-        later = _read(_said(after, plain(after), texts, question_type, None), EXPLICIT) if after.strip() else reading
+        later = apply(said_of(after, plain(after), texts, question_type, None), EXPLICIT) if after.strip() else reading
         return later if later.status == "answered" else reading
     for earlier, _ in marked[1:]:
         letters = whole_letters(plain(earlier), len(texts.words), question_type == "multiple")
@@ -180,13 +96,13 @@ def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str
             return Reading(letters, "answered", "whole response")
     if content.strip().lower() in ("", "null", "none"):
         return reading
-    stated = _read(_said(raw, plain(raw), texts, question_type, None), STATEMENTS)
+    stated = apply(said_of(raw, plain(raw), texts, question_type, None), STATEMENTS)
     if stated.status == "answered":
         return stated
     return (
         reading
         if reading.status == "refused" or reading.rule != "no option named"
-        else _none("no option in the marked answer")
+        else nothing("no option in the marked answer")
     )
 
 
@@ -195,42 +111,11 @@ def _read_turns(
 ) -> Reading:
     """The response before a question that the model went on to put to itself, where that says anything explicit; else all of it."""
     rules = EXPLICIT if cut else RULES
-    if "\n" in text and (before := _first_turn(text)) is not None:
-        reading = _read(_said(before, before, texts, question_type, question), EXPLICIT)
+    if (before := _first_turn(text)) is not None:
+        reading = apply(said_of(before, before, texts, question_type, question), EXPLICIT)
         if reading.status == "answered":
             return reading
-    return _read(_said(raw, text, texts, question_type, question), rules)
-
-
-def _read(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
-    """The first rule of the table that finds anything decides."""
-    if "ptions" in said.text or "hoices" in said.text:
-        said = _replace_text(said, without_listing(said.text, said.texts))
-    if said.letters and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
-        return _none("more than one option")
-    if said.texts.lone and not said.yes_no:
-        return _lone(said, rules or RULES)
-    for rule in rules or RULES:
-        found = rule.find(said)
-        if found is None:
-            continue
-        if rule.stage == "declining":
-            return Reading((), "refused", rule.name)
-        if rule.stage == "rest" and said.multiple and len(labelled_options(said.text, 0, said.texts)) == said.count:
-            return _none("every option listed")
-        if rule.stage == "rest" and _denies_its_lead(said, found):
-            return _none("option denied")
-        return _decide(found, said.multiple, rule.name)
-    return _none("no option named")
-
-
-def _replace_text(said: Said, text: str) -> Said:
-    return Said(text, said.raw, said.texts, said.multiple, said.letters, said.yes_no, said.question)
-
-
-def _denies_its_lead(said: Said, found: tuple[int, ...]) -> bool:
-    led = leading_letters(said.text, said.count)
-    return led is not None and found == led[0] and denies_own_text(said.text, led[1], found[0], said.texts)
+    return apply(said_of(raw, text, texts, question_type, question), rules)
 
 
 def _ends(text: str) -> str:
@@ -238,312 +123,16 @@ def _ends(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST // 4] + "\n" + text[-3 * LONGEST // 4 :]
 
 
-def _none(rule: str) -> Reading:
-    return Reading((), "irrelevant", rule)
-
-
-def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
-    if any(position < 0 for position in found):
-        return _none("letter outside the options")
-    choice = tuple(sorted(set(found)))
-    if not choice or (len(choice) > 1 and not multiple):
-        return _none("more than one option")
-    return Reading(choice, "answered", rule)
-
-
 _NEXT_QUESTION = re.compile(
-    r"\n\s*(?:(?:next )?question|q|user|human|instruction|###\s*(?:question|human|user|instruction))\s*\d{0,3}\s*:",
+    r"(?:\n\s*|(?<=[.!?])[ ]{1,4})(?:(?:next )?question|q|user|human|instruction|###\s*(?:question|human|user|instruction))\s*\d{0,3}\s*:",
     re.IGNORECASE,
 )
-_CROSSED_YES_NO = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b", re.IGNORECASE)
-_YES_NO_CROSSED = re.compile(r"\W*(yes|no)\W{1,3}(?:option )?([A-Z])\)", re.IGNORECASE)
-_ALL_OR_NONE = re.compile(
-    r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those|them)\W*(?:$|\n))|none\W*(?:$|\n))",
-    re.IGNORECASE,
-)
-_NO_TEXTS = option_texts(())
 
 
 def _first_turn(text: str) -> str | None:
     """What stands before a question that the model went on to put to itself ("B\\nQuestion: ..."); None where there is none."""
     turn = _NEXT_QUESTION.search(text, 1)
     return text[: turn.start()] if turn and text[: turn.start()].strip() else None
-
-
-def _crossed_yes_no(said: Said) -> bool:
-    """Whether a letter leads with the word of another option ("A. No" where A is Yes)."""
-    match, turned = _CROSSED_YES_NO.match(said.text), _YES_NO_CROSSED.match(said.text)
-    letter, word = (match[1], match[2]) if match else (turned[2], turned[1]) if turned else ("", "")
-    leads, place = said.texts.leads, LETTERS.find(letter.upper()) if letter else -1
-    if word.lower() not in leads or not 0 <= place < len(leads):
-        return False
-    return leads[place] in ("yes", "no") and leads[place] != word.lower()
-
-
-_CALCULATED = re.compile(r"\d\s*[-–/:+*^x×]\s*[\d<>]")
-
-
-def _whole(said: Said) -> Found:
-    texts, text = said.texts, said.text
-    if len(said.raw) <= 4 * texts.longest + 40 and (place := texts.exact.get(exact(said.raw))) is not None:
-        return (place,)
-    if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(" ".join(words_of(text)))) is not None:
-        return None if place in texts.numeric and _CALCULATED.search(text) else (place,)
-    if said.yes_no and (word := yes_no.whole(text)) is not None and word in texts.leads:
-        return (texts.leads.index(word),)
-    if not said.letters:
-        return None
-    opening = _OPENING.match(text) if len(text) <= 120 else None
-    found = whole_letters(text, said.count, said.multiple)
-    return whole_letters(text[opening.end() :], said.count, said.multiple) if found is None and opening else found
-
-
-_OPENING = re.compile(
-    r"\W*(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*",
-    re.IGNORECASE,
-)
-_CUE = re.compile(
-    r"\W*(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice|diagnosis)(?: is)?\s*[:=]?\s*", re.IGNORECASE
-)
-_LABEL = re.compile(
-    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice)(?: is)?\s*[:=]?\s*)?"
-    r"(?:option )?[(\[\"']*([A-Z])[)\]\"']*\s*[.:)\]\"'–-]\s*",
-    re.IGNORECASE,
-)
-
-
-def _after_prefix(said: Said) -> Found:
-    """The option of which the exact text is the rest of the response after "the answer is", or after its own letter."""
-    text, texts = said.text, said.texts
-    if len(text) > 2 * texts.longest + 80 or said.only_words:
-        return None
-    cue, label = _CUE.match(text), _LABEL.match(text)
-    named = texts.index.get(" ".join(words_of(text[cue.end() :]))) if cue else None
-    if named is None and label:
-        named = texts.index.get(" ".join(words_of(text[label.end() :])))
-        named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
-    return None if named is None or (named in texts.numeric and _CALCULATED.search(text)) else (named,)
-
-
-def _last_line(said: Said) -> Found:
-    return None if said.multiple or not said.letters else last_line_letter(said.text, said.count)
-
-
-def _statement(said: Said, start: int = 0) -> Found:
-    text = said.text[start:]
-    found = last_statement(text, said.count, said.named, said.multiple) if said.letters else None
-    if found == (-1,) and said.yes_no:
-        found = None
-    return found if found is not None or not said.yes_no else _word(said, yes_no.stated(text))
-
-
-def _final_statement(said: Said) -> Found:
-    """An answer statement after the last verdict on an option."""
-    end = verdicts_end(said.text)
-    if said.multiple and labelled_verdicts(said.text, said.texts):
-        end = max(end, labelled_verdicts_end(said.text, said.texts))
-    return _statement(said, end)
-
-
-def _verdicts(said: Said) -> Found:
-    if not said.letters:
-        return None
-    found = verdicts(said.text, said.count, said.multiple)
-    return labelled_verdicts(said.text, said.texts) if found is None and said.multiple else found
-
-
-def _leading(said: Said) -> Found:
-    """The leading letter, unless it is followed by the text of another option."""
-    text, count, texts = said.text, said.count, said.named
-    led = leading_letters(text, count, said.texts.words) if said.letters else None
-    if led is None or (said.multiple and len(labelled_options(text, 0, texts)) > 1):
-        return None
-    found = led[0]
-    if said.yes_no and found == (-1,):
-        return None
-    if _ALL_OR_NONE.match(text, led[1]) and not _says_all_or_none(texts, found):
-        return ()
-    if len(found) == 1 and denies_own_text(text, led[1], found[0], texts):
-        return None
-    rest = text[led[1] :]
-    if len(rest) < 120 and len(found) == 1 and found[0] >= 0:
-        told = telling_words(rest, texts, said.multiple)
-        if told is not None and len(told) == 1 and told != found:
-            return ()
-    if found == (-1,) and asserted_texts(text, texts, said.multiple):
-        return None
-    return agreeing(text, 0, texts, found)
-
-
-def _says_all_or_none(texts: OptionTexts, found: tuple[int, ...]) -> bool:
-    return any(
-        0 <= place < len(texts.words) and texts.words[place][:1] in (("none",), ("all",), ("neither",), ("both",))
-        for place in found
-    )
-
-
-def _declining_option(said: Said) -> Found:
-    """An option that itself declines to judge, where the response does so in its words."""
-    options = [" ".join(option) if len(option) > 1 else "" for option in said.texts.words]
-    declining = [place for place, option in enumerate(options) if option and (declines(option) or cannot_know(option))]
-    if len(declining) != 1:
-        return None
-    place = declining[0]
-    if cannot_know(options[place]) and cannot_know(said.text) and _names_no_other(said, place):
-        return (place,)
-    return (place,) if declines(said.text) and says_all_words(said.text, place, said.texts) else None
-
-
-def _names_no_other(said: Said, but: int) -> bool:
-    return all(but in mention.options for mention in text_mentions(said.text, said.texts))
-
-
-def _word(said: Said, word: str | None) -> Found:
-    """A yes or no that was found as the option; () for both."""
-    if word is None or not said.yes_no:
-        return None
-    return (said.texts.leads.index(word),) if word else ()
-
-
-def _spoken(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
-    return lambda said: _word(said, find(said.text)) if said.yes_no else None
-
-
-def _repeats(said: Said) -> Found:
-    if not said.yes_no or not said.question:
-        return None
-    return _word(said, yes_no.repeats(said.text, said.question))
-
-
-def _bracketed(said: Said) -> Found:
-    if not said.letters or said.only_words:
-        return None
-    return () if is_crossed(said.text, said.texts) else bracketed_letters(said.text, said.count, said.multiple)
-
-
-def _bare(said: Said) -> Found:
-    if not said.letters or said.only_words or _GEOMETRY.search(said.text):
-        return None
-    return bare_letters(said.text, said.count, said.multiple)
-
-
-_GEOMETRY = re.compile(r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b|∠|△")
-"""Where capitals are points of a figure."""
-
-
-def _texts(said: Said) -> Found:
-    return None if said.only_words else asserted_texts(said.text, said.texts, said.multiple)
-
-
-def _telling(said: Said) -> Found:
-    return None if said.only_words else telling_words(said.text, said.texts, said.multiple)
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("whole response", "whole", _whole, "the response is one option: its text, its letter, its formula, yes or no"),
-    Rule(
-        "option text after its label",
-        "whole",
-        _after_prefix,
-        "nothing but a label or 'the answer is' stands before the text",
-    ),
-    Rule("letter on the last line", "explicit", _last_line, "a letter by itself ends the response"),
-    Rule(
-        "answer statement",
-        "explicit",
-        _final_statement,
-        "'the answer is B', 'B is correct', after every verdict; the last counts",
-    ),
-    Rule("ticked box", "explicit", lambda said: ticked(said.text, said.count, said.multiple), "[ ] A [x] B"),
-    Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
-    Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
-    Rule("leading yes or no", "explicit", _spoken(yes_no.leading), "the response begins with yes or no"),
-    Rule(
-        "letter with its option",
-        "explicit",
-        lambda said: labelled_mentions(said.text, said.count, said.texts, said.multiple),
-        "'C. rib fracture' within a sentence",
-    ),
-    Rule("option text", "explicit", _declining_option, "the option that says 'cannot be determined', in its words"),
-    Rule("refusal", "declining", lambda said: () if declines(said.text) else None, "the response declines to judge"),
-    Rule(
-        "undecided",
-        "declining",
-        lambda said: () if said.yes_no and is_undecided(said.text) else None,
-        "it says that it does not know whether yes or no",
-    ),
-    Rule("yes or no by itself", "implied", _spoken(yes_no.alone), "one of the words between commas or stops"),
-    Rule(
-        "question repeated",
-        "implied",
-        _repeats,
-        "a statement says word for word what the question asks, or its negation",
-    ),
-    Rule("denial", "implied", _spoken(yes_no.denies), "'there is no nodule', 'I cannot see any'"),
-    Rule("affirmation", "implied", _spoken(yes_no.affirms), "'there is a nodule'"),
-    Rule("letter", "rest", _bracketed, "a letter in brackets or after 'option' that is not denied"),
-    Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
-    Rule("option text", "rest", _texts, "an option's text where the sentence says that it is there"),
-    Rule("telling words", "rest", _telling, "the words that only one option has, in any order and form"),
-    Rule(
-        "refusal",
-        "declining",
-        lambda said: () if disclaims(said.text) else None,
-        "nothing but the advice to see a doctor",
-    ),
-)
-"""Every rule, in the order of the promise: the whole response is an option; an explicit answer, of which the last counts; declining;
-what is implied by a denial or an assertion; the rest. The first that finds anything decides. Names are stored in `answers.parquet`
-(column `rule`): they are not changed, and what a rule decides is versioned by `READER_VERSION`."""
-EXPLICIT = tuple(
-    rule
-    for rule in RULES
-    if (rule.stage in ("whole", "explicit") and rule.name != "letter with its option") or rule.name == "refusal"
-)
-"""What may be read of a response that was cut off: an explicit answer, or that it declines."""
-STATEMENTS = tuple(
-    rule for rule in RULES if rule.name in ("letter on the last line", "answer statement", "verdict on each option")
-)
-"""What comes before a marked answer that holds no option."""
-
-
-_LONE_LABEL = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Za-z])\W{1,4}([A-Za-z])\W*", re.IGNORECASE)
-
-
-def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
-    """Options that are themselves letters (blood group O, class I): a letter may be the option's place or its text, and where these
-    are two options nobody can say which is meant, unless the response itself lists the options with their letters."""
-    texts = said.texts
-    label = _LONE_LABEL.fullmatch(said.text)
-    if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
-        return _decide(
-            (place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "option text after its label"
-        )
-    listed = lists_itself(said.text, texts)
-    alphabet = Said(said.text, said.raw, _ALPHABET, said.multiple, True, False, None)
-    for rule in rules:
-        if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
-            continue
-        if rule.name in ("option text after its label", "letter with its option"):
-            continue
-        found = rule.find(said if rule.name == "option text" else alphabet)
-        if found is None:
-            continue
-        if rule.stage == "declining":
-            return Reading((), "refused", rule.name)
-        meant: list[int] = []
-        for place in found:
-            named = texts.lone.get(LETTERS[place].lower(), place)
-            if rule.name == "option text" or (listed and place < said.count):
-                named = place
-            elif place < said.count and named != place:
-                return _none("more than one option")
-            meant.append(named if named < said.count else -1)
-        return _decide(tuple(meant), said.multiple, rule.name)
-    return _none("no option named")
-
-
-_ALPHABET = option_texts(("",) * len(LETTERS))
 
 
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:
@@ -611,6 +200,6 @@ def _is_scores(values: object, count: int) -> bool:
 def _highest(values: Sequence[float]) -> Reading:
     """The option with the highest score; none where it is shared or a score is no number."""
     if any(value is None or math.isnan(value) for value in values):
-        return _none("option scores are no numbers")
+        return nothing("option scores are no numbers")
     best = [position for position, value in enumerate(values) if value == max(values)]
-    return Reading((best[0],), "answered", "option scores") if len(best) == 1 else _none("option scores tie")
+    return Reading((best[0],), "answered", "option scores") if len(best) == 1 else nothing("option scores tie")

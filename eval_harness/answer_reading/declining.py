@@ -49,8 +49,8 @@ _PARTS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("sorry", "apolog"), r"\b(?:sorry|apologi[sz]e)\b"),
     (("not qual", "not lic"), r"\bnot (?:qualified|licensed)\b"),
     (
-        ("possible to", "no way to", "able to", "too "),
-        r"\b(?:not possible|impossible|no way|unable|not able|too \w+) to (?:\w+ly )?" + _KNOW + r"\b",
+        ("possible ", "no way ", "able to", "too "),
+        r"\b(?:not possible|impossible|no way|unable|not able|too \w+) (?:for \w+ )?to (?:\w+ly )?" + _KNOW + r"\b",
     ),
     # what it says of the image or of the question
     (
@@ -115,7 +115,7 @@ _UNDECIDED = re.compile(
     r"\b(?:not (?:sure|certain)|uncertain|inconclusive|indeterminate|insufficient|(?:hard|difficult) to (?:\w+ly )?"
     + _KNOW
     + r"|do not know"
-    r"|no (?:idea|clue|comment)|(?:it is|it's|it remains|remains|is) (?:un|not )clear (?:whether|if|from|which|what)\b|unclear"
+    r"|no (?:idea|clue|comment)|(?:it is|it remains|remains|is) (?:un|not )clear (?:whether|if|from|which|what)\b|unclear"
     r"|maybe|perhaps|it depends|can ?not be (?:confirmed|verified|excluded|ruled out|said)|can ?not (?:say|tell|confirm"
     r"|assess|judge|conclude|rule out|exclude)"
     r"|(?:answer|response) is not (?:yes|no))\b",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.plain_text import words_of
+from eval_harness.answer_reading.options import words_of
 from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
 
 Found = tuple[int, ...] | None
@@ -25,7 +25,7 @@ HEAD = re.compile(
     re.IGNORECASE,
 )
 _NEXT = re.compile(
-    rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?P<by>,\s*and|,\s*or|,\s*then|,|/|&|\+|;|\band\b|\bor\b|\bnor\b"
+    rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?P<by>,\s*and|,\s*or|,\s*then|,|/|&|\+|;|\band\b|\bor(?: maybe| possibly| perhaps)?\b|\bnor\b"
     rf"|\bthen\b|\bvs\b\.?|\bversus\b|\b(?:et|und|y)\b)\s*(?:options?\s+)?{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
     re.IGNORECASE,
 )
@@ -40,6 +40,9 @@ _ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'>|/&]|[-–—]\s|and\b|or\b|nor\
 _GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
 _PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
 _REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
+
+
+_VERB = re.compile(r"\s+(?:is|was|would|can|could|does|has|seems|appears)\b")
 
 
 def most(text: str) -> int:
@@ -122,9 +125,11 @@ def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False
         if more[2] in "Ii" and count < 9:
             break
         place = position(more[2], count)
+        if more["by"] == ";" and _VERB.match(text, more.end()):  # "the answer is C; A is a distractor"
+            break
         if place in letters and not _ENDS.match(text, more.end()):  # "between C and D, D is better": a new clause
             break
-        alternatives |= more["by"].lower().strip(", .") in ("or", "nor", "vs", "versus")
+        alternatives |= more["by"].lower().strip(", .").split(" ")[0] in ("or", "nor", "vs", "versus")
         letters.append(place)
         end = more.end()
     return letters, end, alternatives

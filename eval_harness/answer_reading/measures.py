@@ -51,6 +51,7 @@ _UNITS = (
     (r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
     (r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
 )
+_RANGES = ((r"(?<=\d) to (?=\d)", "-"), (r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"))
 _STEPS = tuple(
     (re.compile(hint, re.IGNORECASE), tuple((re.compile(pattern, re.IGNORECASE), put) for pattern, put in patterns))
     for hint, patterns in (
@@ -60,6 +61,7 @@ _STEPS = tuple(
         (r"[-−–‒+±]|minus|negative", _SIGNS),
         (r"[°℃]|\bdeg", _DEGREES),
         (r"\d\s?(?:%|[a-zµ])", _UNITS),
+        (r"\d (?:to|and) \d", _RANGES),
     )
 )
 """What is written out, in this order, each where its hint is found."""

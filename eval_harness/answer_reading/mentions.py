@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_named_thing, most
-from eval_harness.answer_reading.plain_text import STOP, OptionTexts, named_option, stem
+from eval_harness.answer_reading.options import OptionTexts, named_option, stem
 from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied, is_past, sentence_end
 
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
@@ -42,7 +42,10 @@ def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | Non
     mentions: list[Mention] = []
     for match in texts.pattern.finditer(text, start, len(text) if stop is None else stop):
         option = named_option(match[0], texts)
-        if option is None:
+        if option is None or (
+            COMPOUND.search(text, max(start, match.start() - 8), match.start())
+            and not (mentions and mentions[-1].end == match.start() - 1)
+        ):
             continue
         edge = max(start - 1, match.start() - 14, 0)
         label = _LABEL_BEFORE.search(text[edge : match.start()])
@@ -61,6 +64,8 @@ def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | Non
     return tuple(mentions)
 
 
+COMPOUND = re.compile(r"[A-Z]{2,}[/-]$")
+"""What makes the next word part of another name ("PET/CT")."""
 _LETTER_AFTER = re.compile(r"\s*[(\[](?:[Oo]ption |[Cc]hoice |[Aa]nswer )?([A-Z])[)\]]")
 
 
@@ -113,7 +118,7 @@ def labelled_verdicts_end(text: str, texts: OptionTexts) -> int:
 def says_all_words(text: str, option: int, texts: OptionTexts) -> bool:
     """Whether every word of an option's own that counts is said somewhere in the response."""
     wanted = {stem(word) for word in texts.words[option] if len(word) > 2}
-    return len(wanted) > 1 and wanted <= {stem(word.lower()) for word in _WORD.findall(text[:PROSE])}
+    return len(wanted) > 1 and wanted <= {stem(word.lower()) for word in WORD.findall(text[:PROSE])}
 
 
 def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]:
@@ -216,16 +221,17 @@ def denies_own_text(text: str, start: int, place: int, texts: OptionTexts) -> bo
     return _DOES_NOT.match(text, inner.end()) is not None or denied_after(text, inner.end())
 
 
-_ASSERTS = re.compile(
+ASSERTS = re.compile(
     r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?|represents?|indicates?"
     r"|indicative of|suggests?"
     r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
     r"|corresponds? to"
-    r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|with|visible|highlights?"
+    r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|guess"
+    r"|leaning towards?|involv(?:es|ing)|affects|with|visible|highlights?"
     r"|means?|expect(?:s|ed)?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|lies|located|points? to|leaves|leaving)\b",
     re.IGNORECASE,
 )
-_ONLY_NEAR = re.compile(
+ONLY_NEAR = re.compile(
     r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)|history of"
@@ -234,43 +240,44 @@ _ONLY_NEAR = re.compile(
     r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
     r"|possib\w+"
     r"|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:"
-    r"|were))\s*(?:\w+\s+){0,1}?(?:the\s+|a\s+|an\s+)?$",
+    r"|were))\s*(?:\w+\s+){0,1}?(?:the\s+|a\s+|an\s+)?(?:\w+\s+and\s+)?(?:(?:the|left|right)\s+)*$",
     re.IGNORECASE,
 )
-_WEIGHED = re.compile(
+WEIGHED = re.compile(
     r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish))\b", re.IGNORECASE
 )
-_SEEN_AFTER = re.compile(
+SEEN_AFTER = re.compile(
     r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted"
     r"|evident|demonstrated|observed"
     r"|depicted|displayed"
-    r"|illustrated|highlighted|marked|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
+    r"|illustrated|highlighted|marked|affected|involved|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
     re.IGNORECASE,
 )
-_DEFINES_AFTER = re.compile(
+DEFINES_AFTER = re.compile(
     r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often|would|could|uses|requires|involves)\b",
     re.IGNORECASE,
 )
 _LEADS = re.compile(r"\W*(?:(?:a|an|the)\s+)?", re.IGNORECASE)
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
-_ADJECTIVE_USE = re.compile(
-    r"[^\S\n]+(?:answer|option|choice|diagnosis|statement|description|caption)\b", re.IGNORECASE
-)
+ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis|statement|description|caption)\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
-_BOUND = re.compile(
+BOUND = re.compile(
     r"(?:\b(?:less|more|greater|fewer|lower|higher|larger|smaller) than|\b(?:under|over|at least|at most|up to|atleast|atmost|lessthan"
     r"|morethan)|[<>≤≥])\s*$",
     re.I,
 )
 _NUMBER = re.compile(r"\d")
-_AGREES = re.compile(r"\b(?:that(?:'s| is)|you(?:'re| are)|all)\s+$", re.IGNORECASE)
+AGREES = re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
     r"|most consistent|final|diagnosis is|must be|has to be|leaves|leaving)\b",
     re.IGNORECASE,
 )
+WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
+PROSE = 1000
+"""Characters up to which words are put together to an option; longer prose names too many things."""
 SHORT = 8
 """Words up to which a response is an answer rather than prose: whatever option it names, it means."""
 
@@ -330,7 +337,7 @@ def _last_sentence(text: str) -> int:
     return start
 
 
-_SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)|\n+(?=\S)")
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)|\n+(?=\S)|,? (?:so|therefore|thus|hence|giving)\b", re.IGNORECASE)
 
 
 _REST = re.compile(r"\w")
@@ -366,6 +373,18 @@ def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
     return any(word in words for option, words in enumerate(texts.telling) if option not in mention.options)
 
 
+_WHOLE_IMAGE = (
+    r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct"
+    r"|it|this|that)s?"
+)
+_NORMAL_PART = re.compile(
+    rf"\s+(?!(?:{_WHOLE_IMAGE}|and|or|but|because|with|as|in|on|for|given|due|since)\b)[a-z]", re.IGNORECASE
+)
+_PART_IS_NORMAL = re.compile(
+    rf"\b(?!{_WHOLE_IMAGE}\b)\w+\s+(?:is|are|appears?|looks?|remains?)\s+(?:to be\s+)?(?:\w+ly\s+|within\s+)?$",
+    re.IGNORECASE,
+)
+"""Where "normal" is said of a part and not of the image ("a normal heart", "the heart size is normal")."""
 _RIGHT_THERE = re.compile(
     r"\s+(?:next|behind|above|below|beside|beneath|at|here|there|now|away|in front|under|over|on top|where)\b", re.I
 )
@@ -381,112 +400,38 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
     lead = _LEADS.fullmatch(before) is not None
     if any(option in texts.common for option in mention.options):
         return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
+    if text[mention.start : mention.end].lower() == "normal" and (
+        _NORMAL_PART.match(text, mention.end) or _PART_IS_NORMAL.search(before)
+    ):
+        return False
     if text[mention.start : mention.end].lower() == "right" and (
-        _AGREES.search(before) or _RIGHT_THERE.match(text, mention.end)
+        AGREES.search(before) or _RIGHT_THERE.match(text, mention.end)
     ):
         return False
     if _CJK.search(text, mention.start, mention.end):
-        return _CJK_SAYS.search(before[-16:]) is not None and _CJK_DENIES.search(before[-16:]) is None
-    if _BOUND.search(before) and _NUMBER.search(text, mention.start, mention.end):
+        before = before[-16:].rsplit(",", 1)[-1]
+        return _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
+    if BOUND.search(before) and _NUMBER.search(text, mention.start, mention.end):
         return False
     negative = texts.negative.issuperset(mention.options)
     if not negative and is_denied(text, mention.start, mention.end):
         return False
-    if _ONLY_NEAR.search(before) or _WEIGHED.search(before) or _ADJECTIVE_USE.match(text, mention.end):
+    if ONLY_NEAR.search(before) or WEIGHED.search(before) or ADJECTIVE_USE.match(text, mention.end):
         return False
-    if _UNHARMED.match(text, mention.end):  # "the right kidney appears normal"
+    if UNHARMED.match(text, mention.end):  # "the right kidney appears normal"
         return False
     if (
-        _SEEN_AFTER.match(text, mention.end)
+        SEEN_AFTER.match(text, mention.end)
         or mention.labelled
-        or _ASSERTS.search(before)
+        or ASSERTS.search(before)
         or before.rstrip().endswith("=")
         or _NOT_BUT.search(text[max(0, mention.start - 160) : mention.start])
     ):
         return True
-    return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
+    return (lead or short) and not DEFINES_AFTER.match(text, mention.end)
 
 
-_WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
-_UNHARMED = re.compile(
+UNHARMED = re.compile(
     r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy|normal|clear)\b",
     re.IGNORECASE,
 )
-_DEFINITION = re.compile(
-    r"\b(?:is|are) (?:\w+ly )?(?:used|defined|a (?:type|kind|form|condition|disease|procedure|device|rare|common)|an? \w+ (?:that"
-    r"|which))\b|\brefers? to\b",
-    re.IGNORECASE,
-)
-PROSE = 1000
-"""Characters up to which words are put together to an option; longer prose names too many things."""
-
-
-def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
-    """The one option whose words are all said, or whose telling words (those no other option has) are, with none that tell another.
-
-    Words count by their stems, in any order: "the femur is fractured" for "fracture of the femur" against "dislocation of the hip". Of
-    three or more telling words one may be missing.
-    """
-    if len(text) > PROSE or not any(texts.stems) or _DEFINITION.search(text):
-        return None
-    known = frozenset().union(*texts.stems)
-    said: set[str] = set()
-    asserted: set[str] = set()
-    short = len(text.split()) <= SHORT
-    left_to_look = most(text)
-    for match in _WORD.finditer(text):
-        word = stem(match[0].lower())
-        if word not in known:
-            continue
-        left_to_look -= 1
-        if left_to_look < 0:
-            return None
-        if is_denied(text, match.start(), match.end()):
-            continue
-        before = clause_before(text, match.start())
-        if before[-4:].lower() in ("non-", "non ") and "non" not in known:
-            return None
-        if _WEIGHED.search(before) or (word.isdigit() and _BOUND.search(before)):
-            continue
-        if word == "right" and _AGREES.search(before):
-            continue
-        if _UNHARMED.match(text, match.end()) or _ADJECTIVE_USE.match(text, match.end()):
-            continue
-        said.add(word)
-        seen = _ASSERTS.search(before) or _SEEN_AFTER.match(text, match.end())
-        if not _ONLY_NEAR.search(before) and (seen or (short and not _DEFINES_AFTER.match(text, match.end()))):
-            asserted.add(word)
-    whole = [option for option, stems in enumerate(texts.stems) if stems and stems <= said]
-    whole = [option for option in whole if not any(texts.stems[option] < texts.stems[other] for other in whole)]
-    if len(whole) > 1:
-        return ()
-    told = {option for option, words in enumerate(texts.telling) if words & said}
-    candidates = whole or [
-        option
-        for option in told
-        if len(texts.telling[option] & said) >= max(2, len(texts.telling[option]) - 1) or texts.telling[option] <= said
-    ]
-    if len(candidates) != 1 or told - set(candidates):
-        return () if len(told) > 1 else None
-    option = candidates[0]
-    if not whole and _is_replaced(text, option, texts.telling[option] - said, texts):
-        return None
-    return (option,) if texts.stems[option] & asserted else None
-
-
-def _is_replaced(text: str, option: int, missing: frozenset[str], texts: OptionTexts) -> bool:
-    """Whether another word stands where a missing word of the option would ("squamous cell carcinoma" for "basal cell carcinoma")."""
-    own = [stem(word) for word in texts.words[option]]
-    said = [word.lower() for word in _WORD.findall(text)]
-    for place, word in enumerate(own):
-        if word not in missing or len(own) == 1:
-            continue
-        after = place + 1 < len(own)
-        neighbour = own[place + 1] if after else own[place - 1]
-        for at, other in enumerate(said):
-            slot = at - 1 if after else at + 1
-            if stem(other) != neighbour or not 0 <= slot < len(said) or len(said[slot]) < 4:
-                continue
-            if stem(said[slot]) not in own and said[slot] not in STOP and not _ASSERTS.fullmatch(said[slot]):
-                return True
-    return False

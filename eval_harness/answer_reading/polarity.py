@@ -45,7 +45,7 @@ _DENIED_AFTER = re.compile(
     r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift"
     r"|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
     r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[A-Z]\b\)?\s*(?:$|[.,;)]))"
-    r"|false|unlikely|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)",
+    r"|false|unlikely|absent\b|not present|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(r"\s*\([^()\n]+\)")

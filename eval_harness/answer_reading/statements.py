@@ -23,7 +23,7 @@ from eval_harness.answer_reading.letters import (
 )
 from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
-from eval_harness.answer_reading.plain_text import OptionTexts, named_option
+from eval_harness.answer_reading.options import OptionTexts, named_option
 from eval_harness.answer_reading.polarity import is_denied, is_past, is_supposed, negated_before, sentence_end
 
 _ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
@@ -76,16 +76,16 @@ _NO_ANSWER = re.compile(r"\b(?:not|with|choices are|options are|can|cannot|could
 _LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
 _CHOOSE = re.compile(
     r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with"
-    r"|going with|go for|settle on|say"
+    r"|going with|go for|settle on|lean(?:ing)? towards?|say"
     r"|think|believe|answer|opt for"
-    r"|vote for)(?:\s+(?:that\s+)?(?:it\s+is|it's|the\s+answer\s+is))?"
-    r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|it's|i choose|the))?"
+    r"|vote for)(?:\s+(?:that\s+)?(?:it\s+is|the\s+answer\s+is))?"
+    r"|(?:therefore|thus|hence|so|consequently|finally|in conclusion|overall|in summary)\b[,:]?(?:\s+(?:it is|i choose|the))?"
     r"|(?:change|changing|revise|revising|update|correct)\s+(?:my|the)\s+(?:answer|choice|response)\s+to|(?:switch|change)(?:ing)?\s+to"
     r"|(?:wait|actually|correction(?=\s*[:,.!\n-])|scratch that|on second thought"
-    r"|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|it's|that is|should be"
+    r"|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|that is|should be"
     r"|make that)?"
-    r"|(?:it|this)(?:'s| is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
-    r"|select|pick)(?:ing)?|leaving|leaves(?: us with)?|going with|go for|settle on"
+    r"|(?:it|this)(?: is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
+    r"|select|pick|guess)(?:ing)?|leaving|leaves(?: us with)?|going with|go for|settle on"
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
@@ -107,6 +107,8 @@ _CHOOSE_HINTS = (
         "answer",
         "opt for",
         "vote",
+        "guess",
+        "lean",
         "therefore",
     ),
     *(
@@ -248,7 +250,7 @@ _ORDINAL = re.compile(
 )
 _NOT_IT = re.compile(r"\b(?:no|not|never|neither|nor|doubt|unlike|without|than)\b", re.IGNORECASE)
 _TEXT_IS_BEST = re.compile(
-    r"\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"
+    r"[\"')\]]*\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"
     r"|remains) my \w+"
     r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
     r"(?:(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
@@ -319,6 +321,10 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
     return not is_past(text, cue.end())
 
 
+_NEW_CLAUSE = re.compile(r"(?<!neither)(?<!nor),\s*(?:option\s+)?\W?$", re.IGNORECASE)
+"""What begins the clause of its own that calls a letter correct ("given the absence of fluid, C is more likely")."""
+
+
 def _called_correct(
     text: str, head: re.Match[str], count: int, texts: OptionTexts
 ) -> tuple[tuple[int, ...], int] | None:
@@ -334,7 +340,9 @@ def _called_correct(
         inner = texts.pattern.match(text, gap.end()) if gap else None
         if inner is not None and named_option(inner[0], texts) == places[0]:
             tail = _IS_CORRECT.match(text, inner.end()) or _THE_MOST.match(text, inner.end())
-    if tail is None or _FAINT.search(tail[0]) or negated_before(text, head.start()) or is_supposed(text, head.start()):
+    if tail is None or _FAINT.search(tail[0]) or is_supposed(text, head.start()):
+        return None
+    if negated_before(text, head.start()) and not _NEW_CLAUSE.search(text[max(0, head.start() - 12) : head.start()]):
         return None
     return tuple(places), end
 

@@ -1,4 +1,6 @@
-"""Yes or no out of a response: what it says, what it denies or asserts without the word, and whether it repeats the question.
+"""Yes or no out of a response: what it says, and what it denies or asserts without the word.
+
+See also: whether it repeats the question (`question.py`).
 
 Every function takes a text that has been made plain and returns `yes`, `no`, `` (both, or neither for sure) or None (nothing found).
 """
@@ -7,8 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-
-from eval_harness.answer_reading.plain_text import stem, words_of
 
 _YES = r"yes|yeah|yep|yup|affirmative"
 """Not "sure", "certainly": they open a reply ("Certainly! Let us look at it."), whichever way it goes on."""
@@ -21,7 +21,7 @@ _FOREIGN_WORDS = {word: kind for kind, words in _FOREIGN.items() for word in wor
 _WHOLE = _FOREIGN_WORDS | {
     "y": "yes", "n": "no", "true": "yes", "false": "no", "correct": "yes", "incorrect": "no",
     "negative": "no", "positive": "yes", "absent": "no", "present": "yes", "not present": "no", "not really": "no",
-    "that's correct": "yes", "absolutely": "yes", "of course": "yes", "of course not": "no", "certainly not": "no", "definitely not": "no",
+    "absolutely": "yes", "of course": "yes", "of course not": "no", "certainly not": "no", "definitely not": "no",
     "that is correct": "yes", "that is not correct": "no", "that is incorrect": "no",
     "absolutely not": "no", "sure": "yes", "certainly": "yes", "indeed": "yes", "definitely": "yes",
 }  # fmt: skip
@@ -39,11 +39,12 @@ _NOT_NO = (
     r"|a reliable|any conclusion)\b"
     r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
 )
+_NOT_YES = r"(?![,.!]?\s+i (?:can|could|will|would be (?:happy|glad)) (?:to )?(?:\w+ )?(?:help|assist|answer|do)\b)"
 _LEAD = re.compile(
-    rf"^\W{{0,20}}(?:(?:answer|response|a|final answer|the answer is|it(?: is|'s) an?(?: (?:definite|clear|firm))?"
+    rf"^\W{{0,20}}(?:(?:answer|response|a|final answer|the answer is|(?:it|that) is an?(?: (?:definite|clear|firm))?"
     rf"|definitely|certainly|probably|(?:most )?likely|clearly|indeed|(?:the|this) (?:image|scan|x-?ray) shows"
     rf"|absolutely)\W+)?"
-    rf"(?:(?P<yes>{_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false)(?=\s*[,.!])"
+    rf"(?:(?P<yes>(?:{_YES}){_NOT_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false)(?=\s*[,.!])"
     rf"|not that i (?:can|could) (?:see|tell)|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
     rf"|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))",
     re.IGNORECASE,
@@ -52,10 +53,12 @@ _STATEMENT = re.compile(
     rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|="
     rf"|->))+[\s\"'(\[]*{_SURELY}"
     rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
-    rf"|(?P<no2>no))\b(?!\s+\w)"
+    rf"|(?P<no2>no))\b(?!\s+(?!to (?:this|the|your)\b)\w)"
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
     rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
-    r"|\b(?:the|this|that) (?:statement|claim|assertion) is (?:(?P<yes4>true|correct)|(?P<no4>false|incorrect|not true|not correct))\b",
+    rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes5>yes)|(?P<no5>no))\b(?=\W*(?:$|[.,;!\n]|[-–—]\s))"
+    r"|\b(?:the|this|that) (?:(?:statement|claim|assertion) )?is "
+    r"(?:(?P<yes4>true|correct)|(?P<no4>false|incorrect|not true|not correct))\b",
     re.IGNORECASE,
 )
 _FOREIGN_STATEMENT = re.compile(
@@ -66,14 +69,14 @@ _FOREIGN_STATEMENT = re.compile(
 )
 _LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$", re.IGNORECASE)
 _ALONE = re.compile(
-    r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*(?:(?P<yes>yes)|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])",
+    r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*(?:(?P<yes>yes(?!,? i (?:can|could) ))|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])",
     re.IGNORECASE,
 )
 _BEGINS = (
     r"^\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
 )
-_FOUND = (
+FOUND = (
     r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated"
     r"|visuali[sz]ed|apparent|appreciated)"
 )
@@ -81,18 +84,19 @@ _DENIES = re.compile(
     _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
     r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|question|way|image|need|reason|answer"
     r"|information|only)\b)"
-    r"|(?:the|this|that|it)\b[^.\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b"
+    r"|(?:the|this|that|it)\b[^.,\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b(?!\s+(?:un\w+|possible|necessarily|only|just|clear"
+    r"|certain|enough|sufficient|known|surprising|rare|always|easy|easily|definitive|conclusive)\b)"
     r"|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?|reveals?|demonstrates?|has|have) no\b"
-    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND}|no (?:evidence|sign|signs|indication) of\b"
+    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{FOUND}|no (?:evidence|sign|signs|indication) of\b"
     r"|there (?:does|do|did) not\b|(?:i|we) (?:do|did|can|could) not (?:see|find|identify|detect|observe|notice|visuali[sz]e"
     r"|appreciate|discern)"
     r" (?:an?|any|signs?|evidence|obvious|clear|definite|the (?:presence|signs?))\b"
     r"|(?:i am|we are) not able to (?:see|find|identify|detect) (?:an?|any)\b"
     r"|(?:i|we) (?:do|did) not (?:see(?! (?:the|your|an?) (?:image|picture|photo|attachment))|(?:believe"
     r"|think) (?:that )?(?:there|it|this|the))\b"
-    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FOUND})\b"
-    rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FOUND}"
-    r"|negative for\b)",
+    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{FOUND})\b"
+    rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {FOUND}"
+    r"|(?:the )?absence of\b|negative for\b)",
     re.IGNORECASE,
 )
 _NOTHING = (
@@ -174,140 +178,6 @@ def affirms(text: str) -> str | None:
     return "yes" if _AFFIRMS.match(text) and not _NEGATED.search(text[:300]) else None
 
 
-_EMPTY_WORDS = frozenset(
-    {
-        "a",
-        "an",
-        "the",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "does",
-        "do",
-        "did",
-        "has",
-        "have",
-        "had",
-        "can",
-        "could",
-        "will",
-    }
-    | {
-        "would",
-        "there",
-        "this",
-        "that",
-        "these",
-        "to",
-        "look",
-        "looks",
-        "appear",
-        "appears",
-        "seem",
-        "seems",
-        "located",
-        "situated",
-        "seen",
-    }
-)
-_ABOUT = re.compile(
-    r"\s*,?\s*(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within) (?:the|this|these) (?:\w+ )?"
-    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram)s?(?: shown| above| below| provided)?\W*$",
-    re.IGNORECASE,
-)
-_UNSURE = re.compile(
-    r"\b(?:if|whether|may|might|could|possibly|perhaps|probably not|unlikely|hardly|false|incorrect)\b",
-    re.IGNORECASE,
-)
-
-
-_EXISTS = re.compile(r"\W*(?:is|are|was|were) there\b", re.IGNORECASE)
-"""A question about what is there, whose words in a sentence do not by themselves say that it is."""
-_SAYS_THERE = re.compile(
-    r"\b(?:there (?:is|are)|shows?|showing|reveals?|demonstrates?|depicts?|displays?|features?|contains?|have|has|(?<!associated )with"
-    r"|suggests?|suggestive of|indicat\w+|evidence of|presence of|i (?:can )?see)\b",
-    re.IGNORECASE,
-)
-_IS_THERE = re.compile(rf"\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?{_FOUND}\b", re.IGNORECASE)
-_CLAUSE = re.compile(
-    r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while)\b"
-    r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an)\b)",
-    re.IGNORECASE,
-)
-_NEGATES = re.compile(
-    r"\b(?:no|not|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of|unlike"
-    r"|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
-    re.IGNORECASE,
-)
-_BESIDE = re.compile(
-    r"\b(?:with|and|or|has|have|shows?)\s+no\b|\bwithout\b|[,(]\s*(?:no|not|rather than|instead of|unlike)\b",
-    re.IGNORECASE,
-)
-"""Where a sentence goes on to deny something else ("a nodule with no calcification")."""
-
-
-def repeats(text: str, question: str) -> str | None:
-    """Whether a declarative response says what the question asks, word for word and in its order: "Is X larger than Y?" - "X is larger
-    than Y." is yes, "X is not larger than Y." no. A word that is missing, swapped or added in between says nothing; nor do more than one
-    negation, or the bare words of a question about what is there ("Is there an X?" - "A history of X.")."""
-    wanted = _content(_ABOUT.sub("", question.strip()))
-    exists = _EXISTS.match(question) is not None
-    if not (1 if exists else 2) <= len(wanted) <= 40 or len(text) > 600:
-        return None
-    for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
-        if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
-            continue
-        for clause in _CLAUSE.split(sentence):
-            if not _repeats_words(_content(clause), wanted):
-                continue
-            own = _own_part(clause, wanted)
-            negations = len(_NEGATES.findall(own))
-            if negations:
-                return "no" if negations == 1 and "not" not in wanted else None
-            return "yes" if not exists or _says_there(own, wanted) else None
-        if (other := _INSTEAD.search(sentence)) and not _OFFERS.search(question):
-            denied = set(_content(other[1]))
-            if denied and denied <= set(wanted) and not set(_content(sentence[: other.start()])) >= set(wanted):
-                return "no"
-    return None
-
-
-_INSTEAD = re.compile(
-    r"[,(]\s*(?:and |but )?(?:not|rather than|instead of)\s+(?:(?:in|on|at|of|from)\s+)?([^.,;()]{2,80})[).]*$",
-    re.IGNORECASE,
-)
-"""What a statement sets aside ("a CT scan, not an MRI")."""
-_OFFERS = re.compile(r"\b(?:or|not|than|instead|image|picture)\b(?!\W*$)", re.IGNORECASE)
-
-
-def _says_there(clause: str, wanted: list[str]) -> bool:
-    """Whether the clause says of the wanted words that they are there ("shows X", "X is seen")."""
-    return any(_repeats_words(_content(clause[verb.end() :]), wanted) for verb in _SAYS_THERE.finditer(clause)) or any(
-        _repeats_words(_content(clause[: verb.start()]), wanted) for verb in _IS_THERE.finditer(clause)
-    )
-
-
-def _repeats_words(said: list[str], wanted: list[str]) -> bool:
-    affirmed = [word for word in said if word != "not"]
-    return any(affirmed[i : i + len(wanted)] == wanted for i in range(len(affirmed) - len(wanted) + 1))
-
-
-def _own_part(sentence: str, wanted: list[str]) -> str:
-    """The part of the sentence up to where it denies something else, as long as that part holds the wanted words."""
-    for beside in _BESIDE.finditer(sentence):
-        if _repeats_words(_content(sentence[: beside.start()]), wanted):
-            return sentence[: beside.start()]
-    return sentence
-
-
-def _content(text: str) -> list[str]:
-    words = (stem(word) for word in words_of(text) if word not in _EMPTY_WORDS)
-    return [word.removesuffix("s") if len(word) > 3 else word for word in words]
-
-
 @lru_cache(maxsize=4)
 def _without_pairs(text: str) -> str:
     """Without "yes or no", which offers both."""
@@ -319,6 +189,8 @@ def _without_pairs(text: str) -> str:
 
 def _would_be(text: str, statement: re.Match[str]) -> bool:
     """Whether a statement is only what the answer would be under a condition ("if it were broken, the answer would be yes")."""
+    if text[: statement.start()].rstrip().endswith((" whether", " if")):
+        return True
     if "would" not in statement[0].lower() and "should" not in statement[0].lower():
         return False
     after = text[statement.end() : statement.end() + 12].lower()
@@ -341,4 +213,4 @@ def _foreign_lead(text: str) -> str | None:
 
 
 def _kind(match: re.Match[str]) -> str:
-    return next(name for name, value in match.groupdict().items() if value)[:3].rstrip("234")
+    return next(name for name, value in match.groupdict().items() if value)[:3].rstrip("2345")

@@ -1,0 +1,191 @@
+"""Whether a declarative response says what a yes/no question asks ("Is there a mass?" - "The image shows a large mass."), or denies it."""
+
+from __future__ import annotations
+
+import re
+
+from eval_harness.answer_reading.options import stem, words_of
+from eval_harness.answer_reading.yes_no import FOUND
+
+_EMPTY_WORDS = frozenset(
+    word
+    for words in (
+        "a an and any the is are was were be been does do did has have had can could will would there this that these to",
+        "look looks appear appears seem seems located situated seen",
+    )
+    for word in words.split()
+)
+_GENERIC = frozenset(
+    map(
+        stem,
+        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "image", "picture",
+           "photo", "scan"),
+    )
+)  # fmt: skip
+"""Words of a question that an answer need not repeat, as long as there are others."""
+_ABOUT = re.compile(
+    r"\s*,?\s*(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within) (?:the|this|these) (?:[\w-]+ ){0,2}"
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri)s?(?: shown| above| below| provided)?\W*$",
+    re.IGNORECASE,
+)
+_IN_THE_IMAGE = re.compile(r" (?:shown |seen )?(?:in|on) (?:the|this) (?:image|picture|figure|scan)\b", re.IGNORECASE)
+_PREAMBLE = re.compile(r"^.*[.!?:]\s+(?=\w[^.!?]*\??$)", re.DOTALL)
+"""What a question says before it asks."""
+_UNSURE = re.compile(
+    r"\b(?:if|whether|may|might|could|can not|possib\w+|perhaps|probably not|unlikely|hardly|false|incorrect|suspicio\w+|suspected"
+    r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question)\b",
+    re.IGNORECASE,
+)
+_FINDING = re.compile(
+    r"\W*(?:(?:is|are|was|were) there(?: any| an?)?\b(?P<there>.+)"
+    r"|(?:does|do|did) (?:the|this|these|it)\b(?:[ ][\w-]+){0,4}?[ ](?:show|demonstrate|reveal|have|contain|indicate|depict|suggest"
+    r"|display)s?\b(?P<shows>.+)"
+    r"|(?:can|could)(?: you see| we see|(?= .* be\b))\b(?P<seen>.+?)(?:\bbe\b.*)?"
+    rf"|(?:is|are|was|were)\b(?P<present>.+?)\b{FOUND}\b.*)$",
+    re.IGNORECASE,
+)
+"""A question about what is there, with the finding that it asks for."""
+_IS_A = re.compile(r"\W*is (?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b", re.IGNORECASE)
+_IT_IS_A = re.compile(
+    r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using)"
+    r"\s+(?:not\s+)?(?:\w+ly\s+|indeed\s+)?(?:an?|the)?\s*",
+    re.IGNORECASE,
+)
+_SAYS_THERE = re.compile(
+    r"\b(?:there (?:is|are|seems? to be|appears? to be)|shows?|showing|reveals?|demonstrates?|depicts?|displays?|features?|contains?"
+    r"|have|has|(?<!associated )with|suggests?|suggestive of|consistent with|indicat\w+|evidence of|presence of|i (?:can |do )?see)\b",
+    re.IGNORECASE,
+)
+_IS_THERE = re.compile(rf"\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?{FOUND}\b", re.IGNORECASE)
+_DEGREE = re.compile(
+    r"\W*(?:an? )?(?:(?:stable|mild|moderate|severe|small|large|marked|massive|minimal|bilateral|left|right|sided|acute|diffuse|extensive"
+    r"|subtle|tiny|focal|multifocal)(?:ly)?[\s-]+(?:to )?){1,4}",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(
+    r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while)\b"
+    r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an|therefore|thus|hence|indicating|suggesting)\b)",
+    re.IGNORECASE,
+)
+_NEGATES = re.compile(
+    r"\b(?:no|not|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of|unlike"
+    r"|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    r"\b(?:with|and|or|has|have|shows?)\s+no\b|\bwithout\b|[,(]\s*(?:no|not|rather than|instead of|unlike)\b",
+    re.IGNORECASE,
+)
+"""Where a sentence goes on to deny something else ("a nodule with no calcification")."""
+_INSTEAD = re.compile(
+    r"[,(]\s*(?:and |but )?(?:not|rather than|instead of)\s+(?:(?:in|on|at|of|from)\s+)?([^.,;()]{2,80})[).]*$",
+    re.IGNORECASE,
+)
+"""What a statement sets aside ("a CT scan, not an MRI")."""
+_OFFERS = re.compile(r"\b(?:or|not|than|instead)\b(?!\W*$)", re.IGNORECASE)
+GAP = 4
+"""Words that an answer may put between two words of the finding ("a mass in the right lobe of the liver")."""
+
+
+def repeats(text: str, question: str) -> str | None:
+    """Whether a declarative response says what the question asks, in its words and their order: "Is X larger than Y?" - "X is larger
+    than Y." is yes, "X is not larger than Y." no. A finding may be described further ("Is there an X in the Y?" - "There is a small X in
+    the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
+    nor do two that contradict one another."""
+    question = _PREAMBLE.sub("", question.strip())
+    asked = _FINDING.match(_ABOUT.sub("", question))
+    finding = next((part for part in asked.groups() if part), "") if asked else ""
+    named = not finding and _IS_A.match(question) is not None
+    words = _content(_ABOUT.sub("", finding or question))
+    wanted = _without_generic(words) if finding or named else words
+    if not (1 if finding or named else 2) <= len(wanted) <= 40 or len(text) > 600:
+        return None
+    said: set[str] = set()
+    for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
+        if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
+            continue
+        if (other := _INSTEAD.search(sentence)) and not _OFFERS.search(question):
+            denied = set(_without_generic(_content(other[1])))
+            if denied and denied <= set(wanted) and not set(_content(sentence[: other.start()])) >= set(wanted):
+                said.add("no")
+                continue
+        for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
+            if (verdict := _verdict(clause, wanted, bool(finding), named)) is not None:
+                said.add(verdict)
+    return said.pop() if len(said) == 1 and said != {""} else None
+
+
+def denies_abnormal(text: str, question: str) -> str | None:
+    """`yes` where a question asks whether something is normal and the response denies that it is abnormal."""
+    return "yes" if _ASKS_NORMAL.search(question) and _NOT_ABNORMAL.match(text) else None
+
+
+_ASKS_NORMAL = re.compile(r"\bnormal\b", re.IGNORECASE)
+_NOT_ABNORMAL = re.compile(
+    r"\W*(?:there (?:is|are) |the \w+ shows? )?no (?:\w+ )?(?:(?:evidence|signs?) of )?(?:\w+ )?abnormal\w*|[^.,\n]{0,60}\bnot abnormal",
+    re.IGNORECASE,
+)
+
+
+def _verdict(clause: str, wanted: list[str], exists: bool, named: bool) -> str | None:
+    """What a clause says of the wanted words; empty where it names them and nobody can say how it means them."""
+    gap = GAP if exists else 0
+    if not _repeats_words(_content(clause), wanted, gap):
+        return None
+    own = _own_part(clause, wanted, gap)
+    negations = len(_NEGATES.findall(own))
+    if negations:
+        exact = _repeats_words(_content(clause), wanted, 0)
+        return "no" if negations == 1 and "not" not in wanted and exact else ""
+    if named:
+        start = _IT_IS_A.match(own)
+        return "yes" if start and _repeats_words(_content(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
+    return "yes" if not exists or _says_there(own, wanted) else ""
+
+
+def _without_generic(words: list[str]) -> list[str]:
+    return [word for word in words if word not in _GENERIC] or words
+
+
+def _says_there(clause: str, wanted: list[str]) -> bool:
+    """Whether the clause says of the wanted words that they are there ("shows X", "X is seen", "mild X")."""
+    if (degree := _DEGREE.match(clause)) and _content(clause[degree.end() :])[: len(wanted)] == wanted:
+        return True
+    return any(
+        _repeats_words(_content(clause[verb.end() :]), wanted, GAP) for verb in _SAYS_THERE.finditer(clause)
+    ) or any(
+        _repeats_words(_content(clause[: verb.start()] + " " + clause[verb.end() :]), wanted, GAP)
+        and _repeats_words(_content(clause[: verb.start()]), wanted[:1], GAP)
+        for verb in _IS_THERE.finditer(clause)
+    )
+
+
+def _repeats_words(said: list[str], wanted: list[str], gap: int) -> bool:
+    """Whether the wanted words are said in their order, with at most `gap` others between two of them."""
+    affirmed = [word for word in said if word != "not"]
+    for start, word in enumerate(affirmed):
+        if word != wanted[0]:
+            continue
+        place = start
+        for want in wanted[1:]:
+            place = next(
+                (at for at in range(place + 1, min(len(affirmed), place + 2 + gap)) if affirmed[at] == want), -1
+            )
+            if place < 0:
+                break
+        else:
+            return True
+    return False
+
+
+def _own_part(sentence: str, wanted: list[str], gap: int) -> str:
+    """The part of the sentence up to where it denies something else, as long as that part holds the wanted words."""
+    for beside in _BESIDE.finditer(sentence):
+        if _repeats_words(_content(sentence[: beside.start()]), wanted, gap):
+            return sentence[: beside.start()]
+    return sentence
+
+
+def _content(text: str) -> list[str]:
+    words = (stem(word) for word in words_of(text) if word not in _EMPTY_WORDS)
+    return [word.removesuffix("s") if len(word) > 3 else word for word in words]
