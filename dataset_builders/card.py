@@ -12,6 +12,7 @@ import yaml
 
 from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
+from dataset_builders.eval_yaml import CONFIG, PURPOSE
 from dataset_builders.parquet.columns import Kind, yaml_features
 from dataset_builders.parquet.writer import Written
 from dataset_builders.schema import Case, CaseImage, Content, Question
@@ -58,11 +59,7 @@ def _head(
     size = next((name for limit, name in SIZES if rows < limit), "n>1T")
     phantom = description.origin == "phantom"
     head: dict[str, Any] = {
-        "pretty_name": f"{facts.title} (phantoms)"
-        if phantom
-        else description.name
-        if description.name != description.format
-        else facts.title,
+        "pretty_name": title_of(description),
         "language": ["en"],
         "license": "cc0-1.0" if phantom else "other",
     }
@@ -105,6 +102,22 @@ def _head(
     }
 
 
+def title_of(description: Description) -> str:
+    """What to call the repository."""
+    own = description.name != description.format
+    title = description.name if own else spec(description.format).facts.title
+    return f"{title} (phantoms)" if description.origin == "phantom" else title
+
+
+def summary_of(description: Description) -> str:
+    """What it is, for eval.yaml, which shows no card: what may be compared with published numbers and what not."""
+    whole = description.origin == "official" and not description.partial
+    kind = "part" if description.partial and description.origin == "official" else description.origin
+    said = [spec(description.format).facts.what, *([] if whole else [ORIGINS[kind]])]
+    said += ["Text only: the questions without their images."] if description.text_only else []
+    return " ".join(said).replace("**", "").replace("*", "")
+
+
 def _body(
     description: Description,
     facts: Facts,
@@ -114,9 +127,8 @@ def _body(
     manifest: dict[str, Any],
     examples: list[tuple[str, CaseImage]],
 ) -> str:
-    title = description.name if description.name != description.format else facts.title
     parts = [
-        f"# {title}{' (phantoms)' if description.origin == 'phantom' else ''}",
+        f"# {title_of(description)}",
         facts.what,
         ORIGINS["part" if description.partial and description.origin == "official" else description.origin],
     ]
@@ -173,6 +185,7 @@ def _configs(description: Description, columns: dict[str, dict[str, Kind]], writ
         "cases": "the questions scored together, each of their images once",
         "questions_text": "a question without its image",
         "lexical_tree": "a leaf of the lexical tree",
+        **{config: PURPOSE for config in written if config.split("_")[0] == CONFIG},
         **spec(description.format).configs,
     }
     lines = ["## Configs", "", "| config | a row is | splits (rows) | MB |", "|---|---|---|---|"]

@@ -13,11 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataset_builders.card import card_text
+from dataset_builders.card import card_text, summary_of, title_of
+from dataset_builders.eval_yaml import eval_yaml, tasks_of
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
+from dataset_builders.parquet.task_files import task_columns, write_task
 from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
 from dataset_builders.schema import Case, CaseImage, Content, Count
 
@@ -60,6 +62,20 @@ def write_repository(folder: Path, description: Description, content: Content) -
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
         written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
+    tasks = tasks_of(description.format, content)
+    for task, cases in tasks:
+        columns[task.config] = task_columns(images=not description.text_only)
+        done = write_task(folder, task.config, task.split, cases, known, images=not description.text_only)
+        _add(written.setdefault(task.config, Written()), done)
+    known.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    if tasks:
+        text = eval_yaml(
+            title_of(description),
+            summary_of(description),
+            [task for task, _ in tasks],
+            images=not description.text_only,
+        )
+        (folder / "eval.yaml").write_text(text, encoding="utf-8")
     manifest = _manifest(description, content, known)
     (folder / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     examples = [] if description.text_only else _examples(folder, content)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dataset_builders.parquet.columns import Kind
-from dataset_builders.schema import Content
+from dataset_builders.schema import Content, Question
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +39,7 @@ class DatasetSpec:
     `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
     `released`, `released_v1`: split -> fingerprint (version 2; before) of the complete set that the authors released, where their files
     are known to us.
+    `tasks`: metric -> the questions (with a key) whose plain accuracy it is; what eval.yaml offers to the Hub (`eval_yaml.py`).
     `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell whoever lacks images.
 
     The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
@@ -53,5 +54,6 @@ class DatasetSpec:
     recognises: Callable[[pd.DataFrame], bool] | None = None
     released: Mapping[str, str] = field(default_factory=dict)
     released_v1: Mapping[str, str] = field(default_factory=dict)
+    tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that hold them with --images (it may be given several times)."

@@ -224,9 +224,16 @@ def _licences(folder: Path, paths: list[str]) -> tuple[dict[str, str], set[str]]
         for image, licence in said:
             if image not in licences or allows_copies(licences[image]):
                 licences[image] = str(licence or "")
-        if any(_holds_images(field.type) for field in schema):
+        if any(_holds_images(field.type) or _is_uri(field) for field in schema):
             shown |= {image for images in ids for image in images}
     return licences, shown
+
+
+def _is_uri(field: Any) -> bool:
+    """Whether a column holds images as data URIs (the configs of eval.yaml's tasks)."""
+    import pyarrow as pa
+
+    return bool(field.name == "image" and pa.types.is_string(field.type))
 
 
 def _holds_images(kind: Any) -> bool:

@@ -16,7 +16,8 @@ from dataset_builders.schema import QUESTION_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The type of a column. `label` columns hold positions in `names`; `struct` columns hold `fields`."""
+    """The type of a column. `label` columns hold positions in `names`; `struct` columns hold `fields`; `uri` is a text as long as an image,
+    which Parquet stores once however many rows have it."""
 
     name: str
     names: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ def arrow_type(kind: Kind) -> pa.DataType:
     """The Arrow type of a column. Image bytes are dictionary-coded, so that Parquet stores a repeated image once."""
     image = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
     plain = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int32": pa.int32(), "image": image}
+    plain["uri"] = pa.dictionary(pa.int32(), pa.string())
     if kind.name == "label":
         return pa.int64()
     if kind.name == "list of struct":
@@ -75,7 +77,7 @@ def _yaml(kind: Kind) -> dict[str, Any]:
         return {"list": yaml_features(dict(kind.fields))}
     if kind.name.startswith("list of "):
         return {"list": kind.name.removeprefix("list of ")}
-    return {"dtype": kind.name}
+    return {"dtype": _value(kind)}
 
 
 def features_metadata(columns: dict[str, Kind]) -> dict[bytes, bytes]:
@@ -93,4 +95,8 @@ def _feature(kind: Kind) -> Any:
         return [{name: _feature(field) for name, field in kind.fields}]
     if kind.name.startswith("list of "):
         return {"feature": _feature(Kind(kind.name.removeprefix("list of "))), "_type": "Sequence"}
-    return {"dtype": kind.name, "_type": "Value"}
+    return {"dtype": _value(kind), "_type": "Value"}
+
+
+def _value(kind: Kind) -> str:
+    return "string" if kind.name == "uri" else kind.name

@@ -279,15 +279,21 @@ class ParquetFile:
         self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
         path.parent.mkdir(parents=True, exist_ok=True)
         leaves = [leaf for column in self.schema for leaf in _leaves(column.name, column.type)]
+        large = {leaf for leaf in leaves if leaf.endswith(".bytes")}
+        large |= {name for name, kind in columns.items() if kind.name == "uri"}
         self.writer = pq.ParquetWriter(
             path,
             self.schema,
             store_schema=False,
-            compression={leaf: "NONE" if leaf.endswith(".bytes") else "ZSTD" for leaf in leaves},
+            compression={leaf: "NONE" if leaf in large else "ZSTD" for leaf in leaves},
             use_dictionary=True,
             dictionary_pagesize_limit=1 << 30,
-            write_statistics=[leaf for leaf in leaves if "." not in leaf],
+            write_statistics=[leaf for leaf in leaves if "." not in leaf and leaf not in large],
             write_batch_size=1024,
+            # Pages end where the content says, so that a row more or less leaves the other pages as they were: what follows is found
+            # again by stores that deduplicate by content (the Hub's). The index lets readers fetch the pages that they need.
+            use_content_defined_chunking=True,
+            write_page_index=True,
         )
 
     def write(self, table: pa.Table) -> None:

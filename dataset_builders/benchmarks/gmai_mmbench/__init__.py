@@ -57,6 +57,7 @@ SPEC = DatasetSpec(
     ),
     facets=("task", "department", "granularity", "modality"),
     default_split="validation",
+    tasks={"accuracy": lambda question: question.question_type == "single"},
     is_whole=_has_paper_counts,
     recognises=_is_labelled,
 )

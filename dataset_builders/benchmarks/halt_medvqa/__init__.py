@@ -40,5 +40,10 @@ SPEC = DatasetSpec(
     facets=("scenario", "source_dataset"),
     released={"test": "v2-f3505d94f530adde283b8fb4115ab2743d5cbcbc9c0c501b4f084e3021283dd6"},
     released_v1={"test": "d05eaa9d41ca795c37e396bb3a1d660ff5c28a7c7c7f5805ca1a724ef5e6bc37"},
+    tasks={
+        "fake": lambda question: question.extra.get("scenario") == "fake",
+        "none": lambda question: question.extra.get("scenario") == "none",
+        "swap": lambda question: question.extra.get("scenario") == "swap",
+    },
     columns={"scenario": Kind("label", SCENARIOS), "source_dataset": TEXT},
 )

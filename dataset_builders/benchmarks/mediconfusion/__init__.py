@@ -62,6 +62,7 @@ SPEC = DatasetSpec(
     recognises=_are_pairs,
     released={"test": "v2-770c528cf58ebc43bef321abf854604c0727e6e26d5c82fda42c5d099adcdadc"},
     released_v1={"test": "6160df4898d9087b6c5db2334b5c4f37c644268d2a1cfffba3a2aa73434a0d0d"},
+    tasks={"individual_accuracy": lambda question: True},
     configs={
         "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's appendix D)",
         "finetune_disjoint": "a question; the same, and no image is in both halves",

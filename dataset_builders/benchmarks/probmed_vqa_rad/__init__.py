@@ -37,6 +37,7 @@ SPEC = DatasetSpec(
         ),
     ),
     columns={"adversarial": BOOL, "pair_id": TEXT},
+    tasks={"accuracy_without_adversarial": lambda question: not question.extra.get("adversarial")},
     is_whole=_has_paper_counts,
     get_images="The images are VQA-RAD's (synpic*.jpg). Give their folder with --images.",
 )

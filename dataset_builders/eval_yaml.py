@@ -1,0 +1,89 @@
+"""`eval.yaml`: the tasks by which the Hub knows a dataset repository as a benchmark, and `inspect eval hf/ORG/NAME` runs it.
+
+A task of ours is a set of questions whose plain accuracy is one of the benchmark's metrics, because that is what inspect-ai's own scorer
+computes; its id says split and metric (`test_individual_accuracy`). Only that metric may be published to it.
+Specification: https://huggingface.co/docs/hub/eval-results; inspect_ai/_eval/task/hf.py (0.3.285).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from dataset_builders.benchmarks import BENCHMARKS, spec
+from dataset_builders.schema import Case, Content
+
+CONFIG = "inspect"
+PURPOSE = "a question as inspect-ai reads it (`eval.yaml`): the image as a data URI, the key as a letter"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, in the config `config`."""
+
+    split: str
+    metric: str
+    config: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.split}_{self.metric}"
+
+
+def tasks_of(format: str, content: Content) -> list[tuple[Task, list[Case]]]:
+    """The tasks of what a builder read, with the cases (and of these the questions) of each; a split without a key has none."""
+    metrics = spec(format).tasks
+    found = []
+    for split, cases in content.cases.items():
+        for metric, belongs in metrics.items():
+            chosen = list(_chosen(cases, belongs))
+            if chosen:
+                config = CONFIG if len(metrics) == 1 else f"{CONFIG}_{metric}"
+                found.append((Task(split, metric, config), chosen))
+    return found
+
+
+def _chosen(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
+    """The cases with those of their questions that have a key and belong to a task."""
+    for case in cases:
+        questions = tuple(q for q in case.questions if q.answer and belongs(q))
+        if questions:
+            shown = {q.image_id for q in questions}
+            yield replace(case, questions=questions, images=tuple(i for i in case.images if i.image_id in shown))
+
+
+def metric_of_task(task_id: str, split: str) -> str | None:
+    """The metric that a task of ours declares by its id; None for a task of another split, or of somebody else's eval.yaml."""
+    metric = task_id.removeprefix(f"{split}_")
+    known = {metric for name in BENCHMARKS for metric in spec(name).tasks}
+    return metric if task_id == f"{split}_{metric}" and metric in known else None
+
+
+def eval_yaml(title: str, about: str, tasks: Iterable[Task], *, images: bool) -> str:
+    """The text of eval.yaml."""
+    tasks = list(tasks)
+    said = "; ".join(f"{task.id}: accuracy, which medprobe calls {task.metric}" for task in tasks)
+    document = {
+        "name": title,
+        "description": f"{about} Each task declares one metric ({said}).",
+        "evaluation_framework": "inspect-ai",
+        "tasks": [_task(task, images) for task in tasks],
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _task(task: Task, images: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {"input": "question", "target": "target", "choices": "options"}
+    if images:
+        fields["input_image"] = "image"
+    return {
+        "id": task.id,
+        "config": task.config,
+        "split": task.split,
+        "field_spec": {**fields, "metadata": ["question_id", "case_id", "image_id"]},
+        "solvers": [{"name": "multiple_choice"}],
+        "scorers": [{"name": "choice"}],
+    }

@@ -1,0 +1,95 @@
+"""Writes the questions of a task of eval.yaml as inspect-ai reads them: the image as a data URI, the key as letters, ids beside them.
+
+A URI that several questions share is stored once per row group, like the images themselves (`writer.py`).
+See also: which tasks there are (`dataset_builders/eval_yaml.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+
+from dataset_builders.images.lookup import image_format
+from dataset_builders.parquet.columns import TEXT, TEXTS, Kind
+from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, plan
+from dataset_builders.schema import LETTERS, Case, CaseImage
+
+COLUMNS: dict[str, Kind] = {
+    "question_id": TEXT,
+    "case_id": TEXT,
+    "image_id": TEXT,
+    "image": Kind("uri"),
+    "question": TEXT,
+    "options": TEXTS,
+    "target": TEXT,
+}
+
+
+def task_columns(*, images: bool) -> dict[str, Kind]:
+    """The columns of a task's config. `target`: the letters of the right options, "B" or "BC"."""
+    return {name: kind for name, kind in COLUMNS.items() if images or name != "image"}
+
+
+def data_uri(data: bytes) -> str:
+    """An encoded image as a data URI. Raises ImageError for bytes that are no image."""
+    kind = image_format(data).lower()
+    mime = {"jpeg2000": "jp2"}.get(kind, kind)
+    return f"data:image/{mime};base64,{base64.b64encode(data).decode()}"
+
+
+def write_task(
+    folder: Path, config: str, split: str, cases: Sequence[Case], known: ImageFacts, *, images: bool
+) -> Written:
+    """Write the questions of `cases` to `<folder>/<config>/<split>-*.parquet`; every question has a key. One row group is in memory."""
+    done = Written()
+    columns = task_columns(images=images)
+    shards = plan(cases, images=images)
+    for number, shard in enumerate(shards):
+        file = ParquetFile(folder / config / f"{split}-{number:05d}-of-{len(shards):05d}.parquet", columns)
+        for group in shard:
+            _write_group(file, group, known, done, split, images)
+        file.close()
+        done.parquet_bytes += file.path.stat().st_size
+    return done
+
+
+def _write_group(
+    file: ParquetFile, group: Sequence[Case], known: ImageFacts, done: Written, split: str, images: bool
+) -> None:
+    asked = [question for case in group for question in case.questions]
+    arrays = {
+        "question_id": pa.array([q.question_id for q in asked], pa.string()),
+        "case_id": pa.array([q.case_id for q in asked], pa.string()),
+        "image_id": pa.array([q.image_id for q in asked], pa.string()),
+        "question": pa.array([q.question for q in asked], pa.string()),
+        "options": pa.array([list(q.options) for q in asked], pa.list_(pa.string())),
+        "target": pa.array(["".join(LETTERS[place] for place in q.answer) for q in asked], pa.string()),
+    }
+    repeated = 0
+    if images:
+        needed = {q.image_id for q in asked}
+        shown = {image.image_id: image for case in group for image in case.images if image.image_id in needed}
+        index, sizes, values = _stored_once(known.fetch(shown.values()))
+        coded = pa.array([index[q.image_id] for q in asked], pa.int32())
+        arrays["image"] = pa.DictionaryArray.from_arrays(coded, values)
+        repeated = sum(sizes[index[q.image_id]] for q in asked) - sum(sizes)
+    table = pa.Table.from_arrays([arrays[name] for name in file.schema.names], schema=file.schema)
+    file.write(table)
+    done.rows[split] = done.rows.get(split, 0) + table.num_rows
+    done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + table.nbytes + repeated
+
+
+def _stored_once(images: Iterable[tuple[CaseImage, bytes]]) -> tuple[dict[str, int], list[int], pa.Array]:
+    """Image id -> index of its URI, the length of each URI, the URIs. Equal images are one (Parquet needs a dictionary without doubles)."""
+    index: dict[str, int] = {}
+    distinct: dict[bytes, int] = {}
+    for image, data in images:
+        index[image.image_id] = distinct.setdefault(data, len(distinct))
+    uris = [data_uri(data).encode() for data in distinct]
+    sizes = [len(uri) for uri in uris]
+    offsets = pa.array([0, *accumulate(sizes)], pa.int32()).buffers()[1]
+    return index, sizes, pa.Array.from_buffers(pa.string(), len(uris), [None, offsets, pa.py_buffer(b"".join(uris))])
