@@ -78,7 +78,7 @@ def eval_yaml(title: str, about: str, tasks: Iterable[Task], *, images: bool) ->
 def _task(task: Task, images: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": "question", "target": "target", "choices": "options"}
     if images:
-        fields["input_image"] = "image"
+        fields["input_image"] = "image_uri"
     return {
         "id": task.id,
         "config": task.config,

@@ -233,7 +233,7 @@ def _is_uri(field: Any) -> bool:
     """Whether a column holds images as data URIs (the configs of eval.yaml's tasks)."""
     import pyarrow as pa
 
-    return bool(field.name == "image" and pa.types.is_string(field.type))
+    return bool(field.name == "image_uri" and pa.types.is_string(field.type))
 
 
 def _holds_images(kind: Any) -> bool:

@@ -22,7 +22,7 @@ COLUMNS: dict[str, Kind] = {
     "question_id": TEXT,
     "case_id": TEXT,
     "image_id": TEXT,
-    "image": Kind("uri"),
+    "image_uri": Kind("uri"),
     "question": TEXT,
     "options": TEXTS,
     "target": TEXT,
@@ -31,7 +31,7 @@ COLUMNS: dict[str, Kind] = {
 
 def task_columns(*, images: bool) -> dict[str, Kind]:
     """The columns of a task's config. `target`: the letters of the right options, "B" or "BC"."""
-    return {name: kind for name, kind in COLUMNS.items() if images or name != "image"}
+    return {name: kind for name, kind in COLUMNS.items() if images or name != "image_uri"}
 
 
 def data_uri(data: bytes) -> str:
@@ -75,7 +75,7 @@ def _write_group(
         shown = {image.image_id: image for case in group for image in case.images if image.image_id in needed}
         index, sizes, values = _stored_once(known.fetch(shown.values()))
         coded = pa.array([index[q.image_id] for q in asked], pa.int32())
-        arrays["image"] = pa.DictionaryArray.from_arrays(coded, values)
+        arrays["image_uri"] = pa.DictionaryArray.from_arrays(coded, values)
         repeated = sum(sizes[index[q.image_id]] for q in asked) - sum(sizes)
     table = pa.Table.from_arrays([arrays[name] for name in file.schema.names], schema=file.schema)
     file.write(table)

@@ -67,7 +67,7 @@ def calibration(
 def export_eval_results(
     result: Annotated[Path, typer.Argument(help="run folder or result.json")],
     dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
-    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml [default: the split]")] = None,
+    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml [default: all that fit]")] = None,
     out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
 ) -> None:
     """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""

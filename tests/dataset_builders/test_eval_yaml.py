@@ -86,16 +86,16 @@ def test_the_rows_of_a_task_are_those_of_the_questions(built, format):
             question = questions.loc[row["question_id"]]
             assert [row["question"], row["options"]] == [question["question"], list(question["options"])]
             assert row["target"] == "".join(LETTERS[place] for place in question["answer"])
-            kind, _, encoded = row["image"].partition(";base64,")
+            kind, _, encoded = row["image_uri"].partition(";base64,")
             assert kind in ("data:image/png", "data:image/jpeg")
             assert base64.b64decode(encoded) == images[row["image_id"]]
 
 
 def test_a_uri_that_questions_share_is_stored_once(built):
     [path] = (built / "mediconfusion" / "inspect").glob("*.parquet")
-    column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image"))
-    uris = set(pq.read_table(path, columns=["image"])["image"].to_pylist())
-    assert column.path_in_schema == "image"
+    column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image_uri"))
+    uris = set(pq.read_table(path, columns=["image_uri"])["image_uri"].to_pylist())
+    assert column.path_in_schema == "image_uri"
     assert column.total_compressed_size < 1.1 * sum(map(len, uris)) + 1000
 
 

@@ -110,12 +110,13 @@ def test_with_a_published_number_it_says_what_the_paper_leaves_open(place):
 def test_the_hubs_form_carries_interval_and_method_in_its_notes(place, tmp_path):
     document = json.loads((place / "chance/result.json").read_text())
     document["benchmark"]["origin"] = "official"
+    document["model"]["kind"] = "open"
     (tmp_path / "result.json").write_text(json.dumps(document))
     out = write_eval_results(tmp_path, "org/mediconfusion", None, tmp_path / ".eval_results/medprobe.yaml")
     (entry,) = yaml.safe_load(out.read_text())
-    assert entry["dataset"] == {"id": "org/mediconfusion", "task_id": "test"}
-    assert entry["value"] == round(document["scores"]["set_accuracy"]["value"], 4)
-    for words in ("95% interval", "n = ", "prompt mc-0", "chance 25.00"):
+    assert entry["dataset"] == {"id": "org/mediconfusion", "task_id": "test_individual_accuracy"}
+    assert entry["value"] == round(document["scores"]["individual_accuracy"]["value"], 4)
+    for words in ("95% interval", "n = ", "prompt mc-0", "chance 50.00"):
         assert words in entry["notes"]
     with pytest.raises(BadInput, match="phantoms"):
         eval_result_entries(read_result(place / "chance/result.json"), "org/x")

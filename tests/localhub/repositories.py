@@ -98,6 +98,10 @@ class Repositories:
     def find(self, kind: str, repo_id: str) -> Repository | None:
         return self._open.get((kind, repo_id.lower()))
 
+    def every(self, kind: str) -> list[Repository]:
+        with self._lock:
+            return [repository for (kind_of, _), repository in sorted(self._open.items()) if kind_of == kind]
+
     def see(self, kind: str, repo_id: str, token: Token | None) -> Repository:
         """The repository, or the answer that the Hub gives to one who may not know whether it exists."""
         repository = self.find(kind, repo_id)

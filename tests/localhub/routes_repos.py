@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import yaml
 
 from .accounts import may_write
 from .repositories import KINDS, Repository
 from .routes import API, REVISION, route
+from .routes_benchmarks import entries
 from .wire import Answer, Refused, Request
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ def revision_information(hub: Hub, request: Request, kind: str, repo_id: str, re
     }
     if kind == "models":
         document["modelId"] = repository.id
+        if "evalResults" in parse_qs(request.raw_query).get("expand", []):
+            document["evalResults"] = list(entries(hub, repository))
     if kind == "spaces":
         document |= {"sdk": repository.sdk, "runtime": {"stage": "NO_APP_FILE", "hardware": {}, "storage": None}}
     return Answer.json(document)

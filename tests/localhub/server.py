@@ -12,7 +12,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from . import routes_commits, routes_control, routes_discussions, routes_files, routes_refs, routes_repos, routes_xet
+from . import (
+    routes_benchmarks,
+    routes_commits,
+    routes_control,
+    routes_discussions,
+    routes_files,
+    routes_refs,
+    routes_repos,
+    routes_xet,
+)
 from .accounts import Accounts, Token, usual_accounts
 from .faults import RESET, Asked, Fault, Faults, Record
 from .repositories import Repositories, Repository
@@ -20,7 +29,16 @@ from .routes import dispatch
 from .wire import Answer, Refused, Request
 from .xet import XetStorage
 
-ROUTES = (routes_commits, routes_control, routes_discussions, routes_files, routes_refs, routes_repos, routes_xet)
+ROUTES = (
+    routes_benchmarks,
+    routes_commits,
+    routes_control,
+    routes_discussions,
+    routes_files,
+    routes_refs,
+    routes_repos,
+    routes_xet,
+)
 """Importing them fills the table of routes."""
 
 

@@ -1,0 +1,33 @@
+"""publish-score: what leaves for the Hub's own leaderboards and for other harnesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command("publish-score", short_help="Propose a score to the model's repository.")
+def publish_score(
+    run: Annotated[Path, typer.Argument(help="run folder, or a result as a store holds it")],
+    model: Annotated[str, typer.Argument(metavar="ORG/MODEL", help="the model's repository on the Hub")],
+    dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
+    store: Annotated[
+        str | None, typer.Option(help="results store on the Hub that holds the answers: the source")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the file, propose nothing")] = False,
+) -> None:
+    """Open (or update) one pull request with .eval_results/<benchmark>.yaml: the metric that the dataset's task declares."""
+    from dataset_builders.hub.client import check_repo_id
+    from eval_harness.results import publish_score as publishing
+
+    check_repo_id(model)
+    file = publishing.score_file(run, dataset, store)
+    if dry_run:
+        typer.echo(f"{model}: would propose {file.path}\n{file.content.decode()}", nl=False)
+        return
+    address, done = publishing.publish_score(file, model)
+    typer.echo(f"{ {'opened': 'proposed', 'updated': 'updated', 'there': 'is there already'}[done] }: {address}")

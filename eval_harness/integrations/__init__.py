@@ -1,0 +1,1 @@
+"""Other harnesses: the benchmarks as their tasks, and readers of what they write."""

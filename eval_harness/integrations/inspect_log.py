@@ -1,0 +1,183 @@
+"""Reads a log of inspect-ai (`.eval` or JSON) without inspect-ai: which questions were asked, and what came back.
+
+A `.eval` file is a ZIP archive whose members are compressed with Zstandard (method 93, which Python 3.11's zipfile does not know).
+Format: inspect_ai/log/_log.py and _recorders/eval.py (0.3.285).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.problems import clip
+
+ZSTD = 93
+LARGEST_MEMBER = 256 << 20
+"""Unpacked bytes of one member (a sample with its images, or the header)."""
+MOST_UNPACKED = 4 << 30
+ENDS = {"max_tokens": "length", "model_length": "length", "stop": "stop", "content_filter": "content_filter"}
+"""inspect-ai's stop reasons -> the words of OpenAI's API."""
+AGAIN = "Give the log that `inspect eval` wrote, a .eval file or its JSON form."
+
+
+@dataclass(frozen=True)
+class InspectLog:
+    """`header`: version, status, eval (task, model, dataset, config). `samples` yields (where, sample)."""
+
+    path: Path
+    header: dict[str, Any]
+    samples: Callable[[], Iterator[tuple[str, dict[str, Any]]]]
+
+    @property
+    def eval(self) -> dict[str, Any]:
+        found = self.header.get("eval")
+        return found if isinstance(found, dict) else {}
+
+
+def is_inspect_log(path: Path) -> bool:
+    """Whether a file is a log of inspect-ai, by what it holds."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if head.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+            return "header.json" in names or any(name.startswith("_journal/") for name in names)
+    except (OSError, zipfile.BadZipFile):
+        return False
+    text = head.lstrip()
+    return text.startswith(b"{") and b'"eval"' in text and b'"version"' in text and b'"status"' in text
+
+
+def open_log(path: Path) -> InspectLog:
+    """Raises BadInput for a damaged log, and one that was not finished."""
+    try:
+        log = _open_zip(path) if zipfile.is_zipfile(path) else _open_json(path)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, pa.ArrowException) as error:
+        raise BadInput(
+            f"{path}: is a damaged log of inspect-ai ({str(error).splitlines()[0][:200]}). {AGAIN}"
+        ) from None
+    if log.header.get("status") != "success":
+        raise BadInput(
+            f"{path}: this evaluation did not finish (its status is {clip(log.header.get('status'))}). Finish it with "
+            "`inspect eval-retry`, then give the new log."
+        )
+    return log
+
+
+def _open_json(path: Path) -> InspectLog:
+    if path.stat().st_size > MOST_UNPACKED // 8:
+        raise ValueError("it is larger than 512 MB; convert it to a .eval file")
+    document = json.loads(path.read_bytes())
+    samples = document.pop("samples", None) or []
+
+    def each() -> Iterator[tuple[str, dict[str, Any]]]:
+        for number, sample in enumerate(samples):
+            yield f"{path}, sample {number + 1}", sample
+
+    return InspectLog(path, document, each)
+
+
+def _open_zip(path: Path) -> InspectLog:
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: info for info in archive.infolist()}
+    if "header.json" not in members:
+        raise ValueError("it has no header.json: the evaluation did not finish")
+    if sum(info.file_size for info in members.values()) > MOST_UNPACKED:
+        raise ValueError("it unpacks to more than 4 GB")
+    header = json.loads(_member(path, members["header.json"]))
+
+    def each() -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, info in members.items():
+            if name.startswith("samples/") and name.endswith(".json"):
+                try:
+                    yield f"{path}, {name}", json.loads(_member(path, info))
+                except (ValueError, pa.ArrowException, zlib.error) as error:
+                    raise BadInput(f"{path}, {name}: is damaged ({str(error)[:100]}). {AGAIN}") from None
+
+    return InspectLog(path, header, each)
+
+
+def _member(path: Path, info: zipfile.ZipInfo) -> bytes:
+    """A member, unpacked. Raises ValueError where it is larger than it may be."""
+    if info.file_size > LARGEST_MEMBER:
+        raise ValueError(f"{info.filename} has {info.file_size:,} bytes")
+    if info.compress_type != ZSTD:
+        with zipfile.ZipFile(path) as archive, archive.open(info) as member:
+            data = member.read(LARGEST_MEMBER + 1)
+    else:
+        with path.open("rb") as file:
+            file.seek(info.header_offset)
+            local = file.read(30)
+            if len(local) < 30 or local[:4] != b"PK\x03\x04":
+                raise ValueError(f"{info.filename} is not where the archive says")
+            names, extra = struct.unpack("<HH", local[26:30])
+            file.seek(names + extra, io.SEEK_CUR)
+            packed = file.read(info.compress_size)
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            data = stream.read(LARGEST_MEMBER + 1)
+    if len(data) != info.file_size:
+        raise ValueError(f"{info.filename} does not have the size that the archive says")
+    return bytes(data)
+
+
+def answers(log: InspectLog) -> Iterator[tuple[str, Any, dict[str, Any], dict[str, Any]]]:
+    """(where, question id, journal record, sample) of every sample. The id is the metadata's `question_id`, else the sample's own."""
+    for where, sample in log.samples():
+        metadata, attached = _mapping(sample.get("metadata")), _mapping(sample.get("attachments"))
+        identity = metadata.get("question_id", sample.get("id"))
+
+        def resolve(text: str, attached: dict[str, Any] = attached) -> str:
+            found = attached.get(text.removeprefix("attachment://")) if text.startswith("attachment://") else None
+            return found if isinstance(found, str) else text
+
+        epoch = sample.get("epoch", 1)
+        record = {"sample": epoch - 1 if isinstance(epoch, int) and not isinstance(epoch, bool) else -1}
+        yield where, identity, record | delivered(sample.get("output"), sample.get("error"), resolve), sample
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def delivered(output: Any, error: Any, resolve: Callable[[str], str]) -> dict[str, Any]:
+    """What a model's output says: response, status (failed, refused, answered), finish_reason, reasoning, seconds."""
+    output = output if isinstance(output, dict) else {}
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+    failed = error is not None or output.get("error") is not None or first is None
+    message = first.get("message") if first else None
+    text, reasoning = _texts(message.get("content") if isinstance(message, dict) else None, resolve)
+    reason = ENDS.get(str(first.get("stop_reason"))) if first else None
+    seconds = output.get("time")
+    return {
+        "response": None if failed else text,
+        "status": "failed" if failed else "refused" if reason == "content_filter" else "answered",
+        "finish_reason": None if failed else reason,
+        "reasoning": None if failed else reasoning,
+        "seconds": seconds if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None,
+    }
+
+
+def _texts(content: Any, resolve: Callable[[str], str]) -> tuple[str, str | None]:
+    """(what was said, what was thought) of a message's content: a text, or parts of several types."""
+    if isinstance(content, str):
+        return resolve(content), None
+    said: list[str] = []
+    thought: list[str] = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and isinstance(part.get("text"), str) and part.get("type") == "text":
+            said.append(resolve(part["text"]))
+        elif isinstance(part, dict) and part.get("type") == "reasoning" and isinstance(part.get("reasoning"), str):
+            thought.append(resolve(part["reasoning"]))
+    return "\n".join(said), "\n".join(thought) or None

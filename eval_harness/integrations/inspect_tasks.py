@@ -1,0 +1,272 @@
+"""The benchmarks as tasks of inspect-ai: `inspect eval medprobe/mediconfusion --model ... -T data=data/mediconfusion`.
+
+The prompts are ours (a template per question type), the scorer is our reader, and the metrics are computed by our scoring from the samples'
+metadata, so that the same answers give the same numbers as `medprobe score`. Loaded by the entry point group `inspect_ai`; needs the extra
+`inspect`. See also: the Hub's own tasks (`dataset_builders/eval_yaml.py`), reading a log (`inspect_log.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from inspect_ai import Epochs, Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, ContentImage, ContentText, GenerateConfig
+from inspect_ai.scorer import (
+    CORRECT,
+    INCORRECT,
+    Metric,
+    SampleScore,
+    Score,
+    Scorer,
+    ScoreReducer,
+    Target,
+    accuracy,
+    metric,
+    score_reducer,
+    scorer,
+    stderr,
+)
+from inspect_ai.solver import TaskState, generate
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.fingerprints import FACETS_READ, SCORED
+from dataset_builders.parquet.task_files import data_uri
+from dataset_builders.schema import LETTERS
+from eval_harness.answers import read_answers
+from eval_harness.benchmarks import spec
+from eval_harness.forms import DEFAULT_FORM
+from eval_harness.integrations.inspect_log import delivered
+from eval_harness.prompts import prompt_for
+from eval_harness.runs.folder import RunRequest
+from eval_harness.runs.requests import Writer, written
+from eval_harness.runs.selection import select_questions
+from eval_harness.scores import score, units
+from eval_harness.scores.clustered import ratio_spread
+from eval_harness.scores.grading import clusters
+
+PACKAGE = "medprobe"
+KEPT = tuple(dict.fromkeys(("question_id", "options", "answer", "question_type", *SCORED, *FACETS_READ)))
+"""Columns of a question that go into its sample's metadata: all that scoring reads."""
+
+
+def _of_package(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Say that a function belongs to the module `medprobe`: inspect-ai takes the first part of `medprobe/...` from there."""
+    importlib.import_module(PACKAGE)
+    function.__module__ = PACKAGE
+    return function
+
+
+def make_task(
+    benchmark: str,
+    data: str | None = None,
+    split: str | None = None,
+    limit: int | None = None,
+    prompt: str | None = None,
+    form: str = DEFAULT_FORM,
+) -> Task:
+    """The task of a benchmark.
+
+    `data`: dataset folder or Hub repository (data/<benchmark> if not said), `split` of it; `limit`: only the first questions, with the rest
+    of their cases (inspect's own --limit cuts cases in two); `prompt`: name of a template; `form`: of the conversation. Raises BadInput as
+    `medprobe eval` does.
+    """
+    chosen = select_questions(benchmark, data, split, limit=limit)
+    format = chosen.repository.format
+    generation = {"max_tokens": spec(format).max_tokens, "temperature": 0.0, "seed": 0, "form": form, "system": None}
+    request = RunRequest(
+        benchmark=chosen.repository.name,
+        data=str(chosen.repository.data),
+        split=chosen.split,
+        fingerprint=chosen.fingerprint,
+        model="inspect-ai",
+        method="mc",
+        prompt=prompt,
+        samples=1,
+        generation=generation,
+    )
+    about = {
+        "benchmark": chosen.repository.name,
+        "data": str(chosen.repository.data),
+        "revision": chosen.repository.revision,
+        "split": chosen.split,
+        "fingerprint": chosen.fingerprint,
+        "left_out": chosen.left_out,
+        "form": form,
+    }
+    rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
+    cluster = dict(zip(chosen.questions["question_id"], clusters(chosen.questions).tolist(), strict=True))
+    writer = Writer(request, format, is_api=True)
+    places = [(row, 0) for row in range(len(chosen.questions))]
+    samples = {}
+    for batch in written(chosen, writer, places, chosen.repository.has_images):
+        for asked in batch:
+            row = rows[asked.question_id]
+            content = [ContentText(text=asked.prompt)]
+            picture = [ContentImage(image=data_uri(asked.image))] if asked.image else []
+            messages: list[ChatMessage] = [ChatMessageSystem(content=asked.system)] if asked.system else []
+            messages.append(
+                ChatMessageUser(content=[*picture, *content] if asked.image_first else [*content, *picture])
+            )
+            kind = str(row["question_type"])
+            samples[asked.question_id] = Sample(
+                id=asked.question_id,
+                input=messages,
+                target="".join(LETTERS[place] for place in row["answer"]),
+                choices=[str(option) for option in row["options"]],
+                metadata={name: _plain(row.get(name)) for name in KEPT}
+                | {
+                    "cluster": cluster[asked.question_id],
+                    "prompt": prompt_for(format, prompt, kind).name,
+                    "asked": about,
+                },
+            )
+    return Task(
+        dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),
+        solver=generate(),
+        scorer=medprobe_reader(format),
+        epochs=Epochs(1, "medprobe_every_answer"),
+        config=GenerateConfig(max_tokens=generation["max_tokens"], temperature=0.0, seed=0),
+        metadata={"medprobe": about},
+    )
+
+
+def _plain(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def _answer(state: TaskState) -> dict[str, Any]:
+    """What was delivered for a sample, as a line of a journal."""
+    output = state.output.model_dump(mode="json")
+    said = delivered(output, None, lambda text: text)
+    return {"question_id": str(state.metadata["question_id"]), "sample": state.epoch - 1} | said
+
+
+def reader_of(format: str) -> Scorer:
+    """A scorer that reads the answer of a sample as `medprobe score` does and sets it against the key."""
+
+    async def read(state: TaskState, target: Target) -> Score:
+        question = pd.DataFrame([{**state.metadata, "question": None}])
+        question = question.drop(columns=["question"]) if spec(format).similar_questions else question
+        [answer] = read_answers(pd.DataFrame([_answer(state)]), question, format).to_dict("records")
+        picked = sorted(int(place) for place in answer["choice"])
+        right = answer["status"] == "answered" and picked == sorted(state.metadata["answer"])
+        kept = {name: answer[name] for name in ("sample", "status", "rule")} | {"choice": picked}
+        return Score(
+            value=CORRECT if right else INCORRECT,
+            answer="".join(LETTERS[place] for place in picked),
+            explanation=f"{answer['status']} ({answer['rule']})",
+            metadata={"medprobe": [kept]},
+        )
+
+    return read
+
+
+def every_answer() -> ScoreReducer:
+    """Epochs as samples of a question: the mean value, and every answer kept, since a pair is right or wrong within one epoch."""
+
+    def reduce(scores: list[Score]) -> Score:
+        kept = [answer for each in scores for answer in (each.metadata or {}).get("medprobe", [])]
+        right = sum(each.value == CORRECT for each in scores) / len(scores)
+        value = scores[0].value if len(scores) == 1 else right
+        return Score(
+            value=value, answer=scores[0].answer, explanation=scores[0].explanation, metadata={"medprobe": kept}
+        )
+
+    return reduce
+
+
+def our_metrics(format: str) -> Metric:
+    """Every metric of the benchmark in percent, as `medprobe score` prints it, and `<metric>_stderr`, clustered by shared images."""
+
+    def compute(scores: list[SampleScore]) -> dict[str, float]:
+        questions, answers = frames(scores)
+        if questions.empty:
+            return {}
+        found = {name: each.value for name, each in score(format, questions, answers).scores.items()}
+        errors = standard_errors(units(format, questions, answers))
+        told: dict[str, float] = {}
+        for name in spec(format).metrics:
+            if (value := found.get(name)) is not None:
+                told[name] = value
+                if name in errors:
+                    told[f"{name}_stderr"] = errors[name]
+        return told
+
+    return compute
+
+
+def frames(scores: Sequence[SampleScore]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The questions and the answers of scored samples, as scoring takes them."""
+    questions = pd.DataFrame([each.sample_metadata or {} for each in scores], columns=list(KEPT))
+    answers = [
+        {"question_id": (each.sample_metadata or {})["question_id"], **answer}
+        for each in scores
+        for answer in (each.score.metadata or {}).get("medprobe", [])
+    ]
+    return questions, pd.DataFrame(answers, columns=["question_id", "sample", "choice", "status"])
+
+
+def standard_errors(table: pd.DataFrame) -> dict[str, float]:
+    """Metric -> cluster-robust standard error in points; absent where fewer than two clusters speak for it, and for counts."""
+    errors: dict[str, float] = {}
+    for name, part in table.groupby("metric", sort=False):
+        base = part["denominator"].to_numpy(float)
+        counted = base > 0
+        top, base = part["numerator"].to_numpy(float)[counted], base[counted]
+        index = pd.factorize(part["cluster"].to_numpy()[counted])[0].astype(np.int64)
+        if len(index) and index.max() > 0 and not str(name).endswith("_irrelevant"):
+            ratio = top.sum() / base.sum()
+            errors[str(name)] = 100 * math.sqrt(ratio_spread(top - ratio * base, base, index).variance)
+    return errors
+
+
+@metric
+def medprobe_scores(format: str) -> Metric:
+    return our_metrics(format)
+
+
+@score_reducer(name="medprobe_every_answer")
+def medprobe_every_answer() -> ScoreReducer:
+    return every_answer()
+
+
+def _scorer_of(format: str) -> Callable[..., Scorer]:
+    @scorer(metrics=[accuracy(), stderr(cluster="cluster"), medprobe_scores(format)], name=f"medprobe_{format}")
+    def medprobe_reader() -> Scorer:
+        return reader_of(format)
+
+    return medprobe_reader
+
+
+SCORERS = {format: _scorer_of(format) for format in BENCHMARKS}
+
+
+def medprobe_reader(format: str) -> Scorer:
+    """The scorer of a benchmark, with its metrics."""
+    return SCORERS[format]()
+
+
+def _task_of(benchmark: str) -> Callable[..., Task]:
+    def make(
+        data: str | None = None,
+        split: str | None = None,
+        limit: int | None = None,
+        prompt: str | None = None,
+        form: str = DEFAULT_FORM,
+    ) -> Task:
+        return make_task(benchmark, data, split, limit, prompt, form)
+
+    return task(_of_package(make), name=benchmark)
+
+
+TASKS = {benchmark: _task_of(benchmark) for benchmark in BENCHMARKS}

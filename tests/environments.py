@@ -1,0 +1,72 @@
+"""Environments of other harnesses, with the real package: made once, kept in the pytest cache; skipped where the package index is away.
+
+An environment sees this one's libraries and, as an installed distribution with its entry points, this project.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NO_INDEX = re.compile(
+    r"connection|temporary failure|timed out|proxy|network|no matching distribution|ssl|resolve", re.IGNORECASE
+)
+
+
+def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...]) -> Path:
+    """The Python of an environment that has these requirements. Skips with a reason where they cannot be installed."""
+    folder = cache.mkdir(f"harness-{name}") / f"{sys.version_info.major}.{sys.version_info.minor}"
+    python, stamp = folder / "bin" / "python", folder / "installed.json"
+    if not stamp.exists() or json.loads(stamp.read_text()) != list(requirements):
+        venv.EnvBuilder(with_pip=True, clear=True).create(folder)
+        libraries = _libraries(folder)
+        (libraries / "libraries.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        command = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--retries",
+            "1",
+            *requirements,
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{name} could not be installed within 550 seconds")
+        if done.returncode and NO_INDEX.search(done.stderr):
+            pytest.skip(f"the package index cannot be reached, so {name} is not tested: {done.stderr.strip()[-200:]}")
+        assert done.returncode == 0, done.stderr
+        stamp.write_text(json.dumps(list(requirements)))
+    _install_us(_libraries(folder))
+    return python
+
+
+def _libraries(folder: Path) -> Path:
+    return next((folder / "lib").glob("python*")) / "site-packages"
+
+
+def _install_us(libraries: Path) -> None:
+    """What an editable install leaves: a path and a distribution with its entry points."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (libraries / "medprobe.pth").write_text(f"{ROOT}\n")
+    about = libraries / f"medprobe-{project['version']}.dist-info"
+    about.mkdir(exist_ok=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: medprobe\nVersion: {project['version']}\n")
+    (about / "direct_url.json").write_text(json.dumps({"url": ROOT.as_uri(), "dir_info": {"editable": True}}))
+    groups = project["entry-points"]
+    lines = [
+        line for group, named in groups.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in named.items()))
+    ]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,157 @@
+"""`medprobe publish-score` on the loopback Hub: one pull request, the declared metric alone, on the dataset's leaderboard."""
+
+import json
+import re
+
+import huggingface_hub
+import pytest
+import yaml
+from huggingface_hub import HfApi
+
+from dataset_builders.build import build
+from dataset_builders.hub import client as hub
+from dataset_builders.hub.publish import publish
+from eval_harness.results import read_result
+from eval_harness.submissions.submit import submit
+from eval_harness.submissions.verification import verify
+from tests import commands
+from tests.eval_harness.submissions.submitting import responses, run_folder, write_lines
+from tests.localhub.accounts import CURATOR, READER
+
+DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results"
+
+
+def official(folder, **wanted):
+    """A built phantom set that says of itself that it is the official one."""
+    build("mediconfusion", out=folder, **wanted)
+    for name in ("manifest.json", "README.md"):
+        path = folder / name
+        path.write_text(path.read_text().replace('"phantom"', '"official"').replace("- phantom\n", "- official\n"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return official(tmp_path_factory.mktemp("data") / "mediconfusion")
+
+
+@pytest.fixture
+def api(local_hub, monkeypatch, data):
+    """The owner of dataset, store and model; who publishes scores is the reader."""
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
+    publish(data, DATASET)
+    owner = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    owner.create_repo(MODEL)
+    owner.create_repo(STORE, repo_type="dataset")
+    monkeypatch.setenv("HF_TOKEN", READER)
+    return owner
+
+
+@pytest.fixture
+def run(api, data, tmp_path):
+    folder = run_folder(data, tmp_path / "run")
+    return folder
+
+
+@pytest.fixture
+def publish_score(tmp_path):
+    def command(run, *options, model=MODEL, dataset=DATASET, code=0):
+        return commands.medprobe("publish-score", run, model, "--dataset", dataset, *options, cwd=tmp_path, code=code)
+
+    return command
+
+
+def pulls(api):
+    return [each for each in api.get_repo_discussions(MODEL) if each.is_pull_request]
+
+
+def test_one_pull_request_that_the_leaderboard_shows(api, run, publish_score, monkeypatch):
+    shown = publish_score(run, "--dry-run")
+    assert ".eval_results/mediconfusion.yaml" in shown.stdout and pulls(api) == []
+    done = publish_score(run)
+    [pull] = pulls(api)
+    assert pull.url in done.stdout and pull.status == "open"
+    again = publish_score(run)
+    assert "is there already" in again.stdout and len(pulls(api)) == 1
+
+    score = read_result(run / "result.json").scores["individual_accuracy"]
+    [entry] = api.get_dataset_leaderboard(DATASET)
+    assert (entry.rank, entry.model_id, entry.pull_request, entry.verified) == (1, MODEL, pull.num, False)
+    assert entry.value == round(score.value, 4)
+    for words in (f"n = {score.n}", "95% interval", "prompt", "individual_accuracy"):
+        assert words in entry.notes
+    [claimed] = api.model_info(MODEL, expand=["evalResults"]).eval_results
+    assert (claimed.dataset_id, claimed.task_id) == (DATASET, "test_individual_accuracy")
+    assert claimed.dataset_revision == api.repo_info(DATASET, repo_type="dataset").sha
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    api.merge_pull_request(MODEL, pull.num)
+    merged = publish_score(run)
+    assert "is there already" in merged.stdout and "/blob/main/" in merged.stdout and len(pulls(api)) == 1
+
+
+def test_another_score_of_the_same_name_updates_the_pull_request(api, run, data, publish_score, tmp_path):
+    publish_score(run)
+    other = run_folder(data, tmp_path / "other", seed=2)
+    done = publish_score(other)
+    assert done.stdout.startswith("updated: ") and len(pulls(api)) == 1
+    [entry] = api.get_dataset_leaderboard(DATASET)
+    assert entry.value == round(read_result(other / "result.json").scores["individual_accuracy"].value, 4)
+
+
+def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypatch):
+    assert "Submit the run there first" in publish_score(run, "--store", STORE, code=2).stderr
+    submit(run, STORE, data=DATASET)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    verify(STORE, everything=True, data=[DATASET], accept_flagged=True)
+    shown = publish_score(run, "--store", STORE, "--dry-run")
+    [entry] = yaml.safe_load(shown.stdout.split("\n", 1)[1])
+    assert f"/datasets/{STORE}/tree/main/results/mediconfusion/" in entry["source"]["url"]
+
+
+def test_what_may_not_be_published_is_refused(api, run, data, publish_score, monkeypatch, tmp_path):
+    def refused(words, what=run, **where):
+        said = publish_score(what, code=2, **where).stderr
+        assert re.search(words, said) and said.count("\n") == 1, said
+        assert pulls(api) == []
+
+    def published(folder):
+        monkeypatch.setenv("HF_TOKEN", CURATOR)
+        publish(folder, "ORG/mediconfusion-bare")
+        monkeypatch.setenv("HF_TOKEN", READER)
+
+    refused("a part", run_folder(data, tmp_path / "part", limit=6))
+    phantoms = tmp_path / "phantoms"
+    build("mediconfusion", out=phantoms)
+    refused("phantoms", run_folder(phantoms, tmp_path / "of-phantoms"))
+    custom = tmp_path / "custom" / "mine"
+    build("mediconfusion", name="mine", out=custom)
+    refused("which the result is about", run_folder(custom, tmp_path / "of-custom"))
+    document = json.loads((run / "result.json").read_text())
+    document["scores"]["individual_accuracy"]["value"] = 99.0
+    claimed = tmp_path / "claimed"
+    claimed.mkdir()
+    for path in run.iterdir():
+        if path.is_file():
+            (claimed / path.name).write_bytes(path.read_bytes())
+    (claimed / "result.json").write_text(json.dumps(document))
+    refused("claims", claimed)
+    refused("it is not there", model="medlab/nobody")
+    refused("it is not there", dataset="ORG/nothing")
+    refused("is no Hub repository id", model="nobody")
+    bare = tmp_path / "bare" / "mediconfusion"
+    official(bare)
+    (bare / "eval.yaml").unlink()
+    published(bare)
+    refused("has no eval.yaml", dataset="ORG/mediconfusion-bare")
+    strange = bare / "eval.yaml"
+    strange.write_text("name: x\ntasks:\n- id: test_set_accuracy\n")
+    published(bare)
+    refused("no task declares a metric", dataset="ORG/mediconfusion-bare")
+
+
+def test_a_file_of_answers_is_no_run(api, data, publish_score, tmp_path):
+    publish_score(write_lines(tmp_path / "answers.jsonl", responses(data)), code=2)
+    assert pulls(api) == []
