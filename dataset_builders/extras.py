@@ -16,6 +16,7 @@ EXTRAS = {
     "torchvision": "eval",
     "transformers": "eval",
     "bitsandbytes": "bitsandbytes",
+    "inspect_ai": "inspect",
     "num2words": "num2words",
     "peft": "peft",
     "imagehash": "curation",

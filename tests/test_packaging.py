@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
@@ -26,6 +27,10 @@ def packaged() -> list[Path]:
     """Every file that belongs to the packages, relative to the repository."""
     found = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()]
     return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
+
+
+HARNESSES = {"inspect": "inspect_ai"}
+"""Extra of another harness -> the library that it brings."""
 
 
 def third_party(path: Path) -> set[str]:
@@ -44,9 +49,15 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
     by_extra = {
         extra: closure([line for line in lines if not line.startswith("medprobe[")]) | core
         for extra, lines in PROJECT["optional-dependencies"].items()
+        if extra not in HARNESSES
     }
+    for extra, name in HARNESSES.items():  # not in the development set: tested in environments of their own
+        assert EXTRAS[name] == extra
+        assert [canonicalize_name(Requirement(line).name) for line in PROJECT["optional-dependencies"][extra]] == [
+            canonicalize_name(name)
+        ]
     used = {name for path in packaged() if path.suffix == ".py" for name in third_party(ROOT / path)}
-    for name in used | set(EXTRAS):
+    for name in (used | set(EXTRAS)) - set(HARNESSES.values()):
         distributions = {canonicalize_name(owner) for owner in owners[name]}
         if distributions & core:
             assert name not in EXTRAS
