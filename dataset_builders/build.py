@@ -98,6 +98,8 @@ def build(
         partial = None if text_only else _complete(content, spec(format).get_images, allow_missing)
         if is_custom:
             _check_groups(content)
+            notes = source_manifest(folder).get("notes")
+            content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
             if source_manifest(folder).get("ids") != KEYED:
                 content = with_keyed_ids(content, pseudonyms_of(target, also=folder))
         description = Description(name, format, origin, partial, text_only)

@@ -27,35 +27,87 @@ def probe(
     group_column: GroupColumn = "group",
     findings_column: Annotated[str, typer.Option(help="column with the findings, separated by ; or |")] = "findings",
     seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
+    unbalanced: Annotated[
+        bool,
+        typer.Option("--unbalanced", help="the paper's free draw: more questions, some answered without the image"),
+    ] = False,
+    partial_labels: Annotated[
+        bool,
+        typer.Option(
+            "--partial-labels", help="the findings named are not all: only those in the column `absent` are absent"
+        ),
+    ] = False,
+    drop_unmatched_boxes: Annotated[
+        bool,
+        typer.Option("--drop-unmatched-boxes", help="go on without boxes that belong to no finding of their image"),
+    ] = False,
 ) -> None:
     """Ask yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
+    from curation.custom_sets.balance import text_only
+    from curation.custom_sets.boxes import with_positions
     from curation.custom_sets.custom_questions import write_folder
-    from curation.custom_sets.probing import ProbeColumns, read_probed, with_files, with_positions
+    from curation.custom_sets.probing import ASPECT_OF, ProbeColumns, read_probed, with_files
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
+    from dataset_builders.errors import BadInput
 
-    probed = read_probed(table, ProbeColumns(image=image_column, findings=findings_column), organ, modality)
+    columns = ProbeColumns(image=image_column, findings=findings_column)
+    probed = read_probed(table, columns, organ, modality, partial_labels)
     names = list_images(images)
     known = join_table(names, read_table(table, Columns(image=image_column, group=group_column)), table)
     probed = with_files(probed, names, table)
+    about_boxes: dict[str, int] = {}
     if boxes is not None:
-        probed = with_positions(probed, boxes, images)
-    rows, left_out = ask_about(probed, seed)
+        probed, counts = with_positions(probed, boxes, images)
+        about_boxes = {
+            "used": counts.used, "across_parts": counts.across, "of_other_images": counts.other_images, "unmatched": len(counts.unmatched)
+        }  # fmt: skip
+        typer.echo(
+            f"boxes: {counts.used} give a position, {counts.across} lie across parts of their image, "
+            f"{counts.other_images} are of images that the table does not have, {len(counts.unmatched)} belong to no finding"
+        )
+        if counts.unmatched and not drop_unmatched_boxes:
+            row, why = next(iter(counts.unmatched.items()))
+            raise BadInput(
+                f"{boxes}: {len(counts.unmatched)} boxes belong to no finding of their image (row {row}: {why}). "
+                "Fix the names, or leave these boxes out with --drop-unmatched-boxes."
+            )
+    rows, left_out = ask_about(probed, seed, not unbalanced)
+    if not rows:
+        raise BadInput(
+            f"{table}: nothing can be asked so that the text alone does not tell the answer (organs, modalities and findings must be "
+            "there in some images and ruled out in others). Give a table with more variety, or --unbalanced."
+        )
+    known_by_text = text_only(rows, ASPECT_OF)
+    best = {aspect: max(readers.values()) for aspect, readers in known_by_text.items()}
+    note = "Without the image, knowing how often each text is right with yes in this very set, at most " + ", ".join(
+        f"{score} % of {aspect}" for aspect, score in best.items()
+    )
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
         import json
 
         named = [row | {"id": Path(names[row["image"]]).stem, "image": names[row["image"]]} for row in rows]
         (folder / "probmed.json").write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        return {"questions": len(rows), **left_out}
+        return {
+            "questions": len(rows), **left_out, "text_only_majority": known_by_text, "boxes": about_boxes,
+            "notes": [
+                f"{note} (chance: 50 %).",
+                "What an image's row does not name is taken as absent only where the column `absent` says so."
+                if partial_labels
+                else "Findings that an image's row does not name are taken as absent, unless they may be another word for one it names.",
+            ],
+        }  # fmt: skip
 
     write_folder(out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files)
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
     for what, count in left_out.items():
+        asked = ASPECT_OF[what.removeprefix("without_")]
         typer.echo(
-            f"{count} pairs of questions {what.replace('_', ' ')} counterpart: no other image of the organ and modality names another"
+            f"not asked: {asked} {count} times (nothing that could be asked as absent is ruled out, or the text would give the answer)"
         )
+    typer.echo(note)
     typer.echo(f"wrote {out}; next: medprobe build probmed --as {out.name} --source {out}")
 
 

@@ -2,34 +2,40 @@
 counterpart (ProbMed, section 3).
 
 Every question whose answer is yes has a counterpart that names something the image does not show: another modality, another organ, a
-finding or a position that other images of the same organ and modality have, drawn evenly. The wording is ours; what is asked, and
-how questions are named (`qa_type`), is the paper's. Only what the table says is asked about: a blank cell says nothing, `No Finding`
-(or normal, none) says that the image is normal.
+finding or a position that other images of the same organ and modality have. It is asked only where what the table says rules it out
+(`exclusion.py`), drawn so that no text pays (`balance.py`). The wording is ours; what is asked, and how questions are named
+(`qa_type`), is the paper's. Only what the table says is asked about: a blank cell says nothing, `No Finding` (or normal, none) says
+that the image is normal.
 
-See also: asking a language model for findings (the paper had GPT-4 read captions); positions are the table's, or come from boxes.
+See also: boxes (`boxes.py`). The paper had GPT-4 read captions for findings; here they are the table's.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pandas as pd
-from PIL import Image
 
-from curation.custom_sets.custom_questions import shuffled
+from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread
+from curation.custom_sets.boxes import PARTS
+from curation.custom_sets.exclusion import (
+    excludes_finding,
+    excludes_modality,
+    excludes_organ,
+    excludes_position,
+    same_term,
+)
 from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
 
 NORMAL = ("no finding", "no findings", "normal", "none")
-MODALITIES, ORGANS = ("X-ray", "CT", "MRI"), ("abdomen", "brain", "chest", "spine")
-"""ProbMed's own, for tables that know a single modality or organ."""
 REMEDY = (
     "The table has the columns image, organ, modality, and perhaps findings (separated by ; or |, `No Finding` for a normal image) and "
     "positions (as many as findings; blank where unknown)."
@@ -46,6 +52,10 @@ class Probed:
     modality: str
     findings: tuple[str, ...] | None
     positions: tuple[str, ...]
+    touched: tuple[frozenset[str], ...] = ()
+    """Per finding the parts of the image that its boxes touch; empty where there are no boxes."""
+    absent: tuple[str, ...] | None = None
+    """Findings that the table says are not there; None: all that it does not name are not there."""
 
     @property
     def image_type(self) -> str:
@@ -62,12 +72,16 @@ class ProbeColumns:
     modality: str = "modality"
     findings: str = "findings"
     positions: str = "positions"
+    absent: str = "absent"
 
 
 def read_probed(
-    path: Path, columns: ProbeColumns, organ: str | None = None, modality: str | None = None
+    path: Path, columns: ProbeColumns, organ: str | None = None, modality: str | None = None, partial: bool = False
 ) -> list[Probed]:
-    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput listing every bad row."""
+    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput listing every bad row.
+
+    `partial`: not every finding is named; then only those that the column `absent` names are not there (in a normal image: all).
+    """
     raw = read_any(path)
     needed = {columns.image, *(() if organ else (columns.organ,)), *(() if modality else (columns.modality,))}
     for column in sorted(needed):
@@ -86,6 +100,7 @@ def read_probed(
             modality or _cell(row, columns.modality),
             None if not findings else () if normal else findings,
             positions or ("",) * (0 if normal else len(findings)),
+            absent=_list(row, columns.absent) if partial and not normal else None,
         )
         wrong = _wrong(probed, found)
         if wrong:
@@ -148,145 +163,191 @@ def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> li
     return [replace(image, image=next(iter(found))) for image, found in zip(probed, fits, strict=True)]
 
 
-def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> list[Probed]:
-    """Positions of findings from their boxes (image, finding, x, y, width, height), where a finding has one box, or all of its boxes
-    lie in the same place. ChestX-ray14's BBox_List_2017.csv is read as it comes."""
-    raw = read_any(boxes)
-    if list(raw.columns[:2]) == ["Image Index", "Finding Label"]:
-        raw = raw.iloc[:, :6].set_axis(["image", "finding", "x", "y", "width", "height"], axis=1)
-    missing = [name for name in ("image", "finding", "x", "y", "width", "height") if name not in raw.columns]
-    if missing:
-        raise BadInput(
-            f"{boxes}: has no column {missing[0]!r}. Boxes have image, finding, x, y, width, height (in pixels)."
-        )
-    numbers = raw[["x", "y", "width", "height"]].apply(pd.to_numeric, errors="coerce")
-    if numbers.isna().any(axis=None):
-        raise BadInput(
-            f"{boxes}: row {int(numbers.isna().any(axis=1).to_numpy().argmax()) + 1} has a box that is not four numbers."
-        )
-    found: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
-    for image, finding, box in zip(raw["image"], raw["finding"], numbers.to_numpy().tolist(), strict=True):
-        found.setdefault((str(image).strip(), str(finding).strip().casefold()), []).append(tuple(box))
-    placed = []
-    for image in probed:
-        names = {image.image, PurePosixPath(image.image).name, PurePosixPath(image.image).stem}
-        places = [
-            [b for n in names for b in found.get((n, finding.casefold()), [])] for finding in image.findings or ()
-        ]
-        if any(places):
-            with Image.open(images / image.image) as opened:
-                size = opened.size
-            texts = [{position_of(box, size) for box in boxed} for boxed in places]
-            positions = tuple(
-                old or (next(iter(text)) if len(text) == 1 else "")
-                for old, text in zip(image.positions, texts, strict=True)
-            )
-            image = replace(image, positions=positions)
-        placed.append(image)
-    return placed
+MODALITY, ORGAN, FINDING = "Was this image made by {}?", "Does this image show the {}?", "Does this image show {}?"
+ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the {} located here: {}?"
+ASPECT_OF = {
+    "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
+}  # fmt: skip
+"""How a `qa_type` begins -> the aspect it asks about."""
 
 
-def position_of(box: tuple[float, float, float, float], size: tuple[int, int]) -> str:
-    """Where a box (x, y, width, height in pixels) lies in an image of `size` (width, height), by its centre: upper, middle or lower
-    third, left or right half *of the image* (a radiograph's left is the patient's right).
-
-    >>> position_of((700, 100, 100, 100), (1024, 1024))
-    'upper right part of the image'
-    """
-    x, y = (box[0] + box[2] / 2) / size[0], (box[1] + box[3] / 2) / size[1]
-    return (
-        f"{('upper', 'middle', 'lower')[min(2, max(0, int(3 * y)))]} {'left' if x < 0.5 else 'right'} part of the image"
-    )
-
-
-def probe(images: Sequence[Probed], seed: int = 0) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """The rows of probmed.json, and how many counterparts could not be made (`without_<aspect>`; their pairs are left out).
+def probe(
+    images: Sequence[Probed], seed: int = 0, balanced: bool = True
+) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """The rows of probmed.json, and how often something could not be asked (`without_<aspect>`).
 
     Per image: `modality_gt/_hallu`, `body_part_gt/_hallu`, `abnormality`, `entity_gt_k/_hallu_k` per finding (a normal image: one
-    `entity_hallu`), `grounding_gt_k/_hallu_k` per finding with a position.
+    `entity_hallu`), `grounding_gt_k/_hallu_k` per finding with a position. `balanced`: only as far as no text pays; else the paper's
+    random draw of every fact that can be ruled out.
     """
-    draw = _Draw(images, seed)
+    images = standardised(images)
+    draw = balanced_pairs if balanced else drawn_pairs
+    chosen: dict[tuple[str, str, str], tuple[str, str]] = {}
+    left_out: Counter[str] = Counter()
+    for (kind, _), facts in sorted(_facts(images).items()):
+        pairs = draw(facts, seed)
+        left_out[f"without_{kind}"] += len(facts) - len(pairs)
+        for fact in facts:
+            if (fact.image, fact.place) in pairs:
+                chosen[fact.image, kind, fact.place] = fact.text, pairs[fact.image, fact.place]
+    of_normal = _of_normal_images(images, chosen, seed, balanced)
+    abnormality = _both_kinds_alike(images, seed) if balanced else {i.image for i in images if i.findings is not None}
+    normal = sum(image.findings == () for image in images)
+    left_out["without_entity"] += normal - len(of_normal)
+    left_out["without_abnormality"] += sum(image.findings is not None for image in images) - len(abnormality)
     rows = [
         {
-            "id": image.image,
-            "image": image.image,
-            "image_type": image.image_type,
-            "qa_type": kind,
-            "question": question,
-            "answer": answer,
+            "id": image.image, "image": image.image, "image_type": image.image_type,
+            "qa_type": kind, "question": question, "answer": answer,
         }
         for image in images
-        for kind, question, answer in _asked(image, draw)
-    ]
-    return rows, dict(draw.left_out)
+        for kind, question, answer in _asked(image, chosen, of_normal, abnormality)
+    ]  # fmt: skip
+    return rows, {what: count for what, count in sorted(left_out.items()) if count}
 
 
-Asked = Iterator[tuple[str, str, str]]
-"""qa_type, question, answer."""
+def standardised(images: Sequence[Probed]) -> list[Probed]:
+    """The same images with one spelling, the most frequent, for each organ, modality and finding (section 3.3: standardised metadata).
+
+    Findings of an image that are spellings of one are kept as they are.
+    """
+    spellings: dict[str, dict[str, str]] = {}
+    for field in ("organ", "modality", "findings"):
+        terms: Counter[str] = Counter()
+        for image in images:
+            value = getattr(image, field)
+            terms.update([value] if isinstance(value, str) else value or ())
+        chosen: dict[str, str] = {}
+        for term, _ in sorted(terms.items(), key=lambda item: (-item[1], item[0])):
+            chosen[term] = next((known for known in dict.fromkeys(chosen.values()) if same_term(known, term)), term)
+        spellings[field] = chosen
+
+    def of(image: Probed) -> Probed:
+        findings = image.findings
+        if findings:
+            renamed = tuple(spellings["findings"][finding] for finding in findings)
+            findings = renamed if len({text.casefold() for text in renamed}) == len(renamed) else findings
+        return replace(
+            image,
+            organ=spellings["organ"][image.organ],
+            modality=spellings["modality"][image.modality],
+            findings=findings,
+        )
+
+    return [of(image) for image in images]
 
 
-def _asked(image: Probed, draw: _Draw) -> Asked:
-    kind = image.image_type
-    yield from draw.pair(image, "modality", "", "Was this image made by {}?", image.modality, draw.modalities)
-    yield from draw.pair(image, "body_part", "", "Does this image show the {}?", image.organ, draw.organs)
+def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
+    """(kind of question, what is balanced together) -> facts: modality and organ over all images, findings over those of an organ and
+    modality, positions over those of a finding in these."""
+    modalities, organs = sorted({i.modality for i in images}), sorted({i.organ for i in images})
+    findings: dict[str, set[str]] = defaultdict(set)
+    positions: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for image in images:
+        findings[image.image_type].update(image.findings or ())
+        for finding, position in zip(image.findings or (), image.positions, strict=True):
+            if position:
+                positions[image.image_type, finding.casefold()].add(position)
+    facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+    for image in images:
+        elsewhere = tuple(other for other in modalities if excludes_modality(image.modality, other))
+        facts["modality", ""].append(Fact(image.image, "", image.modality, elsewhere))
+        facts["body_part", ""].append(
+            Fact(image.image, "", image.organ, tuple(other for other in organs if excludes_organ(image.organ, other)))
+        )
+        absent = tuple(finding for finding in sorted(findings[image.image_type]) if _rules_out(image, finding))
+        for place, (finding, position) in enumerate(zip(image.findings or (), image.positions, strict=True)):
+            facts["entity", image.image_type].append(Fact(image.image, f"_{place}", finding, absent))
+            if position:
+                key = (image.image_type, finding.casefold())
+                fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, place, other))
+                facts["grounding", " ".join(key)].append(Fact(image.image, f"_{place}", position, fitting))
+    return facts
+
+
+def _rules_out(image: Probed, finding: str) -> bool:
+    """Whether what the table says of an image excludes a finding."""
     if image.findings is None:
-        return
-    yield "abnormality", "Is anything in this image abnormal?", "yes" if image.findings else "no"
-    shown = {finding.casefold() for finding in image.findings}
-    absent = [finding for finding in draw.findings[kind] if finding.casefold() not in shown]
-    asks = "Does this image show {}?"
-    if not image.findings:
-        false = draw.another(absent, "", f"{image.image} entity")
-        if false is None:
-            draw.left_out["without_entity"] += 1
-        else:
-            yield "entity_hallu", asks.format(false), "no"
-    for place, (finding, position) in enumerate(zip(image.findings, image.positions, strict=True)):
-        yield from draw.pair(image, "entity", f"_{place}", asks, finding, absent)
-        if position:
-            where = "Is the {} located here: {{}}?".format(finding.replace("{", "{{").replace("}", "}}"))
-            yield from draw.pair(image, "grounding", f"_{place}", where, position, draw.positions[kind])
+        return False
+    named = image.absent is None or any(same_term(finding, absent) for absent in image.absent)
+    return named and excludes_finding(image.findings, finding)
 
 
-class _Draw:
-    """The candidates of a table (section 3.3: by organ and modality), each drawn about as often as any other."""
-
-    def __init__(self, images: Sequence[Probed], seed: int) -> None:
-        self.seed = seed
-        self.used: Counter[str] = Counter()
-        self.left_out: Counter[str] = Counter()
-        self.modalities = _distinct([image.modality for image in images], MODALITIES)
-        self.organs = _distinct([image.organ for image in images], ORGANS)
-        kinds = {image.image_type for image in images}
-        of_kind = {kind: [image for image in images if image.image_type == kind] for kind in kinds}
-        self.findings = {k: _distinct([f for i in of_kind[k] for f in i.findings or ()]) for k in kinds}
-        self.positions = {k: _distinct([p for i in of_kind[k] for p in i.positions if p]) for k in kinds}
-
-    def pair(self, image: Probed, kind: str, place: str, template: str, true: str, candidates: Sequence[str]) -> Asked:
-        """A question that is true and its adversarial counterpart; neither where there is no candidate."""
-        false = self.another(candidates, true, f"{image.image} {kind}{place}")
-        if false is None:
-            self.left_out[f"without_{kind}"] += 1
-            return
-        yield f"{kind}_gt{place}", template.format(true), "yes"
-        yield f"{kind}_hallu{place}", template.format(false), "no"
-
-    def another(self, candidates: Sequence[str], true: str, key: str) -> str | None:
-        """A candidate other than `true`, of the least used; the same for the same key and seed."""
-        folded = true.casefold()
-        fitting = [text for text in candidates if text.casefold() != folded]
-        if not fitting:
-            return None
-        least = min(self.used[text] for text in fitting)
-        rare = [text for text in fitting if self.used[text] == least]
-        chosen = rare[shuffled(key, self.seed) % len(rare)]
-        self.used[chosen] += 1
-        return chosen
+def _lies_elsewhere(image: Probed, place: int, position: str) -> bool:
+    """Whether the finding at `place`, and each that may be the same, lies nowhere near `position`."""
+    findings = image.findings or ()
+    for at, finding in enumerate(findings):
+        if at != place and excludes_finding((findings[place],), finding):
+            continue
+        if image.touched and image.touched[at]:
+            if position in image.touched[at] or position not in PARTS:
+                return False
+        elif not image.positions[at] or not excludes_position(image.positions[at], position):
+            return False
+    return True
 
 
-def _distinct(texts: Sequence[str], otherwise: Sequence[str] = ()) -> list[str]:
-    """The different texts (in any case of letters), sorted; with fewer than two, those of `otherwise` too."""
-    found = {text.casefold(): text for text in texts}
-    if len(found) < 2:
-        found = {text.casefold(): text for text in otherwise} | found
-    return [found[key] for key in sorted(found)]
+def _of_normal_images(
+    images: Sequence[Probed], chosen: dict[tuple[str, str, str], tuple[str, str]], seed: int, balanced: bool
+) -> dict[str, str]:
+    """Normal image -> the one finding that it is asked about (its answer is no, table 19)."""
+    kinds = {image.image: image.image_type for image in images}
+    asked: dict[str, Counter[str]] = defaultdict(Counter)
+    for (image, kind, _), (true, _) in chosen.items():
+        if kind == "entity":
+            asked[kinds[image]][true] += 1
+    given: dict[str, str] = {}
+    for kind in sorted(set(kinds.values())):
+        named = sorted({finding for image in images if image.image_type == kind for finding in image.findings or ()})
+        normal = {image.image: named for image in images if image.image_type == kind and image.findings == ()}
+        if balanced:
+            given |= spread(normal, asked[kind], seed)
+        elif named:
+            given |= {image: named[drawn_number(f"normal {image}", seed) % len(named)] for image in normal}
+    return given
+
+
+def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
+    """The images that are asked about abnormality: of each organ and modality as many normal as abnormal ones (section 3.3)."""
+    kept: set[str] = set()
+    for kind in {image.image_type for image in images}:
+        sides = [
+            sorted(
+                (
+                    i.image
+                    for i in images
+                    if i.image_type == kind and i.findings is not None and bool(i.findings) == side
+                ),
+                key=lambda name: drawn_number(f"abnormality {name}", seed),
+            )
+            for side in (False, True)
+        ]
+        kept.update(name for side in sides for name in side[: min(map(len, sides))])
+    return kept
+
+
+def _asked(
+    image: Probed,
+    chosen: dict[tuple[str, str, str], tuple[str, str]],
+    of_normal: dict[str, str],
+    abnormality: set[str],
+) -> Iterator[tuple[str, str, str]]:
+    """qa_type, question and answer of what is asked about an image."""
+    for kind, template in (("modality", MODALITY), ("body_part", ORGAN)):
+        if (image.image, kind, "") in chosen:
+            true, false = chosen[image.image, kind, ""]
+            yield f"{kind}_gt", template.format(true), "yes"
+            yield f"{kind}_hallu", template.format(false), "no"
+    if image.image in abnormality:
+        yield "abnormality", ABNORMAL, "yes" if image.findings else "no"
+    if image.image in of_normal:
+        yield "entity_hallu", FINDING.format(of_normal[image.image]), "no"
+    for place, finding in enumerate(image.findings or ()):
+        if (image.image, "entity", f"_{place}") in chosen:
+            true, false = chosen[image.image, "entity", f"_{place}"]
+            yield f"entity_gt_{place}", FINDING.format(true), "yes"
+            yield f"entity_hallu_{place}", FINDING.format(false), "no"
+        if (image.image, "grounding", f"_{place}") in chosen:
+            true, false = chosen[image.image, "grounding", f"_{place}"]
+            yield f"grounding_gt_{place}", POSITION.format(finding, true), "yes"
+            yield f"grounding_hallu_{place}", POSITION.format(finding, false), "no"

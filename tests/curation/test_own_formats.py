@@ -19,7 +19,6 @@ from model_server import model_server
 from curation.command_line import app
 from curation.custom_sets.custom_questions import read_questions
 from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
-from curation.custom_sets.probing import position_of
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
@@ -168,8 +167,8 @@ def test_fake_replies_that_are_no_good(reply, says):
 def probe_table(tmp_path, images):
     rows = [
         ("image", "organ", "modality", "findings", "positions", "license"),
-        ("0.png", "brain", "MRI", "mass; {edema}", "upper left;lower right", "CC BY"),
-        ("3.png", "brain", "MRI", "bleeding", "upper right", "CC BY"),
+        ("0.png", "brain", "MRI", "cyst; {edema}", "upper left;lower right", "CC BY"),
+        ("3.png", "brain", "MRI", "aneurysm", "upper right", "CC BY"),
         ("6.png", "brain", "MRI", "No Finding", "", "CC BY"),
         ("1.png", "Chest", "X-ray", "Effusion | Hernia", "lower left|", "unknown"),
         ("4.png", "Chest", "X-ray", "", "", "unknown"),
@@ -181,8 +180,8 @@ def probe_table(tmp_path, images):
 
 
 def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images, probe_table, tmp_path):
-    said = run("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed")
-    assert "without grounding counterpart" in said  # the chest images know one position
+    said = run("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed", "--unbalanced")
+    assert "not asked: position" in said  # no other image says where such a finding lies
     report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
     assert not any("paper" in line or "Table" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
@@ -195,7 +194,6 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert set(of["brain/0.png"]["qa_type"]) == {
         "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality",
         "entity_gt_0", "entity_hallu_0", "entity_gt_1", "entity_hallu_1",
-        "grounding_gt_0", "grounding_hallu_0", "grounding_gt_1", "grounding_hallu_1",
     }  # fmt: skip
     assert set(of["brain/6.png"]["qa_type"]) == {
         "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality", "entity_hallu"
@@ -203,15 +201,14 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert len(of["chest/4.png"]) == 4  # nothing is known of its findings, so nothing is asked
     assert set(rows["image_type"]) == {"brain_mri", "chest_xray"}
     assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show {edema}?"
-    assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show bleeding?"
-    assert rows.loc["brain/0.png-grounding_gt_1", "question"] == "Is the {edema} located here: lower right?"
+    assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show aneurysm?"
     assert rows.loc["chest/1.png-modality_hallu", "question"] == "Was this image made by MRI?"
     assert rows.loc["brain/6.png-abnormality", "answer"][0] == 1
     assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
     assert rows["pair_id"].value_counts().max() == 2
     assert rows.loc["brain/0.png-abnormality", "image_license"] == "CC BY"
     key_file(tmp_path / "again").write_text(key_file(tmp_path / "own-probmed").read_text())
-    run("probe", probe_table, "--images", images, "--out", tmp_path / "again")
+    run("probe", probe_table, "--images", images, "--out", tmp_path / "again", "--unbalanced")
     assert (tmp_path / "again" / "probmed.json").read_bytes() == (
         tmp_path / "own-probmed" / "probmed.json"
     ).read_bytes()
@@ -242,7 +239,7 @@ def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
     run(
         "probe", nih / "Data_Entry_sample.csv", "--images", nih / "images", "--out", tmp_path / "o", "--organ", "chest",
         "--modality", "X-ray", "--image-column", "Image Index", "--findings-column", "Finding Labels",
-        "--boxes", nih / "BBox_List_2017.csv",
+        "--boxes", nih / "BBox_List_2017.csv", "--unbalanced",
     )  # fmt: skip
     build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
@@ -250,24 +247,3 @@ def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
     assert rows.loc[f"{case['00000001_001.png']}-entity_gt_1", "question"] == "Does this image show Emphysema?"
     assert rows.loc[f"{case['00000002_000.png']}-abnormality", "answer"][0] == 1
     assert rows["case_id"].nunique() == 10
-
-
-def test_positions_come_from_boxes_where_they_agree(images, probe_table, tmp_path):
-    """Images of 20 x 20 pixels: a finding with one box, one with boxes in different places, one whose position the table gives."""
-    (tmp_path / "boxes.csv").write_text(
-        "image,finding,x,y,width,height\n3.png,Bleeding,0,15,4,4\n1.png,hernia,1,1,2,2\n1.png,hernia,15,15,2,2\n1.png,effusion,15,1,2,2\n"
-    )
-    run("probe", probe_table, "--images", images, "--out", tmp_path / "o", "--boxes", tmp_path / "boxes.csv")
-    asked = {row["question"]: row["answer"] for row in json.loads((tmp_path / "o" / "probmed.json").read_text())}
-    assert asked["Is the bleeding located here: upper right?"] == "yes"  # the table's word stands
-    assert not any("Hernia located" in question for question in asked)
-    assert position_of((0, 15, 4, 4), (20, 20)) == "lower left part of the image"
-    assert position_of((9, 9, 4, 2), (20, 20)) == "middle right part of the image"
-    table = probe_table.read_text().replace(",upper right,", ",,")
-    probe_table.write_text(table)
-    run("probe", probe_table, "--images", images, "--out", tmp_path / "p", "--boxes", tmp_path / "boxes.csv")
-    asked = {row["question"]: row["answer"] for row in json.loads((tmp_path / "p" / "probmed.json").read_text())}
-    assert asked["Is the bleeding located here: lower left part of the image?"] == "yes"
-    (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Bleeding,0,x,4,4\n")
-    with pytest.raises(BadInput, match="row 1"):
-        run("probe", probe_table, "--images", images, "--out", tmp_path / "q", "--boxes", tmp_path / "boxes.csv")
