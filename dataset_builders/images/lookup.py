@@ -210,6 +210,8 @@ def _checked(data: bytes, decode: bool) -> str:
                     raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
                 if decode and found == "PNG" and not _png_is_whole(data):
                     raise ImageError("the image is damaged or cut off (its chunks do not lead to the end)")
+                if decode and found == "JPEG" and (lost := _lost_jpeg_data(data)):
+                    raise ImageError(f"the image is damaged or cut off ({lost})")
                 if decode:
                     rgb_of(image)
     except ImageError:
@@ -230,6 +232,22 @@ def rgb_of(image: Image.Image) -> Image.Image:
         to_8_bits: Callable[[float], float] = lambda value: value / 256  # noqa: E731
         image = image.point(to_8_bits).convert("L")
     return image.convert("RGB")
+
+
+LOST_DATA = ("premature end", "instead of RST", "bad Huffman code")
+"""Warnings of libjpeg that say that pixels are missing. Others, such as bytes between two markers, cost the picture nothing."""
+
+
+def _lost_jpeg_data(data: bytes) -> str | None:
+    """What libjpeg warns of where the data of a JPEG ends before its picture does; Pillow passes over it and shows grey. None if nothing."""
+    import simplejpeg
+
+    try:
+        simplejpeg.decode_jpeg(data, "GRAY", fastdct=True, fastupsample=True, strict=True)
+    except ValueError as error:
+        told = " ".join(str(error).split())
+        return told if any(words in told for words in LOST_DATA) else None
+    return None
 
 
 def _png_is_whole(data: bytes) -> bool:

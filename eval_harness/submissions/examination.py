@@ -27,7 +27,7 @@ from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.plausibility import odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
 from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
-from eval_harness.submissions.untrusted.files import check_file, parse_object, printable, quarantined
+from eval_harness.submissions.untrusted.files import check_file, parse_object, printable, parquet_rows
 from eval_harness.submissions.validation import (
     JUDGED,
     checked_answers,
@@ -171,7 +171,7 @@ def _rows(path: Path, most: int) -> list[Placed]:
     import pyarrow.parquet as pq
 
     check_file(path)
-    rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(quarantined(path, most_bytes=most), 1)]
+    rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(parquet_rows(path, most_bytes=most), 1)]
     there, wanted = _columns(pq.read_schema(path)), _columns(ANSWERS_SCHEMA)
     if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
         raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")

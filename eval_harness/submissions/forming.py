@@ -27,7 +27,7 @@ from eval_harness.submissions.examination import computed_again, examine, read_c
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import check_size
-from eval_harness.submissions.untrusted.files import Found, check_file, json_lines, printable, quarantined
+from eval_harness.submissions.untrusted.files import Found, check_file, json_lines, printable, parquet_rows
 from eval_harness.submissions.validation import JUDGED, checked_answers, different_claims
 
 T = TypeVar("T")
@@ -202,7 +202,7 @@ def own_questions(folder: Path) -> pd.DataFrame:
         raise BadInput(
             f"{folder}: has no questions.parquet. Run `medprobe eval` again, or name the dataset with --data."
         )
-    frame = pd.DataFrame(list(quarantined(path)))
+    frame = pd.DataFrame(list(parquet_rows(path)))
     if not set(frame.columns) >= NEEDED:
         raise BadInput(f"{path}: lacks the column {min(NEEDED - set(frame.columns))}. Run `medprobe eval` again.")
     return frame

@@ -20,7 +20,12 @@ from eval_harness.runs.planning.selection import select_questions
 from eval_harness.submissions.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
 from eval_harness.submissions.forming import Formed, from_answers, from_result, from_run, is_result_folder, own_dataset
 from eval_harness.submissions.submission import FILES, Submission
+from eval_harness.submissions.untrusted.envelope import envelope, weight
 from eval_harness.submissions.untrusted.files import check_file, printable
+from eval_harness.submissions.untrusted.sandbox import OverLimit, call
+
+FOLDER_FILES = ("run.json", "answers.jsonl", "questions.parquet", *FILES)
+"""Of a run folder or a result, what is read."""
 
 RUN_IT = (
     "Run the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out."
@@ -124,19 +129,36 @@ def prepare(
         )
     if reproduced and (not what.is_dir() or is_result_folder(what)):
         raise BadInput(f"submit {what}: --reproduced: holds answers and not the run that gave them. {RUN_IT}")
-    find: Find = partial(named_dataset, data=data) if data else partial(dataset_for, owner=owner, of_this_machine=True)
     if not what.is_dir():
         check_file(what)
         if not benchmark or not model:
             raise BadInput(f"submit {what}: is no folder. For a file of answers, name its --benchmark and --model.")
-        selection = select_questions(benchmark, data, split)
-        dataset = dataset_of(selection.repository, selection.split, ours=True)
-        return from_answers(what, dataset, model, kind, extraction).examined()
+    # The envelope is that of whoever verifies it: what passes here passes there.
+    files = [what / name for name in FOLDER_FILES] if what.is_dir() else [what]
+    find: Find = partial(named_dataset, data=data) if data else partial(dataset_for, owner=owner, of_this_machine=True)
+    limits = envelope(weight(files))
+    try:
+        if not what.is_dir():
+            return call(limits, _of_answers, what, str(benchmark), str(model), data, split, extraction, kind)
+        return call(limits, _of_folder, what, find, reproduced, data is not None)
+    except OverLimit as error:
+        raise OverLimit(f"{what}: {error} Nothing was submitted.") from None
+
+
+def _of_answers(
+    what: Path, benchmark: str, model: str, data: str | None, split: str | None, extraction: str, kind: str | None
+) -> Submission:
+    selection = select_questions(benchmark, data, split)
+    dataset = dataset_of(selection.repository, selection.split, ours=True)
+    return from_answers(what, dataset, model, kind, extraction).examined()
+
+
+def _of_folder(what: Path, find: Find, reproduced: bool, named: bool) -> Submission:
     try:
         if is_result_folder(what):
             return from_result(what, find).examined()
         _check_run_folder(what)
-        return _of_run(what, find, reproduced, named=data is not None)
+        return _of_run(what, find, reproduced, named)
     except BadInput as error:
         told = (
             str(error)

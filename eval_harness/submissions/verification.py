@@ -44,7 +44,7 @@ from eval_harness.submissions.stores.folder_store import questions_bytes, twins
 from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import UNPACKS, envelope
-from eval_harness.submissions.untrusted.files import MAX_FILE, printable, quarantined
+from eval_harness.submissions.untrusted.files import MAX_FILE, printable, parquet_rows
 from eval_harness.submissions.untrusted.sandbox import call
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _questions_here(store: Path, data: Sequence[str], benchmark: Benchmark) -> D
     path = store / "questions" / f"{benchmark.fingerprint}.parquet"
     if data or not path.is_file():
         return dataset_for(benchmark, data)
-    questions = pd.DataFrame(list(quarantined(path)))
+    questions = pd.DataFrame(list(parquet_rows(path)))
     return Dataset(benchmark.name, benchmark.split, benchmark.format, questions, benchmark.origin, None, ours=True)
 
 

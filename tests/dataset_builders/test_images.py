@@ -195,3 +195,34 @@ def test_pngs_of_every_kind_pass_whole_and_fail_with_a_row_missing(mode, size, c
     short = rows[: len(rows) - len(rows) // size[1]]
     with pytest.raises(ImageError, match="damaged"):
         check_image(data[:start] + chunk(b"IDAT", zlib.compress(short)) + data[start + 12 + length :])
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["RGB", "L", "CMYK"]),
+    st.booleans(),
+    st.sampled_from([{}, {"restart_marker_blocks": 4}, {"optimize": True}]),
+    st.integers(20, 95),
+    st.floats(0.2, 0.9),
+    st.integers(0, 2**32),
+)
+def test_a_jpeg_whose_data_ends_before_its_picture_is_refused(mode, progressive, options, quality, share, seed):
+    """Half a JPEG with an end marker behind it, which Pillow decodes without a word. (Progressive ones may be cut between two scans:
+    those are whole pictures, less sharp.)"""
+    draw = random.Random(seed)
+    image = Image.frombytes("RGB", (8, 8), draw.randbytes(192)).resize((draw.randint(40, 200), draw.randint(40, 200)))
+    buffer = io.BytesIO()
+    image.convert(mode).save(buffer, "JPEG", quality=quality, progressive=progressive, **options)
+    data = buffer.getvalue()
+    assert check_image(data) == "JPEG"
+    assert check_image(data + b"behind the end") == "JPEG"
+    start = data.index(b"\xff\xda") + 14
+    if not progressive and len(data) - start > 300:
+        with pytest.raises(ImageError, match="cut off"):
+            check_image(data[: start + int((len(data) - start) * share)] + b"\xff\xd9")
+
+
+@pytest.mark.sources
+def test_no_jpeg_of_the_sources_is_taken_for_a_damaged_one(sources):
+    files = [path for path in sources.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")]
+    assert files and all(check_image(path.read_bytes()) for path in files)

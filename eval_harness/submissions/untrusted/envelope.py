@@ -102,6 +102,8 @@ def weight(files: Iterable[Path]) -> int:
     total = 0
     for file in files:
         try:
+            if not file.is_file():  # a pipe would never open
+                continue
             with file.open("rb") as opened:
                 total += file.stat().st_size * (UNPACKS if opened.read(4) == b"PAR1" else 1)
         except OSError:

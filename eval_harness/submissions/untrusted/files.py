@@ -9,10 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import os
 import stat
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +17,6 @@ from typing import Any, BinaryIO, NoReturn
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
-from eval_harness.submissions.untrusted import parquet_check as parquet_quarantine
 from eval_harness.submissions.untrusted.envelope import MOST_ANSWERS
 
 MAX_FILE = 256 << 20
@@ -35,7 +31,11 @@ MAX_PARTS = 2_000
 """Values in one entry of a JSON document; the deepest honest one (an official MediConfusion entry) has about 60."""
 MAX_PROBLEMS = 1_000
 """After so many problems the rest of a file is not read: it is another kind of file."""
-QUARANTINE_SECONDS = 120
+MOST_COLUMNS = 60
+BATCH = 256
+"""Rows of a Parquet file in memory at a time."""
+MOST_UNUSED = 512 << 10
+"""Bytes of a Parquet file that hold no rows: its schema, statistics, and gaps; those of an honest one are some thousand."""
 
 Record = dict[str, Any]
 COLUMNS = ("question_id", "index", "id", "qa_type", "image_type", "gt_ans", "response", "sample", "status", "seconds")
@@ -336,43 +336,70 @@ def _document(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
 
 
 def _parquet(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
-    for number, record in enumerate(quarantined(path, COLUMNS), 1):
+    for number, record in enumerate(parquet_rows(path, COLUMNS), 1):
         record.pop("", None)
         yield f"{path}, row {number}", record
 
 
-def quarantined(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_UNPACKED) -> Iterator[Record]:
-    """The rows of a Parquet file, read by a process of its own under limits of memory and time (`parquet_quarantine.py`). Of `columns`
-    those that are there; all, where none is named or there. `most_bytes`: when unpacked.
+def parquet_rows(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_UNPACKED) -> Iterator[Record]:
+    """The rows of a Parquet file. Of `columns` those that are there; all, where none is named or there. `most_bytes`: when unpacked.
 
+    A Parquet file can claim any size and unpack to any other, and its reader is no Python: only to be called in the sandbox.
     Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
     """
-    check_file(path)
-    environment = {
-        **os.environ,
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    script = str(parquet_quarantine.__file__)
-    limits = (MAX_RECORDS, most_bytes, QUARANTINE_SECONDS)
-    command = [sys.executable, "-I", script, str(path.resolve()), *map(str, limits), *columns]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
-        assert child.stdout is not None and child.stderr is not None
-        try:
-            while line := child.stdout.readline(4 * MAX_LINE):
-                yield parse_object(line, constants=True)
-        except ValueError:
-            child.kill()
-            raise BadInput(
-                f"{path}: holds values that are no answers. Give question_id, sample and response."
-            ) from None
-        except BaseException:  # the reader had enough
-            child.kill()
-            raise
-        said = child.stderr.read(2000).decode("utf-8", "replace").strip().splitlines()
-        if child.wait() != 0:
-            reason = said[-1] if said and said[-1].startswith("quarantine: ") else "damaged, or larger than its limits"
-            raise BadInput(
-                f"{path}: cannot be read as Parquet ({reason.removeprefix('quarantine: ')[:200]}). Write it again."
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def wrong(what: str) -> BadInput:
+        return BadInput(f"{path}: cannot be read as Parquet ({printable(what, 200)}). Write it again.")
+
+    size = path.stat().st_size if check_file(path) else 0
+    try:
+        with pq.ParquetFile(path, thrift_string_size_limit=64 << 20, thrift_container_size_limit=1_000_000) as file:
+            about, names = file.metadata, file.schema_arrow.names
+            if about.num_rows > MAX_RECORDS:
+                raise wrong(f"has {about.num_rows:,} rows, at most {MAX_RECORDS:,} are read")
+            if about.num_columns > MOST_COLUMNS:
+                raise wrong(f"has {about.num_columns} columns, at most {MOST_COLUMNS} are read")
+            if len(set(names)) < len(names):
+                raise wrong("has two columns of one name")
+            chunks = [
+                about.row_group(group).column(number)
+                for group in range(about.num_row_groups)
+                for number in range(about.num_columns)
+            ]
+            unused = size - sum(chunk.total_compressed_size for chunk in chunks)
+            if not columns and unused > MOST_UNUSED:  # files of answers for us alone: other tools write what they like
+                raise wrong(f"has {unused:,} bytes beside its rows (metadata, gaps), at most {MOST_UNUSED:,} are read")
+            wanted = [name for name in names if name in columns] or names
+            unpacked = sum(
+                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted
             )
+            if unpacked > most_bytes:
+                raise wrong(f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are read")
+            characters = 0
+            for batch in file.iter_batches(batch_size=BATCH, columns=wanted, use_threads=False):
+                for row in batch.to_pylist():
+                    characters += sum(len(value) for value in row.values() if isinstance(value, (str, list)))
+                    if characters > most_bytes:
+                        raise wrong(f"holds over {most_bytes:,} characters")
+                    yield {name: _plain(value) for name, value in row.items()}
+    except (BadInput, MemoryError):
+        raise
+    except RecursionError:
+        raise wrong("nested too deeply") from None
+    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+        raise wrong(str(error) or type(error).__name__) from None
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON does not know: those that are no answers are no reason to stop, they are refused where they are used."""
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, bytes):
+        raise TypeError("holds bytes where text was due")
+    return f"({type(value).__name__})"

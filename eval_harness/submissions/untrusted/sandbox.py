@@ -31,7 +31,11 @@ T = TypeVar("T")
 LANES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
 """(bytes up to which a submission goes in this lane, how many of the lane are read at the same time, how many may wait): large ones wait
 for each other and hold up nobody else."""
-CALLERS = ("eval_harness.submissions.verification", "leaderboard_space.submitting.intake")
+CALLERS = (
+    "eval_harness.submissions.submit",
+    "eval_harness.submissions.verification",
+    "leaderboard_space.submitting.intake",
+)
 """Modules whose functions are called; where they are loaded here, they are loaded before the fork, too."""
 LENGTH = struct.Struct("!Q")
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")

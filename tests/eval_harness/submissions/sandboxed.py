@@ -62,3 +62,8 @@ def defect():
 
 def surroundings():
     return os.environ.get("MARK"), Path.cwd(), os.getpid()
+
+
+def the_dataset(dataset, benchmark):
+    """A `Find` that always finds the same one."""
+    return dataset
