@@ -239,7 +239,7 @@ LOST_DATA = ("premature end", "instead of RST", "bad Huffman code")
 
 
 def _lost_jpeg_data(data: bytes) -> str | None:
-    """What libjpeg warns of where the data of a JPEG ends before its picture does; Pillow passes over it and shows grey. None if nothing."""
+    """What libjpeg warns of where the data of a JPEG ends before its picture does (Pillow shows grey there), None if nothing."""
     import simplejpeg
 
     try:

@@ -9,6 +9,7 @@ score_run    journal -> choices -> scores -> files  rescoring.py, scoring.py
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from eval_harness.results import Result
@@ -20,6 +21,7 @@ from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.resume import begin, record_findings, starts_over
 from eval_harness.runs.scoring import answer_frame, make_result
 from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
+from eval_harness.submissions.untrusted.envelope import limits_of
 
 
 def evaluate(config: EvalConfig) -> tuple[Result | None, Path]:
@@ -38,6 +40,9 @@ def evaluate(config: EvalConfig) -> tuple[Result | None, Path]:
                 plan = begin(folder, plan, shard)
                 journal = shard.open_journal(folder, cases, starts_over(plan))
             with journal:
+                method, count = plan.run.method, len(plan.selection.questions)
+                told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
+                print(f"{folder}: {told}.", file=sys.stderr)
                 asked = ask(plan, journal, shard.instances(plan.selection.questions, plan.instances))
             if asked:
                 record_findings(folder, plan.run, plan.backend)

@@ -1,7 +1,8 @@
 """Examines the exact bytes of a submission against questions that we trust: the one function from bytes to verdict.
 
-`submit`, the Submit page and `verify` all ask it before anything is proposed or added. Everything in a submission that can be computed is
-computed again. See also: where the bytes come from (`forming.py`), which questions (`datasets.py`), what follows (`verification.py`).
+`submit`, the Submit page and `verify` all ask it before anything is proposed or added, and `verify` of what a store holds already.
+Everything in a submission that can be computed is computed again. See also: where the bytes come from (`forming.py`), which questions
+(`datasets.py`), what follows (`verification.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import facets_digest, fingerprint_of, has_fingerprint, is_released_set
+from dataset_builders.hub.revisions import is_released
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
 from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame, make_result, scores_of
+from eval_harness.scores import Scored
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.plausibility import odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
 from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
-from eval_harness.submissions.untrusted.files import check_file, parse_object, printable, parquet_rows
+from eval_harness.submissions.untrusted.files import check_file, parquet_rows, parse_object, printable
 from eval_harness.submissions.validation import (
     JUDGED,
     checked_answers,
@@ -45,21 +48,27 @@ Placed = tuple[str, Row]
 """(where it stands, the row)."""
 
 
-def examine(bundle: Bundle, find: Find, reproduced: bool = False) -> Submission:
-    """Examine a submission that is to land. What is wrong is in `problems`, all at once.
+def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str | None = None) -> Submission:
+    """Examine a submission. What is wrong is in `problems`, all at once.
 
     `find`: the dataset for what it says of its benchmark. `reproduced`: it may say that it was reproduced, since it comes from the store's
-    owner. Raises BadInput where nothing can be computed.
+    owner. `stored_as`: the id under which a store of our own holds it already, whichever version wrote it: its id, its fingerprint's
+    version and its free fields stay as they were. Answers that an earlier reader read otherwise inform; the numbers must be those of the
+    choices as they are stored. Raises BadInput where nothing can be computed.
     """
+    stored = stored_as is not None
     claimed = read_claims(bundle)
-    said = [*wrong_standing(claimed, reproduced), *_wrong_version(claimed), *wrong_fields(claimed)]
+    fields = list(wrong_fields(claimed))
+    said = wrong_standing(claimed, reproduced or stored)
+    said += [] if stored else [*_wrong_version(claimed), *fields]
     try:
         dataset = _dataset(claimed, find)
         rows = read_rows(bundle, claimed, dataset)
-        run_id = _id_of(claimed, rows)
-        said[:0] = wrong_names(claimed, run_id)
-        said += _wrong_rows(rows)
-        questions = _questions(claimed, rows, dataset)
+        run_id = stored_as or submission_id(claimed, (row for _, row in rows))
+        if not stored:
+            said[:0] = wrong_names(claimed, run_id)
+            said += _wrong_rows(rows)
+        questions = _questions(claimed, rows, dataset, stored)
         samples = claimed.method.samples or 1
         records, problems = checked_answers(rows, questions, samples, claimed.method.name)
         computed, answers = computed_again(claimed, questions, records)
@@ -69,15 +78,33 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False) -> Submission:
         raise BadInput("; ".join([*said, str(error)])) from None
     notes: list[str] = []
     if not problems:
-        facets_differ = _facets_differ(claimed.benchmark, questions)
-        problems.extend(different_results(claimed, computed, with_parts=not facets_differ))
-        problems.extend(_misread(rows, answers))
-        notes.extend(_renamed_rules(rows, answers))
-        if claimed.environment.get("permuted") != computed.environment.get("permuted"):
-            problems.append("its shares of same options and letters are not those of its answers")
+        by_this_reader = not stored or (claimed.reader_version or 1) == READER_VERSION
+        misread = list(_misread(rows, answers))
+        if by_this_reader:
+            problems += misread
+        elif misread:
+            notes.append(
+                f"{len(misread):,} answers are read otherwise by this version; the numbers are those of its choices as stored"
+            )
+            scored = _scored_as_stored(claimed, questions, rows, answers)
+            changes = {"scores": scored.scores, "breakdown": scored.breakdown, "statuses": scored.statuses}
+            computed = computed.model_copy(update=changes)
+        notes += _renamed_rules(rows, answers)
+        if stored:
+            problems += different_numbers(claimed, computed)
+            if not problems and any(different_results(claimed, computed, with_parts=False)):
+                notes.append("some of its intervals or verdicts are computed otherwise by this version of medprobe")
+        else:
+            problems += different_results(
+                claimed, computed, with_parts=not _facets_differ(claimed.benchmark, questions)
+            )
+            if claimed.environment.get("permuted") != computed.environment.get("permuted"):
+                problems.append("its shares of same options and letters are not those of its answers")
     missing = len(questions) * samples - len(records)
     if missing > 0:
         notes.append(f"{missing:,} of {len(questions) * samples:,} answers are missing and count as wrong")
+    flags = [*_flags(claimed, dataset, questions), *implausible(claimed, questions, answers)]
+    flags += fields if stored else _named_elsewhere(claimed.benchmark, dataset)
     return Submission(
         run_id,
         bundle,
@@ -86,59 +113,23 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False) -> Submission:
         questions,
         vouched=dataset.ours,
         problems=[printable(line) for line in (*said, *problems)],
-        flags=[
-            printable(line)
-            for line in (*_flags(claimed, dataset, questions), *implausible(claimed, questions, answers))
-        ],
-        notes=[*notes, *_notes(rows)],
+        flags=[printable(line) for line in flags],
+        notes=[*notes, *_notes(claimed.benchmark, dataset, rows)],
     )
 
 
-def examine_stored(bundle: Bundle, run_id: str, find: Find) -> Submission:
-    """Examine a result that a store of our own holds already, whichever version wrote it.
-
-    Its id, its fingerprint's version and the names of its rules stay as they were. Answers that this version reads otherwise inform; the
-    numbers must be those of the choices as they are stored. Raises BadInput where nothing can be computed.
-    """
-    claimed = read_claims(bundle)
-    problems = wrong_standing(claimed, reproduced=True)
-    if problems:
-        raise BadInput("; ".join(problems))
-    dataset = _dataset(claimed, find)
-    rows = read_rows(bundle, claimed, dataset)
-    questions = _questions(claimed, rows, dataset, stored=True)
-    records, problems = checked_answers(rows, questions, claimed.method.samples or 1, claimed.method.name)
-    computed, answers = computed_again(claimed, questions, records)
-    notes = list(_notes(rows))
-    misread = [] if problems else list(_misread(rows, answers))
-    if not problems:
-        notes = [*_renamed_rules(rows, answers), *notes]
-    if (claimed.reader_version or 1) == READER_VERSION:
-        problems.extend(misread)
-    elif misread:
-        notes.append(
-            f"{len(misread):,} answers are read otherwise by this version of medprobe; the numbers are those of its choices as stored"
-        )
-        stored = answers.copy()
-        kept = {(row["question_id"], int(row["sample"] or 0)): row for _, row in rows}
-        keys = list(zip(stored["question_id"], stored["sample"].astype(int), strict=True))
-        stored["choice"] = pd.Series(
-            [[int(place) for place in kept[key]["choice"] or []] if key in kept else [] for key in keys], dtype=object
-        )
-        stored["status"] = [kept[key]["status"] if key in kept else "failed" for key in keys]
-        scored = scores_of(run_of(claimed), questions, stored)
-        computed = computed.model_copy(
-            update={"scores": scored.scores, "breakdown": scored.breakdown, "statuses": scored.statuses}
-        )
-    if not problems:
-        problems.extend(different_numbers(claimed, computed))
-        differ = len(list(different_results(claimed, computed, with_parts=False)))
-        if differ and not problems:
-            notes.append("some of its intervals or verdicts are computed otherwise by this version of medprobe")
-    return Submission(
-        run_id, bundle, claimed, answers, questions, dataset.ours, [printable(line) for line in problems], notes=notes,
-        flags=[*_flags(claimed, dataset, questions), *wrong_fields(claimed), *implausible(claimed, questions, answers)],
-    )  # fmt: skip
+def _scored_as_stored(
+    claimed: Result, questions: pd.DataFrame, rows: Sequence[Placed], answers: pd.DataFrame
+) -> Scored:
+    """The scores of the choices and statuses that another version of the reader stored."""
+    kept = {(row["question_id"], int(row["sample"] or 0)): row for _, row in rows}
+    there = [kept.get(key, {}) for key in zip(answers["question_id"], answers["sample"].astype(int), strict=True)]
+    choices = [[int(place) for place in row.get("choice") or []] for row in there]
+    stored = answers.assign(
+        choice=pd.Series(choices, index=answers.index, dtype=object),
+        status=[row.get("status", "failed") for row in there],
+    )
+    return scores_of(run_of(claimed), questions, stored)
 
 
 def read_claims(bundle: Bundle) -> Result:
@@ -171,7 +162,9 @@ def _rows(path: Path, most: int) -> list[Placed]:
     import pyarrow.parquet as pq
 
     check_file(path)
-    rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(parquet_rows(path, most_bytes=most), 1)]
+    rows = [
+        (f"answers.parquet, row {number}", row) for number, row in enumerate(parquet_rows(path, most_bytes=most), 1)
+    ]
     there, wanted = _columns(pq.read_schema(path)), _columns(ANSWERS_SCHEMA)
     if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
         raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")
@@ -184,10 +177,6 @@ def _rows(path: Path, most: int) -> list[Placed]:
 def _columns(schema: Any) -> dict[str, str]:
     """Column -> type; what a list calls its values (item, element) is no difference."""
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
-
-
-def _id_of(claimed: Result, rows: Sequence[Placed]) -> str:
-    return submission_id(claimed, (row for _, row in rows))
 
 
 def _wrong_version(claimed: Result) -> Iterator[str]:
@@ -259,7 +248,23 @@ def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame) -> Iterat
         yield from odd_selection(benchmark.selection, questions, dataset.questions)
 
 
-def _notes(rows: Sequence[Placed]) -> Iterator[str]:
+def _named_elsewhere(claimed: Benchmark, dataset: Dataset) -> Iterator[str]:
+    """Another repository, or a commit that nobody released, named for questions that are those of a vouched dataset: only the texts were
+    compared, and its images may be others."""
+    if not dataset.ours or not dataset.revision or not claimed.revision:
+        return
+    if claimed.repo != dataset.repo:
+        yield (
+            f"says that it was asked from {clip(claimed.repo)}; its questions are those of {clip(dataset.repo)}, its images were not "
+            "compared"
+        )
+    elif claimed.revision != dataset.revision and not is_released(str(dataset.repo), claimed.revision):
+        yield f"the commit {clip(claimed.revision)} that it names is not on main of {clip(dataset.repo)}, nor behind a tag"
+
+
+def _notes(claimed: Benchmark, dataset: Dataset, rows: Sequence[Placed]) -> Iterator[str]:
+    if dataset.revision and not claimed.revision:
+        yield "it was asked from a folder, not from a dataset on the Hub: its images were not compared"
     if any(row.get("scores") for _, row in rows):
         yield "its choices rest on option scores, which are the submitter's word"
 

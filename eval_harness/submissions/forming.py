@@ -27,7 +27,7 @@ from eval_harness.submissions.examination import computed_again, examine, read_c
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import check_size
-from eval_harness.submissions.untrusted.files import Found, check_file, json_lines, printable, parquet_rows
+from eval_harness.submissions.untrusted.files import Found, check_file, json_lines, parquet_rows, printable
 from eval_harness.submissions.validation import JUDGED, checked_answers, different_claims
 
 T = TypeVar("T")
@@ -125,8 +125,11 @@ def from_run(folder: Path, find: Find, reproduced: bool = False) -> Formed:
     if run.method.judge is not None and claimed is None:
         notes.append("the judge it was asked with is left out: its answers are read by rules")
     run = without_judge(run)
+    benchmark = dataset.benchmark(questions, run.benchmark.selection)
+    if run.benchmark.revision:  # what was asked stays what it was, wherever the questions are looked up
+        benchmark = benchmark.model_copy(update={"repo": run.benchmark.repo, "revision": run.benchmark.revision})
     updates: dict[str, Any] = {
-        "benchmark": dataset.benchmark(questions, run.benchmark.selection),
+        "benchmark": benchmark,
         "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
     }
     if claimed is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -26,6 +27,11 @@ ENOUGH = 30
 """Questions from which on such a share says something."""
 DISPUTED = 0.01
 """Share of answers on which the paper's reader and ours may differ without a word."""
+FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+"""The papers of the benchmarks are of May 2024 and later."""
+LETTER = r"\W*[A-Ja-j]\W*"
+CUT_OFF = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
+"""What servers call an answer that the output limit ended."""
 MOST_DEVIATIONS = 30
 LONGEST_REASON = 100
 """Characters of what a server says of why an answer ended, mostly one word."""
@@ -37,13 +43,7 @@ def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> li
     """Flags for a result whose `answers` (as scored) were given to `questions`."""
     found = [*look_alike(result.model.name), *odd_texts(result)]
     found += [*_remarkable(questions, answers), *_odd_answers(result, answers)]
-    unknown = [
-        name
-        for name in (result.method.prompt or "").split("+")
-        if name and (result.benchmark.format, name) not in PROMPTS
-    ]
-    if unknown:
-        found.append(f"{result.benchmark.format} has no prompt {clip(unknown[0])}")
+    found += [*_odd_method(result, answers), *_odd_times(result)]
     if len(result.deviations) > MOST_DEVIATIONS:
         found.append(f"names {len(result.deviations):,} deviations")
     if result.method.extraction == "official":
@@ -173,6 +173,39 @@ def _remarkable(questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]
         yield f"a remarkable score: {right:,} of {len(known):,} answers are right, more than of any model in the papers"
 
 
+def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
+    """A method that does not go with the prompts or the answers of a result."""
+    format, method = result.benchmark.format, result.method.name
+    prompts = [name for name in (result.method.prompt or "").split("+") if name]
+    unknown = [name for name in prompts if (format, name) not in PROMPTS]
+    if unknown:
+        yield f"{format} has no prompt {clip(unknown[0])}"
+    others = [name for name in prompts if name not in unknown and method not in PROMPTS[format, name].methods]
+    if others:
+        yield f"the prompt {others[0]} is none of the method {method}"
+    if method != "mc" and not any(at == format and method in prompt.methods for (at, _), prompt in PROMPTS.items()):
+        yield f"{format} has no prompt of the method {method}"
+    if method == "ff" and len(answers):
+        letters = int(answers["response"].fillna("").str.fullmatch(LETTER).sum())
+        if letters > len(answers) / 2:
+            yield f"{letters:,} of {len(answers):,} answers are a letter, and the method ff shows no letters"
+
+
+def _odd_times(result: Result) -> Iterator[str]:
+    """A day of the run on which none of these benchmarks was there."""
+    made = datetime.fromisoformat(result.created_at) if _is_time(result.created_at) else None
+    if made is not None and made.replace(tzinfo=made.tzinfo or UTC) < FIRST_DAY:
+        yield f"created_at {clip(result.created_at)}: none of the benchmarks had been published by then"
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _odd_answers(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     """Columns of the answers that no reading can check, where they do not go together."""
     said = answers["response"].fillna("").str.strip() != ""
@@ -185,6 +218,12 @@ def _odd_answers(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     longest = int(answers["finish_reason"].fillna("").str.len().max() or 0)
     if longest > LONGEST_REASON:
         yield f"a finish_reason has {longest:,} characters"
+    room = result.method.generation.get("max_tokens")
+    if isinstance(room, int) and not isinstance(room, bool):
+        whole = answers["finish_reason"].notna() & ~answers["finish_reason"].isin(CUT_OFF)
+        used_up = int((whole & (pd.to_numeric(answers["tokens_out"]) >= room)).sum())
+        if used_up > DISPUTED * len(answers):
+            yield f"{used_up:,} answers took all {room:,} tokens there were, and are said to have ended by themselves"
 
 
 def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:

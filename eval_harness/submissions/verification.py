@@ -38,13 +38,13 @@ from dataset_builders.sources.problems import clip
 from eval_harness.results import Benchmark, read_result
 from eval_harness.results.landing import LANDING, MAX_BYTES, Landing, now
 from eval_harness.submissions.datasets import Dataset, dataset_for
-from eval_harness.submissions.examination import examine, examine_stored
+from eval_harness.submissions.examination import examine
 from eval_harness.submissions.remarks import REMARK, landing_at, wrong_remark
 from eval_harness.submissions.stores.folder_store import questions_bytes, twins
-from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds_content, open_pulls
+from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds, open_pulls
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import UNPACKS, envelope
-from eval_harness.submissions.untrusted.files import MAX_FILE, printable, parquet_rows
+from eval_harness.submissions.untrusted.files import MAX_FILE, parquet_rows, printable
 from eval_harness.submissions.untrusted.sandbox import call
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
             if claimed.kind != "measured":
                 continue
             find = partial(_questions_here, store, tuple(data))
-            submission = sandboxed(examine_stored, Bundle.read(path.parent), path.parent.name, find)
+            submission = sandboxed(examine, Bundle.read(path.parent), find, stored_as=path.parent.name)
             flags = [*submission.flags, *twins(store, submission)]
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
             outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
@@ -178,10 +178,10 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
     return outcomes
 
 
-def sandboxed(function: Callable[..., Submission], bundle: Bundle, *arguments: Any) -> Submission:
-    """What `examine` or `examine_stored` says of a bundle, in a process of its own and within the envelope of its size."""
+def sandboxed(function: Callable[..., Submission], bundle: Bundle, *arguments: Any, **named: Any) -> Submission:
+    """What `examine` says of a bundle, in a process of its own and within the envelope of its size."""
     size = len(bundle.result) + UNPACKS * len(bundle.answers)
-    return call(envelope(size), function, bundle, *arguments)
+    return call(envelope(size), function, bundle, *arguments, **named)
 
 
 def _questions_here(store: Path, data: Sequence[str], benchmark: Benchmark) -> Dataset:
@@ -371,16 +371,16 @@ class _Check:
         return twins(place, submission, fetch)
 
     def _is_on_main(self, folder: str, files: dict[str, bytes], revision: str | None = None) -> bool:
-        """Whether main holds these very files. Refused when it holds other ones in their place."""
+        """Whether main holds these files. Refused when it holds other ones in their place."""
         main = revision or self.api.repo_info(self.repo, repo_type="dataset").sha
         if main is None:  # nothing was ever committed
             return False
-        there = files_at(self.api, self.repo, main, sorted(files))
-        if there and not all(
-            holds_content(self.api, self.repo, main, there.get(path), content) for path, content in files.items()
-        ):
-            raise _Refused(f"{folder}: main holds another result of this run; a store only grows")
-        return bool(there)
+        try:
+            return holds(self.api, self.repo, main, files, f"{folder}: main")
+        except Unavailable:
+            raise
+        except BadInput as error:
+            raise _Refused(str(error)) from None
 
     def _land(
         self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]

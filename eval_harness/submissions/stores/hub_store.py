@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import (
     check_repo_id,
     connect,
@@ -25,6 +25,10 @@ from dataset_builders.hub.client import (
 from eval_harness.results import read_result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.stores.folder_store import questions_bytes
+from eval_harness.submissions.submission import answers_digest
+from eval_harness.submissions.untrusted.envelope import MAX_FILE, MOST_UNPACKED, UNPACKS, envelope
+from eval_harness.submissions.untrusted.files import parquet_rows
+from eval_harness.submissions.untrusted.sandbox import call
 
 if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
@@ -78,10 +82,10 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
 def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
     """Where these files are on the Hub already: on main, or in an open pull request of this account."""
     head = api.repo_info(repo_id, repo_type="dataset").sha
-    if head and _holds(api, repo_id, head, files, f"{repo_id} on main"):
+    if head and holds(api, repo_id, head, files, f"{repo_id} on main"):
         return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
     for pull in open_pulls(api, repo_id, who):
-        if pull.title == title_of(folder) and _holds(
+        if pull.title == title_of(folder) and holds(
             api, repo_id, f"refs/pr/{pull.num}", files, f"your pull request {pull.url}"
         ):
             return pull.url
@@ -109,7 +113,7 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
     def look() -> tuple[str, bool] | None:
         nonlocal head
         head = api.repo_info(repo_id, repo_type="dataset").sha
-        if head and _holds(api, repo_id, head, files, f"{repo_id} on main"):
+        if head and holds(api, repo_id, head, files, f"{repo_id} on main"):
             _check_provenance(api, repo_id, head, submission)
             return place, False
         more.clear()
@@ -177,18 +181,45 @@ def _description(submission: Submission) -> str:
     return "\n".join(lines)
 
 
-def _holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], where: str) -> bool:
-    """Whether a revision holds this submission already. BadInput when it holds other answers of the same run."""
+def holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], where: str) -> bool:
+    """Whether a revision holds these files already: a result with the same answers, whatever was read out of them since
+    (`medprobe rescore`), and of others the same bytes. Raises BadInput where it holds something else in their place."""
     there = files_at(api, repo_id, revision, sorted(files))
     if not there:
         return False
     for path, content in files.items():
-        if path.endswith("/answers.parquet") and not holds_content(api, repo_id, revision, there.get(path), content):
-            raise BadInput(
-                f"{where}: holds other answers of this run ({path}). A store only grows: submit a run with another name or settings, "
-                "or close that pull request."
-            )
+        entry = there.get(path)
+        if path.endswith("/result.json") or holds_content(api, repo_id, revision, entry, content):
+            continue
+        if path.endswith("/answers.parquet") and entry is not None and entry.size <= MAX_FILE:
+            theirs = fetched(api, repo_id, revision, path)
+            if _digest(theirs) == _digest(content):
+                continue
+        raise BadInput(
+            f"{where}: holds something else in the place of {path}. A store only grows: submit a run with another name or settings, or "
+            "close that pull request."
+        )
     return True
+
+
+def _digest(answers: bytes) -> str:
+    """`answers_digest` of an answers.parquet that anybody may have written; of what is none, that of its bytes."""
+    try:
+        return call(envelope(UNPACKS * len(answers)), _digest_here, answers)
+    except Unavailable:
+        raise
+    except BadInput:
+        return hashlib.sha256(answers).hexdigest()
+
+
+def _digest_here(answers: bytes) -> str:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "answers.parquet"
+        path.write_bytes(answers)
+        try:
+            return answers_digest(parquet_rows(path, most_bytes=MOST_UNPACKED))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(str(error)) from None
 
 
 def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:

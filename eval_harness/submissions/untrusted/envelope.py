@@ -18,15 +18,19 @@ MOST_SAMPLES = 10_000
 """Samples (or option orders) of a question."""
 MOST_ANSWERS = 1_000_000
 """Answers of a run: ProbMed's 57,132 questions with 17 samples, MediConfusion's 352 with 2,840."""
+BYTES_PER_TOKEN = 4
+"""What a token of English text takes."""
 BYTES_PER_ANSWER = 16 << 10
 """Of a file of answers, on average over its answers: about 4,000 tokens of answer and reasoning. Any one answer may be longer."""
+MAX_FILE = 256 << 20
+"""Bytes of a file as it is handed in. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
 FLOOR = 64 << 20
 """Bytes that a file of any number of answers may have."""
 LARGEST_SPLIT = 60_000
 """Questions, where nobody knows yet how many there are."""
 MOST_UNPACKED = 2 << 30
 """Bytes of a file of answers when unpacked, however many answers are due."""
-FREE_BYTES = 256 << 10
+FREE_BYTES = 64 << 10
 """Bytes of a result.json beside its numbers (environment, command, deviations ...); those of our runs have some thousand."""
 UNPACKS = 8
 """What a byte of Parquet is reckoned to unpack to."""
@@ -58,6 +62,20 @@ def check_size(questions: int, samples: int) -> None:
             f"{questions:,} questions with {samples:,} samples each are {questions * samples:,} answers: a store takes at most "
             f"{MOST_ANSWERS:,}. Ask fewer samples."
         )
+
+
+def limits_of(questions: int, samples: int, max_tokens: int | None = None) -> str:
+    """What a store will take of such a run, in a sentence that is told before the first question is asked."""
+    answers = max(1, questions * samples)
+    most = most_bytes(questions, samples)
+    told = (
+        f"a results store takes up to {most >> 20:,} MB of answers and reasoning from this run ({most // answers:,} bytes an answer, on "
+        f"average), in files of at most {MAX_FILE >> 20} MB each, compressed"
+    )
+    possible = answers * BYTES_PER_TOKEN * (max_tokens or 0)
+    if possible > most:
+        told += f"; {max_tokens:,} tokens for each would be about {possible >> 20:,} MB: keep an eye on the size of answers.jsonl"
+    return told
 
 
 def wrong_free_fields(result: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:

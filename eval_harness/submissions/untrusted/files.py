@@ -17,10 +17,8 @@ from typing import Any, BinaryIO, NoReturn
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
-from eval_harness.submissions.untrusted.envelope import MOST_ANSWERS
+from eval_harness.submissions.untrusted.envelope import MAX_FILE, MOST_ANSWERS
 
-MAX_FILE = 256 << 20
-"""Bytes of a file. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
 MAX_LINE = 64 << 20
 """Bytes of one line or value. There is no limit for an answer of its own: a file of them has one."""
 MAX_RECORDS = MOST_ANSWERS

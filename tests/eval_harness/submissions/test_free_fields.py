@@ -142,6 +142,75 @@ def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
         assert not problems and any(words in flag for flag in flags), (words, problems, flags)
 
 
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_method_that_its_answers_do_not_go_with_is_flagged(honest, seed):
+    """Answers to a question with lettered options, said to be free-form ones; prompts of another method."""
+    from eval_harness.prompts import PROMPTS
+    from eval_harness.submissions.plausibility import doubts
+
+    draw = random.Random(seed)
+
+    def flags(method, prompt, write):
+        answers = honest.answers.assign(response=[write(draw) for _ in range(len(honest.answers))])
+        told = honest.result.method.model_copy(update={"name": method, "prompt": prompt})
+        return "; ".join(doubts(honest.result.model_copy(update={"method": told}), honest.questions, answers))
+
+    letter = lambda draw: draw.choice(["A", "B.", "(b)", " **A** ", "A)\n"])  # noqa: E731
+    text = lambda draw: draw.choice(["The left lung.", "a pleural effusion", "There is none"])  # noqa: E731
+    assert "shows no letters" in flags("ff", "ff-default", letter)
+    assert "letters" not in flags("ff", "ff-default", text) and "letters" not in flags("mc", "mc-0", letter)
+    (name, methods) = draw.choice(
+        [(name, p.methods) for (format, name), p in PROMPTS.items() if format == "mediconfusion"]
+    )
+    for method in ("mc", "gd", "ps", "ff"):
+        assert ("is none of the method" in flags(method, name, text)) == (method not in methods)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2035, 1, 1)))
+def test_a_run_from_before_the_benchmarks_is_flagged(honest, day):
+    from eval_harness.submissions.plausibility import doubts
+
+    made = honest.result.model_copy(update={"created_at": day.isoformat()})
+    found = any("published by then" in flag for flag in doubts(made, honest.questions, honest.answers))
+    assert found == (day.year < 2024)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), room=st.integers(1, 5_000), reason=st.sampled_from(["stop", "eos", "length", None]))
+def test_answers_that_took_all_the_room_and_are_called_whole_are_flagged(honest, seed, room, reason):
+    from eval_harness.submissions.plausibility import doubts
+
+    draw = random.Random(seed)
+    cut = draw.random() < 0.5
+    count = len(honest.answers)
+    spent = [room if cut and number % 2 == 0 else draw.randrange(room) for number in range(count)]
+    answers = honest.answers.assign(tokens_out=spent, finish_reason=reason)
+    method = honest.result.method.model_copy(update={"generation": {"max_tokens": room}})
+    found = doubts(honest.result.model_copy(update={"method": method}), honest.questions, answers)
+    assert any("took all" in flag for flag in found) == (cut and reason in ("stop", "eos"))
+
+
+@pytest.mark.parametrize("kind", ["metadata", "field metadata", "gap", "two columns of a name"])
+def test_bytes_beside_the_rows_are_bounded(honest, verdict, kind, data):
+    table = pq.read_table(io.BytesIO(honest.bundle.answers))
+    if kind == "metadata":
+        table = table.replace_schema_metadata({"notes": "x" * (10 << 20)})
+    elif kind == "field metadata":
+        fields = [field.with_metadata({"n": "y" * (1 << 20)}) for field in table.schema]
+        table = table.cast(pa.schema(fields))
+    elif kind == "two columns of a name":
+        table = table.append_column("choice", table["choice"])
+    pq.write_table(table, buffer := io.BytesIO(), compression="zstd")
+    content = buffer.getvalue()
+    if kind == "gap":  # between the last page and the footer, which says where the pages are
+        size = int.from_bytes(content[-8:-4], "little") + 8
+        content = content[:-size] + bytes(1 << 20) + content[-size:]
+    with pytest.raises(BadInput, match=r"beside its rows|two columns of one name"):
+        examine(Bundle(honest.bundle.result, content), partial(named_dataset, data=str(data)))
+
+
 def test_texts_that_are_said_to_be_held_back_are_flagged(honest, rows):
     from eval_harness.submissions.plausibility import doubts
 

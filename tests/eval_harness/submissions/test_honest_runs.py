@@ -3,15 +3,16 @@
 A seeded part of `benchmarks/honest_runs.py`.
 """
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from huggingface_hub import HfApi
 
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
-from leaderboard_space.data.board import Board
-from leaderboard_space.data.trusted_data import TrustedData
-from leaderboard_space.submitting.tab import SubmitTab
-from tests.eval_harness.submissions.honest import NAMES, Case, cases, datasets, differences, run
+from tests.eval_harness.submissions.honest import NAMES, Case, cases, datasets, differences, handed_in, run
+from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR
 
 COUNT = 16
@@ -52,21 +53,38 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     assert differences(folder, target.parent) == []
 
 
-@pytest.mark.parametrize("case", cases(14, 4), ids=str)
-def test_it_lands_through_the_submit_page(case, data, tmp_path):
-    place = data[case.format]
-    folder = run(case, place, tmp_path / "made")
+def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
+    """A board as a process of its own, driven as a program would drive it."""
+    from gradio_client import Client
+
     (tmp_path / "store" / "results").mkdir(parents=True)
-    trusted = TrustedData([str(place)])
-    trusted.refresh()
-    tab = SubmitTab(Board(tmp_path / "store", trusted=trusted), tmp_path / "store", trusted, may_write=True)
-    key = next(key for _, key in tab.choices())
-    files = [str(folder / name) for name in ("run.json", "answers.jsonl", "result.json", "questions.parquet")]
-    *_, said = tab.check(key, files, "", None)
-    assert said["ok"], said["problems"]
-    *_, sent = tab.send(key, files, "", None)
-    assert sent["ok"] and sent["new"], sent
-    assert differences(folder, tmp_path / "store" / sent["folder"]) == []
+    with board(tmp_path / "store", tmp_path / "home", list(data.values())) as (address, _):
+        client = Client(address, verbose=False)
+        for case in cases(14, 5):
+            folder = run(case, data[case.format], tmp_path / f"made-{case.number}")
+            said = handed_in(folder, data[case.format], client)
+            assert said["ok"] and said["new"], (case, said)
+            assert differences(folder, tmp_path / "store" / said["folder"]) == [], case
+        client.close()
+
+
+@pytest.mark.parametrize("back_end", ["http", "transformers"])
+def test_other_back_ends(data, tmp_path, back_end):
+    case = next(
+        replace(case, format="mediconfusion")
+        for case in cases(15, 400)
+        if case.back_end == back_end and case.method == "mc"
+    )
+    folder = run(case, data["mediconfusion"], tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(data["mediconfusion"]))
+    assert differences(folder, Path(done.place)) == []
+
+
+def test_a_branch_with_150_samples(data, tmp_path):
+    case = Case(3, "gmai-mmbench", "mc", "plug-in", ("letters", "held back"), "Model", samples=150, branch=True)
+    folder = run(case, data["gmai-mmbench"], tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(data["gmai-mmbench"]))
+    assert done.submission.result.benchmark.selection and differences(folder, Path(done.place)) == []
 
 
 def test_nobody_takes_the_place_of_another(data, tmp_path):
