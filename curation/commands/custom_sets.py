@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, Table, Temperature, Tries
+from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, SendToProvider, Table, Temperature, Tries
 from curation.commands.questions import open_writer
 
 
@@ -128,10 +128,25 @@ def hallucinate(
     base_url: BaseUrl = None,
     tries: Tries = 3,
     temperature: Temperature = 1.0,
+    send_to_provider: SendToProvider = False,
     modality: Annotated[str, typer.Option(help="what your images are, for the fake questions")] = "medical image",
     unrelated_by: Annotated[
-        str | None,
-        typer.Option(help="column of the questions (organ, modality ...) in which a swapped image must differ"),
+        str,
+        typer.Option(
+            help="column of the questions that says what the image shows; a swapped image shows nothing of it"
+        ),
+    ] = "organ",
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls/--no-controls", help="beside each question one that offers the way out and has an answer"
+        ),
+    ] = True,
+    replies: Annotated[
+        Path | None,
+        typer.Option(
+            help="file that keeps the model's replies, whatever --out [default: QUESTIONS.fakes.jsonl beside them]"
+        ),
     ] = None,
     table: Table = None,
     image_column: ImageColumn = "image",
@@ -141,7 +156,8 @@ def hallucinate(
     """Turn your questions into FAKE, NONE and SWAP ones (HALT-MedVQA), which `medprobe build halt-medvqa --as NAME` reads."""
     from curation.custom_sets import hallucination
     from curation.custom_sets.custom_questions import read_fakes, read_questions, write_folder
-    from curation.images.image_index import list_images
+    from curation.custom_sets.hallucination import SwapImages
+    from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import Columns, join_table, read_table
     from curation.writing.question_writing import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
@@ -150,6 +166,11 @@ def hallucinate(
     if (model is None) == (fake_questions is None):
         raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")
     own = read_questions(questions, unrelated_by)
+    missing = [question.image for question in own if not (images / question.image).is_file()]
+    if missing:
+        raise BadInput(
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(own)} questions' images are not there."
+        )
     known = None
     if table is not None:
         known = join_table(
@@ -161,21 +182,25 @@ def hallucinate(
     if fake_questions is not None:
         invented = read_fakes(fake_questions)
     else:
-        asking = Asking(tries, temperature, seed=seed)
-        journal = out.with_name(f"{out.name}.fakes.jsonl")
+        asking = Asking(tries, temperature, seed=seed, send=send_to_provider)
+        journal = replies or questions.with_name(f"{questions.name}.fakes.jsonl")
         invented = hallucination.write_fakes(
             len(own) if fakes is None else fakes, open_writer(str(model), base_url), journal, asking, modality
         )
+    about = SwapImages(groups, *hashes_of(images, {question.image for question in own}))
+    swaps, left_out = hallucination.swapped(own, about, seed, controls)
     entries = {
-        "fake": hallucination.fake(invented, sorted({question.image for question in own}), seed),
-        "none": hallucination.none_of_the_above(own, seed),
-        "swap": hallucination.swapped(own, groups, seed),
+        "fake": hallucination.fake(
+            invented, sorted({question.image for question in own}), seed, own if controls else ()
+        ),
+        "none": hallucination.none_of_the_above(own, seed, controls),
+        "swap": swaps,
     }
     empty = [scenario for scenario, made in entries.items() if not made]
     if empty:
         raise BadInput(
             f"{questions}: no question can be used for {', '.join(empty)} (none: its options must not hold it already; swap: there must "
-            "be an image of another kind and group)."
+            f"be images that show nothing of what --unrelated-by {unrelated_by} says of its own; left out: {dict(left_out)})."
         )
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
@@ -185,11 +210,23 @@ def hallucinate(
             (folder / FILES[scenario]).write_text(
                 json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
             )
-        return {"questions": {scenario: len(made) for scenario, made in entries.items()}}
+        return {
+            "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls, "not_swapped": dict(left_out),
+            "notes": [
+                "Half of the questions are controls, which offer the same way out and have an answer: always giving up scores 50 %."
+                if controls
+                else "Giving up is right in every question: a model that always does scores 100 %."
+            ],
+        }  # fmt: skip
 
     write_folder(out, out.name, "halt-medvqa", images, {question.image for question in own}, known, write_files)
     for scenario, made in entries.items():
+        beside = ", controls included" if controls else ""
         typer.echo(
-            f"{scenario}: {len(made)} questions ({len(own)} of yours)" if scenario != "fake" else f"fake: {len(made)}"
+            f"{scenario}: {len(made)} questions ({len(own)} of yours{beside})"
+            if scenario != "fake"
+            else f"fake: {len(invented)}{' and as many controls' if controls else ''}"
         )
+    for why, count in left_out.items():
+        typer.echo(f"not swapped: {count} ({why})")
     typer.echo(f"wrote {out}; next: medprobe build halt-medvqa --as {out.name} --source {out}")

@@ -21,4 +21,8 @@ BaseUrl = Annotated[
 ]
 Price = Annotated[str | None, typer.Option(help="price of a million tokens in and out, e.g. 2.5,10: shows the cost")]
 Tries = Annotated[int, typer.Option(help="how often a pair or image is asked about until the reply is good")]
+SendToProvider = Annotated[
+    bool,
+    typer.Option("--send-to-provider", help="permit sending texts to a server that is not on this machine"),
+]
 Temperature = Annotated[float, typer.Option(help="the paper gives none; with 0 every try reads the same")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, Price, Table
+from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, Price, SendToProvider, Table
 from curation.commands.questions import open_writer
 
 
@@ -61,6 +61,7 @@ def quality(
     base_url: BaseUrl = None,
     temperature: Annotated[float, typer.Option(help="of --model")] = 0.0,
     price: Price = None,
+    send_to_provider: SendToProvider = False,
 ) -> None:
     """Look a benchmark over before publishing it: blind scores, give-aways, repeats, balance, power."""
     from curation.report.quality import BlindAsking, check
@@ -76,7 +77,7 @@ def quality(
             raise BadInput(f"--images {folder}: there is no such folder.")
     blind = None
     if model is not None:
-        asking = Asking(temperature=temperature, price=read_price(price))
+        asking = Asking(temperature=temperature, price=read_price(price), send=send_to_provider)
         blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
     found = check(source, tuple(images or ()), blind)
     write_report(found, source.resolve().name, out)

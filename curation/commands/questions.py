@@ -14,6 +14,7 @@ from curation.commands.options import (
     ModelName,
     Price,
     Questions,
+    SendToProvider,
     Temperature,
     Tries,
 )
@@ -34,6 +35,7 @@ def write(
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
     price: Price = None,
+    send_to_provider: SendToProvider = False,
     image_column: ImageColumn = "image",
     caption_column: CaptionColumn = "caption",
 ) -> None:
@@ -58,7 +60,7 @@ def write(
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
     known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)
-    asking = Asking(tries, temperature, min_caption, seed, read_price(price))
+    asking = Asking(tries, temperature, min_caption, seed, read_price(price), send_to_provider)
     writer = open_writer(model, base_url)
     funnel = write_questions(found, dict(zip(known["image"], known["caption"], strict=True)), writer, out, asking)
     for name, value in funnel.items():
@@ -76,6 +78,7 @@ def categorize(
     tries: Tries = 3,
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
+    send_to_provider: SendToProvider = False,
 ) -> None:
     """Ask for the category of each image by its caption (prompt A.2); replies outside the list are refused."""
     from curation.writing.categories import categorize as categorize_images
@@ -83,7 +86,7 @@ def categorize(
     from curation.writing.question_writing import Asking, read_drafts
 
     drafts = read_drafts(questions)
-    writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed)
+    writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed, send=send_to_provider)
     known = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
     if discover and known is None:
         known = discover_categories(drafts, writer, questions, asking)
@@ -100,6 +103,7 @@ def patterns(
     base_url: BaseUrl = None,
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
+    send_to_provider: SendToProvider = False,
 ) -> None:
     """Let a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
     from curation.writing.categories import patterns as find_patterns
@@ -107,7 +111,10 @@ def patterns(
 
     typer.echo(
         find_patterns(
-            read_drafts(questions), open_writer(model, base_url), questions, Asking(temperature=temperature, seed=seed)
+            read_drafts(questions),
+            open_writer(model, base_url),
+            questions,
+            Asking(temperature=temperature, seed=seed, send=send_to_provider),
         )
     )
 

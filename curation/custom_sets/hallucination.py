@@ -3,7 +3,8 @@
 NONE: the right option is replaced by "None of the above". SWAP: the image is replaced by an unrelated one, and "I do not know" is
 right. FAKE: a question that no image can answer, with "I do not know" right; the paper had a language model write these, in three
 kinds (generic, about a made-up patient, medically false), without printing its prompt: `FAKE_PROMPT` is ours.
-The right letter is balanced in all three: in the authors' NONE file always "C" scores 37%.
+The right letter is balanced in all three: in the authors' NONE file always "C" scores 37%. In theirs giving up is always right; here a
+control stands beside each question, which offers the same way out and has an answer, so that always giving up scores 50%.
 
 See also: reading the questions (`custom_questions.py`), asking (`question_writing.py`).
 """
@@ -13,17 +14,23 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from curation.custom_sets.custom_questions import CustomQuestion, Fake, shuffled
+from curation.custom_sets.exclusion import excludes_organ, region_of, words_of
 from curation.writing.question_writing import Asking, Writer, ask
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from dataset_builders.schema import LETTERS
 
 NONE, UNKNOWN = "None of the above", "I do not know"
+CONTROL = "c"
+"""What the keys of controls end with (in the NONE file, a list, every second entry is one)."""
+NEAR = 6
+"""Bits of 64 in which the perceptual hashes of near-duplicates differ at most (as `medprobe curate pairs`)."""
 KINDS = {
     "generic": "It is set in an invented, impossible world, so that no medical image can answer it.",
     "patient": "It rests on the story of a patient (complaints, past treatment, laboratory values) that no image can show.",
@@ -44,56 +51,167 @@ _GIVES_UP = re.compile(
 )
 
 
-def none_of_the_above(questions: Sequence[CustomQuestion], seed: int) -> list[dict[str, str]]:
-    """pmc_vqa_nota1K.json's entries: the right option replaced. Questions that have such an option already are left out."""
+GENERAL = re.compile(
+    r"\b(?:modality|technique|sequence|planes?|views?|projection|orientation|kind of (?:image|scan)|type of (?:image|scan|imaging)|"
+    r"(?:which|what) (?:organ|body part|part of the body|region|side|age|sex|gender)|contrast|axial|coronal|sagittal)\b",
+    re.IGNORECASE,
+)
+"""What can be asked of any image, so that a swapped one answers it."""
+
+
+@dataclass(frozen=True)
+class SwapImages:
+    """What is known of the images for telling which are unrelated: patient or article, digest of the pixels, perceptual hash (64 bits)."""
+
+    groups: Mapping[str, str]
+    digests: Mapping[str, str]
+    hashes: Mapping[str, int]
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether two images are one, nearly one, or of one group."""
+        group = self.groups.get(one, "")
+        near = (
+            bin(self.hashes[one] ^ self.hashes[other]).count("1") <= NEAR
+            if one in self.hashes and other in self.hashes
+            else False
+        )
+        return (
+            one == other
+            or (group != "" and self.groups.get(other, "") == group)
+            or (one in self.digests and self.digests[one] == self.digests.get(other))
+            or near
+        )
+
+
+def none_of_the_above(questions: Sequence[CustomQuestion], seed: int, controls: bool = True) -> list[dict[str, str]]:
+    """pmc_vqa_nota1K.json's entries: the right option replaced. Questions that have such an option already are left out.
+
+    A control beside each has as many options, the right one and "None of the above" among them: one wrong option made room.
+    """
     kept = [q for q in questions if not any("none of the above" in option.casefold() for option in q.options)]
     entries: list[tuple[int, dict[str, str]]] = []
     for number, question, place in _placed(kept, seed, [len(q.options) for q in kept]):
         others = [option for position, option in enumerate(question.options) if position != question.answer]
-        options = [*others[:place], NONE, *others[place:]]
-        entry = {"img": question.image, "question": question.question}
-        entry |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False)}
-        entries.append((number, entry | {"answer": LETTERS[place]}))
+        made = [_nota_entry(question, [*others[:place], NONE, *others[place:]], place)]
+        if controls:
+            dropped = shuffled(f"control {question.image} {question.question}", seed) % len(others)
+            shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
+            shown.sort(key=lambda option: shuffled(f"{question.question} {option}", seed))
+            made.append(
+                _nota_entry(question, [*shown[:place], question.options[question.answer], *shown[place:]], place)
+            )
+        entries += [(2 * number + at, entry) for at, entry in enumerate(made)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
-def swapped(questions: Sequence[CustomQuestion], groups: dict[str, str], seed: int) -> dict[str, dict[str, Any]]:
-    """swap_img_shuffle.json's entries: another image, drawn evenly from those that are unrelated.
+def _nota_entry(question: CustomQuestion, options: Sequence[str], place: int) -> dict[str, str]:
+    entry = {"img": question.image, "question": question.question}
+    entry |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False)}
+    return entry | {"answer": LETTERS[place]}
 
-    Unrelated: of another `kind` than the question's own image where kinds are given, and of another group (patient, figure). Questions
-    for which there is none, or which offer "I do not know" already, are left out.
+
+def swapped(
+    questions: Sequence[CustomQuestion], about: SwapImages, seed: int, controls: bool = True
+) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
+    """swap_img_shuffle.json's entries, each question with an image that cannot answer it, drawn evenly; and why others were left out.
+
+    An image cannot answer a question where what it shows (`kind`: the organ, say) is ruled out by what the question's own image shows,
+    it is no (near-)duplicate of that and not of its group, and was not asked the same. Left out are questions with yes or no for an
+    answer ("no" is right of an unrelated image), those that any image answers (its modality, its plane), those with an option that the
+    other image may show, and those that offer "I do not know" already. A control beside each is the same question with the same options and
+    its own image.
     """
     kinds: dict[str, set[str]] = {}
+    texts: dict[str, set[str]] = {}
     for question in questions:
         kinds.setdefault(question.image, set()).add(question.kind)
+        texts.setdefault(question.image, set()).add(question.question.casefold())
     waiting = sorted(kinds, key=lambda name: shuffled(f"swap {name}", seed))  # who was drawn goes to the end
+    left_out: Counter[str] = Counter()
     kept = []
     for question in sorted(questions, key=lambda q: shuffled(f"swap {q.image} {q.question}", seed)):
-        if _offers_unknown(question.options):
+        why = _unswappable(question)
+        if why:
+            left_out[why] += 1
             continue
-        group = groups.get(question.image, "")
         for place, image in enumerate(waiting):
-            same_kind = question.kind != "" and question.kind in kinds[image]
-            same_group = group != "" and groups.get(image, "") == group
-            if image != question.image and not same_kind and not same_group:
+            unrelated = all(rules_out(question.kind, kind) for kind in kinds[image])
+            shown = any(not rules_out(kind, option) for kind in kinds[image] for option in question.options)
+            if (
+                unrelated
+                and not shown
+                and question.question.casefold() not in texts[image]
+                and not about.same(question.image, image)
+            ):
                 waiting.append(waiting.pop(place))
                 kept.append((image, question))
                 break
+        else:
+            left_out["no unrelated image"] += 1
     entries = {}
+    turn: Counter[int] = Counter()
     for number, (image, question), place in _placed(kept, seed, [len(q.options) + 1 for _, q in kept]):
-        entries[str(number)] = _unknown_entry(question.question, question.options, place, image) | {
-            "original_img": question.image
-        }
-    return dict(sorted(entries.items(), key=lambda pair: int(pair[0])))
+        # Where "I do not know" stands is balanced, and so is how far from it the control's right option stands.
+        count = len(question.options) + 1
+        right = (place + 1 + turn[count] // count % (count - 1)) % count
+        turn[count] += 1
+        options = [option for at, option in enumerate(question.options) if at != question.answer]
+        options.insert(right - (place < right), question.options[question.answer])
+        entry = _unknown_entry(question.question, options, place, image) | {"original_img": question.image}
+        entries[str(number)] = entry
+        if controls:
+            answer = question.options[question.answer]
+            letter = next(letter for letter, option in entry["option"].items() if option == answer)
+            entries[f"{number}{CONTROL}"] = entry | {"img": question.image, "answer": answer, "answer_id": letter}
+    return dict(sorted(entries.items(), key=_by_number)), left_out
 
 
-def fake(fakes: Sequence[Fake], images: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
-    """fake_qa_shuffle.json's entries: each fake question with one of the user's images."""
+def _unswappable(question: CustomQuestion) -> str | None:
+    if not question.kind:
+        return "what its image shows is not known"
+    if _offers_unknown(question.options):
+        return 'offers "I do not know" already'
+    if {option.casefold().strip(" .") for option in question.options} & {"yes", "no"}:
+        return "yes or no"
+    return "any image answers it" if GENERAL.search(question.question) else None
+
+
+def rules_out(there: str, asked: str) -> bool:
+    """Whether a picture of `there` shows nothing of `asked`: regions of the body that do not border on each other; of what has no known
+    region, words that have nothing in common."""
+    if region_of(there) and region_of(asked):
+        return excludes_organ(there, asked)
+    first, second = words_of(there), words_of(asked)
+    return bool(first) and bool(second) and not first & second
+
+
+def fake(
+    fakes: Sequence[Fake], images: Sequence[str], seed: int, questions: Sequence[CustomQuestion] = ()
+) -> dict[str, dict[str, Any]]:
+    """fake_qa_shuffle.json's entries: each fake question with one of the user's images; beside each, as a control, one of `questions` with
+    its own image, that offers "I do not know" too."""
     order = sorted(images, key=lambda name: shuffled(f"fake {name}", seed))
+    real = sorted(
+        (q for q in questions if not _offers_unknown(q.options)),
+        key=lambda q: shuffled(f"real {q.image} {q.question}", seed),
+    )
     entries = {}
     for number, item, place in _placed(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
         entries[str(number)] = _unknown_entry(item.question, item.options, place, order[number % len(order)])
-    return dict(sorted(entries.items(), key=lambda pair: int(pair[0])))
+    for number, question, place in _placed(real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]):
+        others = [option for at, option in enumerate(question.options) if at != question.answer]
+        others.insert(shuffled(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
+        right = question.options[question.answer]
+        options = [*others[:place], right, *others[place:]]
+        letters = dict(zip(LETTERS, options, strict=False))
+        entries[f"{number}{CONTROL}"] = {
+            "question": question.question, "option": letters, "answer": right, "answer_id": LETTERS[place], "img": question.image,
+        }  # fmt: skip
+    return dict(sorted(entries.items(), key=_by_number))
+
+
+def _by_number(item: tuple[str, Any]) -> tuple[int, str]:
+    return int(item[0].removesuffix(CONTROL)), item[0]
 
 
 def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, Any, int]]:

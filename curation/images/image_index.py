@@ -176,3 +176,18 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
         out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False)
     )
     return index
+
+
+def hashes_of(folder: Path, names: Iterable[str]) -> tuple[dict[str, str], dict[str, int]]:
+    """(sha256 of the pixels, perceptual hash of 64 bits) of each image. Raises BadInput for one that cannot be read."""
+    import imagehash
+
+    digests, hashes = {}, {}
+    for name in sorted(names):
+        try:
+            picture = open_rgb((folder / name).read_bytes())
+        except (ImageError, OSError) as error:
+            raise BadInput(f"{folder / name}: {error}. Replace it, or leave out its rows.") from None
+        digests[name] = hashlib.sha256(f"{picture.size} ".encode() + picture.tobytes()).hexdigest()
+        hashes[name] = int(str(imagehash.phash(picture)), 16)
+    return digests, hashes

@@ -28,6 +28,7 @@ from curation.writing.question_reading import problems, read_reply
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, read_journal
+from eval_harness.models.http.sending import permit_sending
 from eval_harness.models.interface import Request, Response
 
 JOURNAL = "journal.jsonl"
@@ -57,6 +58,8 @@ class Asking:
     seed: int = 0
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out."""
+    send: bool = False
+    """Whether texts may be sent to a server that is not on this machine."""
 
     def __post_init__(self) -> None:
         if self.tries < 1:
@@ -79,6 +82,7 @@ def ask(
 
     Raises BadInput where another process is adding to the journal.
     """
+    permit_sending(model, prompts.values(), f"{desc}: prompts with what they are about", asking.send)
     requests = [
         Request(
             key,

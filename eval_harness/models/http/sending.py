@@ -1,0 +1,55 @@
+"""Whether something leaves this machine, and asking before it does."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import sys
+from collections.abc import Collection
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from dataset_builders.errors import BadInput
+
+PROVIDER = "https://api.openai.com/v1"
+"""Where the client sends to without an address."""
+
+
+def destination(base_url: str | None) -> str | None:
+    """The host that requests to an address go to; None where they stay on this machine.
+
+    They stay for loopback addresses and `localhost`, unless the environment names a proxy for them.
+    """
+    parts = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or PROVIDER)
+    host = parts.hostname or ""
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost" or host.endswith(".localhost")
+    if not loopback:
+        return host or str(base_url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return urlsplit(proxy).hostname or proxy if proxy and not proxy_bypass(host) else None
+
+
+def permit_sending(model: object, texts: Collection[str], what: str, allowed: bool, images: int = 0) -> None:
+    """Say what is about to be sent, how much and to whom. Raises BadInput, before anything is sent, where it leaves this machine and was
+    not `allowed`.
+
+    `model`: a back end; only one behind a server (`is_api`) sends anything. `what`: what the texts hold, in words.
+    """
+    if not getattr(model, "is_api", False) or not (texts or images):
+        return
+    host = destination(getattr(model, "base_url", None))
+    if host is None:
+        return
+    amount = f"{len(texts):,} texts ({what}; {sum(map(len, texts)):,} characters)" + (
+        f" and {images:,} images" if images else ""
+    )
+    if not allowed:
+        raise BadInput(
+            f"{getattr(model, 'name', 'the model')} is asked at {host}, which is not this machine: it would be sent {amount}. Nothing was "
+            "sent. Add --send-to-provider if that is permitted for these data, or serve a model here (--base-url http://127.0.0.1:...)."
+        )
+    print(f"sending {amount} to {host} (model {getattr(model, 'name', '?')})", file=sys.stderr)
