@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from curation.commands import custom_sets, mining, publishing, questions
+from curation.commands import custom_sets, gmai, mining, publishing, questions
 
 app = typer.Typer(
     help="Make a benchmark of your own: mine confusing pairs, write questions, review, export.", no_args_is_help=True
@@ -20,3 +20,4 @@ app.command("export")(publishing.export_benchmark)
 app.command()(publishing.quality)
 app.command()(custom_sets.probe)
 app.command()(custom_sets.hallucinate)
+app.command()(gmai.gmai)

@@ -6,8 +6,9 @@ A subject is one of task, department, granularity; a category one of its values.
 from __future__ import annotations
 
 import difflib
+import html
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -58,6 +59,26 @@ def read_tree(file: Path) -> tuple[list[Row], list[str]]:
     if repeated:
         notes.append(f"Lexical tree: {repeated} keywords stand twice in the same list.")
     return rows, notes
+
+
+def tree_page(rows: Iterable[Row], title: str) -> str:
+    """A page of these rows in the layout of the authors' page, which `read_tree` reads."""
+    trees: dict[str, dict[str, dict[str, set[str]]]] = {subject: {} for subject in SUBJECTS}
+    for subject, category, modality, keyword in rows:
+        trees[subject].setdefault(category, {}).setdefault(modality, set()).add(keyword)
+    parts = [
+        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="UTF-8"><title>{html.escape(title)}</title></head>\n<body>'
+    ]
+    for container, subject in SUBJECT_OF_ID.items():
+        parts.append(f'<div id="{container}" class="category-container"><ul class="category-list">')
+        for category, modalities in sorted(trees[subject].items()):
+            parts.append(f'<li><a href="#">{html.escape(category)}</a>\n<ul class="sub-category-list">')
+            for modality, keywords in sorted(modalities.items()):
+                leaves = "".join(f"<li>{html.escape(keyword)}</li>" for keyword in sorted(keywords))
+                parts.append(f'<li><a href="#">{html.escape(modality)}</a>\n<ul class="label-list">{leaves}</ul></li>')
+            parts.append("</ul></li>")
+        parts.append("</ul></div>")
+    return "\n".join([*parts, "</body>", "</html>", ""])
 
 
 class _Page(HTMLParser):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import html
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
+from dataset_builders.lexical_tree import tree_page
 
 MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 
@@ -164,19 +164,6 @@ def _write_tsv(path: Path, asked: list[_Asked], first: int, split: str) -> None:
 
 def _tree_page(asked: list[_Asked]) -> str:
     """The tree of the questions in the layout of the authors' page."""
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="UTF-8"><title>Lexical tree of the phantoms</title></head>\n<body>'
-    ]
-    for container, place in (("clinical-tasks", 0), ("departments", 1), ("granularities", 2)):
-        tree: dict[str, dict[str, set[str]]] = {}
-        for each in asked:
-            tree.setdefault(each.facets[place], {}).setdefault(each.facets[3], set()).add(each.right[0])
-        parts.append(f'<div id="{container}" class="category-container"><ul class="category-list">')
-        for category, modalities in sorted(tree.items()):
-            parts.append(f'<li><a href="#">{html.escape(category)}</a>\n<ul class="sub-category-list">')
-            for modality, keywords in sorted(modalities.items()):
-                leaves = "".join(f"<li>{html.escape(keyword)}</li>" for keyword in sorted(keywords))
-                parts.append(f'<li><a href="#">{html.escape(modality)}</a>\n<ul class="label-list">{leaves}</ul></li>')
-            parts.append("</ul></li>")
-        parts.append("</ul></div>")
-    return "\n".join([*parts, "</body>", "</html>", ""])
+    subjects = enumerate(("task", "department", "granularity"))
+    rows = [(subject, each.facets[at], each.facets[3], each.right[0]) for at, subject in subjects for each in asked]
+    return tree_page(rows, "Lexical tree of the phantoms")

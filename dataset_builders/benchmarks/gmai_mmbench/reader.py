@@ -165,7 +165,8 @@ class _Tsv:
             return
         fetch = partial(image_of, file, record.start, record.length) if self.folders is not None else None
         where = f"{file}, entry {index} (line {record.line})"
-        self.images[index] = CaseImage(index, fetch, len(data), f"{index}.{suffix}", where=where)
+        license, origin = record.fields.get("license") or "unknown", record.fields.get("source") or None
+        self.images[index] = CaseImage(index, fetch, len(data), f"{index}.{suffix}", license, origin, where)
 
     def _named(self, entry: Entry, index: str, path: str) -> None:
         try:

@@ -1,0 +1,60 @@
+"""gmai: a benchmark in the way of GMAI-MMBench from labelled data of many formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curation.commands.options import BaseUrl, Temperature
+from curation.commands.questions import open_writer
+
+
+def gmai(
+    sources: Annotated[Path, typer.Argument(help="sources.yaml: which data sets there are and how each is read")],
+    out: Annotated[Path, typer.Option(help="folder to work in and to write to; its name is the benchmark's")],
+    model: Annotated[
+        str | None, typer.Option(help="language model that proposes questions for review [default: templates alone]")
+    ] = None,
+    base_url: BaseUrl = None,
+    temperature: Temperature = 1.0,
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(help="embeddings folder of OUT/private/pictures, for the choice of cases [default: thumbnails]"),
+    ] = None,
+) -> None:
+    """Read, label, ask, select and write: class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM become one benchmark."""
+    from curation.gmai.pipeline import PRIVATE, run
+    from curation.writing.question_writing import Asking
+
+    writer = open_writer(model, base_url) if model is not None else None
+    made = run(sources, out, writer, Asking(temperature=temperature), embeddings)
+    funnel = made.funnel
+    for name, counts in funnel["read"].items():
+        typer.echo(
+            f"{name}: {counts['targets']} targets on {counts['pictures']} pictures of {counts['patients']} patients"
+        )
+        if counts["pictures_without_patient"]:
+            typer.echo(
+                f"{name}: {counts['pictures_without_patient']} pictures name no patient; each counts as a patient of its own"
+            )
+    for note in made.notes:
+        typer.echo(note)
+    for what, count in (
+        ("targets", funnel["items"]),
+        ("possible questions", funnel["possible_questions"]),
+        *(("left out: " + reason, count) for reason, count in funnel["left_out"].items()),
+        ("left out: no option may stand beside the answer", funnel["no_option"]),
+        *(
+            ("left out: " + reason, count)
+            for reason, count in (funnel["duplicates"] | funnel["limits"] | funnel["unwritten"]).items()
+        ),
+        *((f"questions ({split})", count) for split, count in sorted(funnel["splits"].items())),
+    ):
+        if count:
+            typer.echo(f"{count:7} {what}")
+    typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")
+    typer.echo(
+        f"keep {out / PRIVATE} and {out / 'dataset-answers'} to yourself: file names, patients' key, the test's answers"
+    )

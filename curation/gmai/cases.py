@@ -1,0 +1,233 @@
+"""From items to cases: a case is one image with one target, or all labels of the image, at one granularity, and its tags."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from curation.gmai.items import Item
+from curation.gmai.labels import LabelTable, Possible
+from curation.gmai.sources import Dataset, Sources
+from curation.gmai.tags import Tags
+from curation.gmai.tree_values import DEPARTMENTS, IMAGE, OF_KIND, TASKS
+from dataset_builders.errors import BadInput
+
+Cell = tuple[str, str, str]
+"""(modality, task, granularity): what shares questions and, at region level, options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One possible question, before its words and options."""
+
+    case: str
+    answers: tuple[str, ...]
+    """canonical labels; several for multiple choice"""
+    item: Item
+    task: str
+    department: str
+    granularity: str
+    modality: str
+    present: frozenset[str]
+    """canonical labels on the picture"""
+    regions: frozenset[str]
+    """of the body; empty where unknown"""
+    order: str
+    """a hash of its content and the seed: decides draws, whoever runs it"""
+
+    @property
+    def cell(self) -> Cell:
+        return self.modality, self.task, self.granularity
+
+    @property
+    def is_multiple(self) -> bool:
+        return len(self.answers) > 1
+
+    @property
+    def answer(self) -> str:
+        """The key under which cases are counted: the label, or the labels."""
+        return "; ".join(self.answers)
+
+
+def values_of(sources: Sources) -> tuple[dict[str, str], dict[str, str]]:
+    """(tasks, departments) -> abbreviations: the official ones, or one's own."""
+    tasks = {name: TASKS.get(name, name) for name in sources.tasks} if sources.tasks else TASKS
+    departments = (
+        {name: DEPARTMENTS.get(name, name) for name in sources.departments} if sources.departments else DEPARTMENTS
+    )
+    return dict(tasks), dict(departments)
+
+
+def make_cases(
+    items: list[Item], sources: Sources, table: LabelTable, tags: Tags
+) -> tuple[list[Case], Possible, Counter[str], dict[tuple[str, str], int]]:
+    """(cases, what is possible, left out by reason, unmapped (dataset, raw label) -> items).
+
+    Raises BadInput where no label is mapped, or a tag is none of the tree's values.
+    """
+    datasets = {dataset.name: dataset for dataset in sources.datasets}
+    tasks, departments = values_of(sources)
+    unmapped: dict[tuple[str, str], int] = Counter(
+        (item.dataset, item.label) for item in items if table.name_of(item.label) is None
+    )
+    mapped = [(item, name) for item in items if (name := table.name_of(item.label)) is not None]
+    if not mapped:
+        some = ", ".join(repr(label) for _, label in list(unmapped)[:5])
+        raise BadInput(
+            f"no label is mapped: {some} and {max(0, len(unmapped) - 5)} more are in neither labels.csv nor the vocabulary. "
+            "Give them a row in labels.csv (name, raw, task, department, region) and name it in sources.yaml."
+        )
+    possible = Possible(table, ((item.dataset, item.modality, name) for item, name in mapped))
+    left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
+    cases: list[Case] = []
+    wrong: set[str] = set()
+    whole: dict[tuple[str, str], list[tuple[Item, str, str, str]]] = defaultdict(list)
+    for item, name in mapped:
+        dataset = datasets[item.dataset]
+        task, department = (_tag(subject, item, name, dataset, table, tags) for subject in ("task", "department"))
+        wrong |= {f"task {task!r} of {name!r}"} if task and task not in tasks else set()
+        wrong |= {f"department {department!r} of {name!r}"} if department and department not in departments else set()
+        if not task or not department:
+            left_out[f"label without a {'department' if task else 'task'}"] += 1
+            continue
+        if item.kind == "class" and "granularity" not in item.tags:
+            whole[item.dataset, item.picture].append((item, name, task, department))
+            continue
+        granularities = (item.tags["granularity"],) if "granularity" in item.tags else OF_KIND[item.kind]
+        cases += [_case(item, (name,), task, department, each, dataset, table, sources) for each in granularities]
+    if wrong:
+        raise BadInput(
+            f"{'; '.join(sorted(wrong)[:5])}: not in the tree. Use the tree's values, or give `tasks` and `departments`."
+        )
+    several = {name for (name, _), found in whole.items() if len(found[0][0].present) > 1}
+    for (name, _), found in whole.items():
+        cases += _whole_image(found, datasets[name], name in several, table, sources, left_out)
+    return cases, possible, left_out, unmapped
+
+
+def _tag(subject: str, item: Item, name: str, dataset: Dataset, table: LabelTable, tags: Tags) -> str:
+    """By the source itself, the dataset, the taggers, or the label table, whichever speaks first."""
+    return (
+        item.tags.get(subject)
+        or getattr(dataset, subject)
+        or tags.values.get(name, {}).get(subject)
+        or str(getattr(table.labels[name], subject))
+    )
+
+
+def _whole_image(
+    found: list[tuple[Item, str, str, str]], dataset: Dataset, has_several: bool, table: LabelTable, sources: Sources,
+    left_out: Counter[str],
+) -> list[Case]:  # fmt: skip
+    """The cases of a picture's classes. Several labels are asked about only where the set is labelled exhaustively, and then all at once
+    per task; a label above another one of the picture says nothing more and is left out."""
+    present = found[0][0].present
+    if any(table.name_of(raw) is None for raw in present):
+        left_out["whole image: one of its labels is not mapped"] += len(found)
+        return []
+    if has_several and not dataset.exhaustive:
+        left_out["whole image: a set with several labels an image that is not labelled exhaustively"] += len(found)
+        return []
+    names = {name for _, name, _, _ in found}
+    above = {ancestor for name in names for ancestor in table.ancestors(name)}
+    unique = {name: each for each in found if (name := each[1]) not in above}
+    by_task: dict[str, list[tuple[Item, str, str, str]]] = defaultdict(list)
+    for each in unique.values():
+        by_task[each[2]].append(each)
+    return [
+        _case(own[0][0], tuple(sorted(each[1] for each in own)), task, own[0][3], IMAGE, dataset, table, sources)
+        for task, own in by_task.items()
+    ]
+
+
+def _case(
+    item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: Dataset, table: LabelTable,
+    sources: Sources,
+) -> Case:  # fmt: skip
+    present = frozenset(name for raw in item.present if (name := table.name_of(raw)) is not None) | set(names)
+    content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask]
+    return Case(
+        case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
+        answers=names,
+        item=item,
+        task=task,
+        department=department,
+        granularity=granularity,
+        modality=item.modality,
+        present=present,
+        regions=_regions(present, names, dataset, table),
+        order=hashlib.sha256(repr(content).encode()).hexdigest(),
+    )
+
+
+def _regions(present: frozenset[str], names: tuple[str, ...], dataset: Dataset, table: LabelTable) -> frozenset[str]:
+    """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
+    known: list[set[str]] = [
+        table.labels[name].regions for name in sorted(present) if name in table.labels and table.labels[name].regions
+    ]
+    given = {region.casefold() for region in dataset.region}
+    if not known:
+        return frozenset(given)
+    shared = set.intersection(*known)
+    found = shared or set().union(*known)
+    return frozenset((found & given) or (given if given else found))
+
+
+def without_duplicates(cases: list[Case], bits: int) -> tuple[list[Case], Counter[str]]:
+    """The cases on pictures of different patients that are no near-duplicates of one another (the first by `order` stays), and counts.
+
+    Two near-duplicates of different sets that are labelled differently for one task contradict each other: both go.
+    """
+    import numpy as np
+
+    counts: Counter[str] = Counter()
+    if bits < 0 or not cases:
+        return cases, counts
+    first: dict[str, Case] = {}
+    for case in sorted(cases, key=lambda case: case.order):
+        first.setdefault(case.item.picture, case)
+    pictures = list(first)
+    hashes = np.array([int(first[picture].item.phash, 16) for picture in pictures], np.uint64)
+    patients = np.array([first[picture].item.patient for picture in pictures])
+    labels: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for case in cases:
+        if case.granularity == IMAGE:
+            labels[case.item.picture][case.task] |= set(case.answers)
+    gone: set[str] = set()
+    alive = np.ones(len(pictures), bool)
+    for at, picture in enumerate(pictures):
+        if not alive[at]:
+            continue
+        near = np.flatnonzero(
+            (np.bitwise_count(hashes[at + 1 :] ^ hashes[at]) <= bits)
+            & (patients[at + 1 :] != patients[at])
+            & alive[at + 1 :]
+        ) + (at + 1)
+        for other in near:
+            alive[other] = False
+            gone.add(pictures[other])
+            if _contradict(labels[picture], labels[pictures[other]]) and picture not in gone:
+                gone.add(picture)
+                counts["near-duplicates that are labelled differently"] += 1
+    kept = [case for case in cases if case.item.picture not in gone]
+    counts["near-duplicate of another patient's picture"] = len(cases) - len(kept)
+    return kept, counts
+
+
+def _contradict(one: dict[str, set[str]], other: dict[str, set[str]]) -> bool:
+    return any(one[task] != other[task] for task in one.keys() & other.keys())
+
+
+def as_row(case: Case) -> dict[str, Any]:
+    """A case for tables and pages."""
+    return {
+        "case": case.case,
+        "dataset": case.item.dataset,
+        "answer": case.answer,
+        "task": case.task,
+        "department": case.department,
+        "granularity": case.granularity,
+        "modality": case.modality,
+    }

@@ -1,0 +1,226 @@
+"""The first stage: reads every unit of every dataset once, keeps its pictures without their metadata, and journals the rest.
+
+A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on),
+`pictures/<sha256>.png`, and `key` (random, makes patients and studies into ids that nobody can turn back). It is not for publication.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from curation.gmai.geometry import encode_mask, fit, scale_mask, scale_pixels
+from curation.gmai.readers import units_of
+from curation.gmai.sources import Dataset, Sources
+from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
+from curation.writing.question_writing import append_to, read_journal
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+
+JOURNAL = "journal.jsonl"
+PICTURES = "pictures"
+KEY = "key"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One target on one stored picture."""
+
+    item: str
+    dataset: str
+    picture: str
+    """sha256 of the PNG, its file's name"""
+    phash: str
+    patient: str
+    study: str
+    is_known_patient: bool
+    label: str
+    """raw"""
+    kind: str
+    box: tuple[float, float, float, float] | None
+    mask: dict[str, Any] | None
+    area: float
+    """share of the picture"""
+    present: tuple[str, ...]
+    """all raw labels on the picture"""
+    modality: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+def read_items(
+    sources: Sources, private: Path, quiet: bool | None = None
+) -> tuple[list[Item], list[Skip], dict[str, Any]]:
+    """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets).
+
+    Raises BadInput where nothing at all can be read.
+    """
+    (private / PICTURES).mkdir(parents=True, exist_ok=True)
+    key = _key(private)
+    done = {(entry["dataset"], entry["unit"]): entry for entry in read_journal(private / JOURNAL)}
+    items: list[Item] = []
+    skips: list[Skip] = []
+    counts: dict[str, Any] = {}
+    with append_to(private / JOURNAL) as journal:
+        for dataset in sources.datasets:
+            units, left_out = units_of(dataset, sources)
+            skips += left_out
+            read = _settings(dataset, sources)
+            found: list[Item] = []
+            for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=quiet):
+                state = _state(unit, read)
+                entry = done.get((dataset.name, unit.key))
+                if entry is None or entry["state"] != state or not _is_there(entry, private):
+                    entry = _read(unit, dataset, sources, private, key) | {"state": state}
+                    journal.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                    journal.flush()
+                found += [_item(each) for each in entry["items"]]
+                skips += [Skip(**each) for each in entry["skips"]]
+            items += found
+            counts[dataset.name] = {
+                "units": len(units),
+                "pictures": len({item.picture for item in found}),
+                "targets": len(found),
+                "patients": len({item.patient for item in found}),
+                "pictures_without_patient": len({item.picture for item in found if not item.is_known_patient}),
+            }
+    if not items:
+        first = "; ".join(
+            f"{what} ({count})" for (_, what), count in Counter((s.dataset, s.reason) for s in skips).most_common(5)
+        )
+        raise BadInput(
+            f"no dataset gives a single target. {'What was skipped: ' + first if first else 'They are empty'}."
+        )
+    return items, skips, counts
+
+
+def _item(entry: dict[str, Any]) -> Item:
+    box = tuple(entry["box"]) if entry["box"] is not None else None
+    return Item(**entry | {"box": box, "present": tuple(entry["present"])})
+
+
+def _key(private: Path) -> bytes:
+    path = private / KEY
+    if not path.is_file():
+        replace_file(path, secrets.token_hex(32).encode())
+        path.chmod(0o600)
+    return path.read_bytes()
+
+
+def keyed(key: bytes, *parts: str) -> str:
+    """16 hex digits that depend on the key and the parts; without the key they say nothing of them."""
+    return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def _settings(dataset: Dataset, sources: Sources) -> str:
+    """What decides how a unit is read, beside its files."""
+    given = dataset.model_dump(mode="json", exclude={"license", "ethics", "exhaustive", "task", "department", "region"})
+    return json.dumps([VERSION, given, sources.slices, sources.min_area, sources.longest_side], sort_keys=True)
+
+
+def _state(unit: Unit, settings: str) -> str:
+    digest = hashlib.sha256(settings.encode())
+    for path in unit.files:
+        state = Path(path).stat()
+        digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def _is_there(entry: dict[str, Any], private: Path) -> bool:
+    return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
+
+
+def _read(unit: Unit, dataset: Dataset, sources: Sources, private: Path, key: bytes) -> dict[str, Any]:
+    """The journal's entry of one unit; its pictures are on the disk."""
+    items: list[dict[str, Any]] = []
+    skips: list[Skip] = []
+    try:
+        for picture in unit.load():
+            made, left_out = _store(picture, dataset, sources, private, key)
+            items += made
+            skips += left_out
+    except Skipped as reason:
+        items, skips = [], [Skip(dataset.name, unit.key, str(reason))]
+    except (BadInput, MemoryError, OSError) as error:
+        items, skips = [], [Skip(dataset.name, unit.key, f"cannot be read ({' '.join(str(error).split())[:100]})")]
+    skips += unit.skips
+    return {"dataset": dataset.name, "unit": unit.key, "items": items, "skips": [asdict(skip) for skip in skips]}
+
+
+def _store(
+    picture: Picture, dataset: Dataset, sources: Sources, private: Path, key: bytes
+) -> tuple[list[dict[str, Any]], list[Skip]]:
+    """A picture as a PNG without metadata, and its items; targets that are too small are skipped."""
+    import imagehash
+
+    original = picture.pixels.shape
+    factor = fit(sources.longest_side, picture.pixels)
+    pixels = np.ascontiguousarray(scale_pixels(picture.pixels, factor))
+    image = Image.fromarray(pixels)
+    sha = hashlib.sha256(f"{pixels.shape}".encode() + pixels.tobytes()).hexdigest()
+    file = private / PICTURES / f"{sha}.png"
+    if not file.is_file():
+        replace_file(file, lambda path: image.save(path, "PNG"))
+    patient = keyed(key, "patient", dataset.registry, picture.patient or f"\0{dataset.name}\0{picture.key}")
+    study = keyed(
+        key, "study", dataset.registry, picture.patient or "", picture.study or f"\0{dataset.name}\0{picture.key}"
+    )
+    shared = {
+        "dataset": dataset.name,
+        "picture": sha,
+        "phash": str(imagehash.phash(image)),
+        "patient": patient,
+        "study": study,
+        "is_known_patient": bool(picture.patient),
+        "present": sorted(picture.present),
+        "modality": picture.modality or dataset.modality or "",
+        "attributes": picture.attributes,
+        "tags": picture.tags,
+    }
+    items, skips = [], []
+    for number, target in enumerate(_merged(picture.targets)):
+        area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
+        if target.kind != "class" and area < max(sources.min_area, 1e-9):
+            skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
+            continue
+        mask = None if target.mask is None else scale_mask(target.mask, (pixels.shape[0], pixels.shape[1]))
+        if mask is not None and not mask.any():
+            skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
+            continue
+        items.append(
+            shared
+            | {
+                "item": keyed(key, "item", dataset.name, picture.key, sha, str(number), target.label),
+                "label": target.label,
+                "kind": target.kind,
+                "box": None if target.box is None else tuple(side * factor for side in target.box),
+                "mask": None if mask is None else encode_mask(mask),
+                "area": area,
+            }
+        )
+    return items, skips
+
+
+def _merged(targets: list[Target]) -> list[Target]:
+    """The targets, all masks of one label as one: a label that is drawn in several pieces is one target."""
+    masks: dict[str, np.ndarray] = {}
+    merged: list[Target] = []
+    for target in targets:
+        if target.mask is None:
+            merged.append(target)
+        elif target.label in masks:
+            masks[target.label] |= target.mask
+        else:
+            masks[target.label] = target.mask.copy()
+    return [*merged, *(Target(label, "mask", mask=mask) for label, mask in masks.items())]

@@ -1,0 +1,151 @@
+"""What the pipeline writes: TSVs in VLMEvalKit's layout, the lexical tree's page, tables, funnel, and the dataset repository.
+
+Nothing of a source's file names, headers or patient ids is in them: questions are numbered, patients are keyed hashes in `group`.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from curation.gmai.blind import Branch
+from curation.gmai.geometry import decode_mask
+from curation.gmai.items import PICTURES
+from curation.gmai.overlay import burn_box, burn_contour, burn_mask
+from curation.gmai.sources import Dataset, Overlay, Sources
+from curation.gmai.tables import granularity_table, label_table, table_of
+from curation.gmai.tree_values import BOX, CONTOUR, MASK
+from curation.gmai.written import Written
+from dataset_builders.build import BuildReport, build, replacing
+from dataset_builders.lexical_tree import Row, tree_page
+from dataset_builders.temporary import temporary_folder
+
+COLUMNS = (
+    "index", "image", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
+    "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
+)  # fmt: skip
+TREE = "LexicalTree.html"
+
+
+def shown_png(each: Written, private: Path, overlay: Overlay) -> bytes:
+    """The PNG that a question shows: its picture, with the target burned into a copy at region level."""
+    with Image.open(private / PICTURES / f"{each.case.item.picture}.png") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    item, granularity = each.case.item, each.case.granularity
+    if granularity == BOX and item.box is not None:
+        pixels = burn_box(pixels, item.box, overlay)
+    elif granularity == MASK and item.mask is not None:
+        pixels = burn_mask(pixels, decode_mask(item.mask), overlay)
+    elif granularity == CONTOUR and item.mask is not None:
+        pixels = burn_contour(pixels, decode_mask(item.mask), overlay)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources) -> None:
+    """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
+    reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
+    datasets = {dataset.name: dataset for dataset in sources.datasets}
+    ordered = sorted(written, key=lambda each: (each.split != "validation", each.case.is_multiple, each.case.order))
+    files: dict[str, tuple[Any, Any]] = {}
+    answers = []
+    try:
+        for index, each in enumerate(tqdm(ordered, desc="writing questions", unit="question", disable=None), 1):
+            is_test = each.split == "test"
+            file = f"{name}_{'TEST' if is_test else 'VAL'}{'_MULTI' if each.case.is_multiple else ''}.tsv"
+            if file not in files:
+                stream = (folder / file).open("w", encoding="utf-8", newline="")
+                writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+                writer.writeheader()
+                files[file] = stream, writer
+            png = shown_png(each, private, sources.overlay)
+            files[file][1].writerow(_row(index, each, png, datasets[each.case.item.dataset], is_test))
+            if is_test:
+                answers.append((index, each.letters, each.case.answer))
+    finally:
+        for stream, _ in files.values():
+            stream.close()
+    (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
+    if answers:
+        lines = ["index\tanswer\tcategory", *("\t".join(map(str, row)) for row in answers)]
+        (keys / f"{name}_TEST_answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _row(index: int, each: Written, png: bytes, dataset: Dataset, is_test: bool) -> dict[str, Any]:
+    case = each.case
+    return {
+        "index": index,
+        "image": base64.b64encode(png).decode("ascii"),
+        "question": each.question,
+        **dict(zip("ABCDE", each.choice.options, strict=False)),
+        "answer": "" if is_test else each.letters,
+        "category": "" if is_test else case.answer,
+        "l2-category": case.task,
+        "split": "TEST" if is_test else "VAL",
+        "clinical vqa task": case.task,
+        "department": case.department,
+        "perceptual granularity": case.granularity,
+        "modality": case.modality,
+        "question_type": "multiple" if case.is_multiple else "single",
+        "group": case.item.patient,
+        "license": dataset.license,
+        "source": dataset.name,
+    }
+
+
+def tree_rows(written: list[Written]) -> list[Row]:
+    """(subject, category, modality, label) of every question, sorted, each once."""
+    rows = set()
+    for each in written:
+        for subject in ("task", "department", "granularity"):
+            rows |= {(subject, getattr(each.case, subject), each.case.modality, name) for name in each.case.answers}
+    return sorted(rows)
+
+
+def write_report(
+    folder: Path, written: list[Written], branches: list[Branch], funnel: dict[str, Any], tasks: Mapping[str, str],
+    departments: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Tables 5 to 7, cases per label, the text-only majority per branch, and the funnel."""
+    import pandas as pd
+
+    table_of(written, "task", tasks).to_csv(folder / "tasks.csv", index=False)
+    table_of(written, "department", departments).to_csv(folder / "departments.csv", index=False)
+    granularity_table(written).to_csv(folder / "granularities.csv", index=False)
+    label_table(written).to_csv(folder / "labels.csv", index=False)
+    rows = [asdict(branch) | {"flagged": branch.is_flagged} for branch in branches]
+    pd.DataFrame(rows).to_csv(folder / "blind_majority.csv", index=False)
+    (folder / "funnel.json").write_text(json.dumps(funnel, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_outputs(
+    out: Path, name: str, written: list[Written], private: Path, sources: Sources, report: Callable[[Path], None]
+) -> BuildReport:
+    """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
+
+    The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
+    """
+    with temporary_folder(out, ".source.") as source, replacing(out / "tsv") as tsv, replacing(out / "report") as page:
+        keys = source / "keys"
+        keys.mkdir()
+        write_tsvs(tsv, keys, name, written, private, sources)
+        report(page)
+        for file in [*tsv.iterdir(), *keys.iterdir()]:
+            shutil.copyfile(file, source / file.name)
+        built = build("gmai-mmbench", name=name, source=source, out=out / "dataset")
+        for file in keys.iterdir():
+            (private / file.name).unlink(missing_ok=True)
+            shutil.copyfile(file, private / file.name)
+    return built

@@ -1,0 +1,258 @@
+"""All stages in the paper's order. Reading is journalled and costs once; everything after it is drawn anew from the seed in seconds, so
+that a killed run goes on and a changed table takes effect, while questions that were drawn before stand as long as they are right.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curation.gmai import blind, questions, tags, validation
+from curation.gmai.cases import Case, Cell, make_cases, values_of, without_duplicates
+from curation.gmai.items import Item, read_items
+from curation.gmai.labels import LabelTable, read_labels
+from curation.gmai.options import Drawer, Pools
+from curation.gmai.output import write_outputs, write_report
+from curation.gmai.selecting import Appearance, select, split
+from curation.gmai.sources import Sources, read_sources
+from curation.gmai.targets import Skip, reasons
+from curation.gmai.written import Written, read_drawn, write_drawn
+from curation.writing.question_writing import Asking, Writer
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, remove_temp_files, replace_file
+
+PRIVATE = "private"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished run."""
+
+    out: Path
+    written: list[Written]
+    funnel: dict[str, Any]
+    notes: list[str]
+
+
+def run(
+    path: Path,
+    out: Path,
+    model: Writer | None = None,
+    asking: Asking | None = None,
+    embeddings: Path | None = None,
+    quiet: bool | None = None,
+) -> Made:
+    """From sources.yaml to a benchmark in `out`. Raises BadInput where nothing can be made; then no output folder is written or changed.
+
+    model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.
+    """
+    sources = read_sources(path)
+    _check_name(out)
+    table = read_labels(sources.labels)
+    private = out / PRIVATE
+    with lock(private, "gmai"):
+        remove_temp_files(private)
+        items, skips, read = read_items(sources, private, quiet)
+        _write_skips(private / "skipped.csv", skips)
+        notes = _skip_notes(skips)
+        tasks, departments = values_of(sources)
+        tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
+        cases, possible, left_out, unmapped = make_cases(items, sources, table, tagged)
+        _write_unmapped(private / "unmapped.csv", unmapped)
+        _write_labels(private / "labels.csv", items, table, tagged)
+        if unmapped:
+            names = ", ".join(repr(label) for _, label in list(unmapped)[:5])
+            notes.append(
+                f"{len(unmapped)} labels that no table maps were left out ({names}): {private / 'unmapped.csv'}"
+            )
+        said = validation.read_faults(private)
+        faulty = validation.dropped(said)
+        candidates = len(cases)
+        cases = [case for case in cases if case.case not in faulty]
+        pools = Pools(cases, table, possible)
+        usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
+        _check_any(usable, cases, left_out)
+        unique, duplicates = without_duplicates(usable, sources.near_duplicate)
+        chosen, limits = select(unique, sources, Appearance(private, embeddings))
+        cells: dict[Cell, list[Case]] = defaultdict(list)
+        for case in chosen:
+            cells[case.cell].append(case)
+        proposed = (
+            questions.propose(cells, table, model, private, asking or Asking(), quiet) if model is not None else None
+        )
+        words, without = questions.templates(cells, table, sources.questions, private / questions.CANDIDATES)
+        written, unwritten = _write(chosen, words, sources, pools, private)
+        if not written:
+            raise BadInput(
+                f"no question can be made ({_counted(unwritten)}). Give more labels per task, or other templates."
+            )
+        notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
+        branches = blind.majority(written)
+        flagged = [branch for branch in branches if branch.is_flagged]
+        notes += [
+            f"{b.modality} > {b.task} > {b.granularity}: the text alone gives {b.correct:.0f} of {b.questions} answers "
+            f"(chance: {b.chance:.0f})"
+            for b in flagged
+        ]
+        splits = Counter(each.split for each in written)
+        funnel: dict[str, Any] = {
+            "read": read,
+            "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(reasons(skips).items())],
+            "items": len(items),
+            "left_out": dict(left_out),
+            "tags": {
+                "taggers": tagged.taggers, "labels": tagged.labels, "labels_with_fewer_than_three": tagged.fewer_than_three,
+                "alpha": tagged.agreement,
+            },
+            "possible_questions": candidates,
+            "validation": validation.summary(said),
+            "no_option": len(cases) - len(usable),
+            "duplicates": dict(duplicates),
+            "limits": dict(limits),
+            "unwritten": dict(unwritten),
+            "model_questions": proposed,
+            "flagged_branches": len(flagged),
+            "questions": len(written),
+            "splits": dict(splits),
+            "patients": len({each.case.item.patient for each in written}),
+            "ethics": {dataset.name: dataset.ethics for dataset in sources.datasets},
+            "overlay": sources.overlay.model_dump(),
+        }  # fmt: skip
+        write_outputs(
+            out, out.name, written, private, sources,
+            lambda page: write_report(page, written, branches, funnel, tasks, departments),
+        )  # fmt: skip
+        write_drawn(private, written, read_drawn(private))
+        _write_page_data(private / "cases.json", written)
+    return Made(out, written, funnel, notes)
+
+
+def _check_name(out: Path) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", out.name) or ".." in out.name:
+        raise BadInput(f"--out {out}: the folder's name is the benchmark's: letters, digits, '-', '_' and '.'.")
+    if out.name in BENCHMARKS or "mmbench" in out.name.lower():
+        raise BadInput(
+            f"--out {out}: {out.name!r} is taken: it is a published benchmark's name, or holds 'mmbench', for which VLMEvalKit "
+            "turns the options around. Choose another."
+        )
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out {out}: is a file. Name a folder.")
+
+
+def _check_any(usable: list[Case], cases: list[Case], left_out: Counter[str]) -> None:
+    if not usable:
+        raise BadInput(
+            f"no question can be made: {len(cases)} targets have no wrong option that may stand beside them"
+            f"{', and left out were ' + _counted(left_out) if left_out else ''}. Each task, modality and granularity needs at least two "
+            "labels that exclude one another."
+        )
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} x {what}" for what, count in counts.most_common(5)) or "none"
+
+
+def _write(
+    chosen: list[Case], words: dict[Cell, list[str]], sources: Sources, pools: Pools, private: Path
+) -> tuple[list[Written], Counter[str]]:
+    """The questions of the chosen cases; those of an earlier run keep their words and options."""
+    import random
+
+    splits = split(chosen, sources)
+    frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
+    drawer = Drawer(sources, pools, frequency)
+    drawn = read_drawn(private)
+    unwritten: Counter[str] = Counter()
+    written: list[Written] = []
+    fresh: list[Case] = []
+    for case in chosen:
+        before = drawn.get(case.case)
+        if case.cell not in words:
+            unwritten["every template breaks a rule"] += 1
+            continue
+        known = {questions.in_words(template, case) for template in words[case.cell]}
+        if before and before[0] in known and drawer.still_stands(case, before[1]):
+            drawer.take(case, splits[case.case], len(before[1].options), before[1].right)
+            written.append(Written(case, *before, splits[case.case]))
+        else:
+            fresh.append(case)
+    for case in fresh:
+        choice = drawer.draw(case, splits[case.case])
+        if choice is None:
+            unwritten["too few options"] += 1
+            continue
+        template = random.Random(f"question {case.order}").choice(words[case.cell])
+        written.append(Written(case, questions.in_words(template, case), choice, splits[case.case]))
+    return sorted(written, key=lambda each: each.case.order), unwritten
+
+
+def _write_skips(path: Path, skips: list[Skip]) -> None:
+    _csv(path, ["dataset", "what", "reason"], [[skip.dataset, skip.what, skip.reason] for skip in skips])
+
+
+def _skip_notes(skips: list[Skip]) -> list[str]:
+    """One line per dataset and reason, with the first files."""
+    first: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for skip in skips:
+        first[skip.dataset, skip.reason].append(skip.what)
+    return [
+        f"{name}: {len(files)} x {reason} ({', '.join(files[:3])}{', ...' if len(files) > 3 else ''})"
+        for (name, reason), files in sorted(first.items())
+    ]
+
+
+def _write_unmapped(path: Path, unmapped: dict[tuple[str, str], int]) -> None:
+    """Raw labels without a row, in labels.csv's own columns, to be filled in."""
+    counts: dict[str, int] = Counter()
+    for (_, label), count in unmapped.items():
+        counts[label] += count
+    header = ["raw", "name", "synonyms", "parents", "mesh", "task", "department", "region", "modalities", "count"]
+    _csv(path, header, [[label, *[""] * 8, count] for label, count in sorted(counts.items())])
+
+
+def _write_labels(path: Path, items: list[Item], table: LabelTable, tagged: tags.Tags) -> None:
+    """How every raw label was understood."""
+    rows = []
+    for raw, count in sorted(Counter(item.label for item in items).items()):
+        name = table.name_of(raw)
+        if name is None:
+            continue
+        label = table.labels[name]
+        own = tagged.values.get(name, {})
+        rows.append(
+            [name, raw, *("; ".join(sorted(each)) for each in (label.synonyms, label.parents)), label.mesh,
+             own.get("task", label.task), own.get("department", label.department),
+             *("; ".join(sorted(each)) for each in (label.regions, label.modalities)), count]
+        )  # fmt: skip
+    _csv(
+        path,
+        ["name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities", "count"],
+        rows,
+    )
+
+
+def _csv(path: Path, header: list[str], rows: list[list[Any]]) -> None:
+    def write(partial: Path) -> None:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([header, *rows])
+
+    replace_file(path, write)
+
+
+def _write_page_data(path: Path, written: list[Written]) -> None:
+    """What the validation page shows of each question."""
+    document = [
+        {
+            "case": each.case.case, "picture": each.case.item.picture, "question": each.question, "options": list(each.choice.options),
+            "right": list(each.choice.right), "task": each.case.task, "department": each.case.department,
+            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box, "mask": each.case.item.mask,
+        }
+        for each in written
+    ]  # fmt: skip
+    replace_file(path, json.dumps(document, ensure_ascii=False).encode())

@@ -1,0 +1,195 @@
+"""Pixels of DICOM files as they are meant to be seen: rescale, VOI or a window, MONOCHROME1, orientation. pydicom does the first three.
+
+See also: series with SEG and RTSTRUCT (`dicom.py`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curation.gmai.slices import square_pixels
+from curation.gmai.sources import Dataset
+from curation.gmai.targets import Skipped
+from curation.gmai.windows import to_grey, to_rgb, window_for
+
+MODALITY = {
+    "CR": "X-ray", "DX": "X-ray", "RG": "X-ray", "CT": "CT", "MR": "MRI", "MG": "Mammography", "US": "UltraSound", "XA": "Angiography",
+    "PT": "PET", "NM": "Nuclear Medicine", "OP": "Fundus Photography", "OPT": "OCT", "ES": "Endoscopy", "SM": "Histopathology",
+}  # fmt: skip
+"""DICOM's modality -> the name used in questions, as the official lexical tree writes it where it has one."""
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """pydicom warns of every odd value in old files; what matters is counted by us."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def header(path: Path) -> Any:
+    """The data set of a file, its pixels not yet read. Raises Skipped where the file is no DICOM."""
+    import pydicom
+
+    with reading():
+        try:
+            data = pydicom.dcmread(path, defer_size=4096, force=True)  # old files have no preamble
+            if "SOPClassUID" not in data and "Modality" not in data:
+                raise Skipped("is no DICOM file")
+            if "TransferSyntaxUID" not in data.file_meta:
+                data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian  # the default of such files
+            return data
+        except Skipped:
+            raise
+        except Exception as error:  # pydicom raises errors of many kinds on damaged files
+            raise Skipped(f"is no DICOM file ({' '.join(str(error).split())[:60]})") from None
+
+
+def about(data: Any) -> dict[str, str]:
+    """What a file says of itself: patient, study, age, sex, modality; nothing else leaves the header."""
+    found = {
+        "patient": str(data.get("PatientID", "") or ""),
+        "study": str(data.get("StudyInstanceUID", "") or ""),
+        "age": str(data.get("PatientAge", "") or ""),
+        "sex": str(data.get("PatientSex", "") or ""),
+        "modality": MODALITY.get(str(data.get("Modality", "")), str(data.get("Modality", "") or "")),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def read_frame(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
+    """(height, width, 3) uint8 of a file with one frame, upright, and what it says of itself. Raises Skipped."""
+    data = header(path)
+    refuse_burned_in(data)
+    if "Rows" not in data or not {"PixelData", "FloatPixelData", "DoubleFloatPixelData"} & {e.keyword for e in data}:
+        raise Skipped(f"a DICOM file of {data.get('Modality', 'no modality')} without pixels")
+    if int(data.get("NumberOfFrames", 1) or 1) > 1:
+        raise Skipped("has several frames")
+    by_label = dataset.window is not None or (data.get("Modality") == "CT" and not _has_voi(data))
+    grey = shown(data, window_for(label, dataset.window) if by_label else None)
+    spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
+    upright = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1])), False), data)
+    said = about(data)
+    if dataset.modality:
+        said["modality"] = dataset.modality
+    return upright if upright.ndim == 3 else to_rgb(upright), said
+
+
+def refuse_burned_in(data: Any) -> None:
+    """Raise Skipped for a picture whose header says that a name may be written into its pixels."""
+    if str(data.get("BurnedInAnnotation", "")).upper() == "YES":
+        raise Skipped("has text burned into its pixels (BurnedInAnnotation)")
+
+
+def _has_voi(data: Any) -> bool:
+    return "WindowCenter" in data or "VOILUTSequence" in data
+
+
+def pixels(data: Any) -> np.ndarray:
+    """The stored values. Raises Skipped where they cannot be decoded."""
+    with reading():
+        try:
+            array: np.ndarray = data.pixel_array
+        except Exception as error:  # decoders raise errors of many kinds
+            raise Skipped(f"its pixels cannot be decoded ({' '.join(str(error).split())[:80]})") from None
+    return array
+
+
+def values(data: Any) -> np.ndarray:
+    """The stored values after the modality LUT: Hounsfield units for CT."""
+    from pydicom.pixels import apply_modality_lut
+
+    with reading():
+        rescaled: np.ndarray = apply_modality_lut(pixels(data), data)
+    return rescaled
+
+
+def shown(data: Any, window: tuple[float, float] | None) -> np.ndarray:
+    """uint8 of a grey or colour frame: under `window`, else the file's VOI (pydicom's), else percentiles; white is always high."""
+    if int(data.get("SamplesPerPixel", 1)) > 1:
+        return _colour(data)
+    from pydicom.pixels import apply_voi_lut
+
+    if str(data.get("PhotometricInterpretation", "")) == "PALETTE COLOR":
+        raise Skipped("is a palette picture")
+    rescaled = values(data)
+    if window is not None:
+        grey = to_grey(rescaled, window)
+    elif _has_voi(data):
+        with reading():
+            try:
+                seen = np.asarray(apply_voi_lut(rescaled, data), np.float64)
+            except (ValueError, NotImplementedError) as error:
+                raise Skipped(f"its VOI is none ({' '.join(str(error).split())[:60]})") from None
+        low, high = _voi_range(data)
+        grey = to_grey(seen, ((low + high) / 2, high - low))
+    else:
+        grey = to_grey(rescaled)
+    return 255 - grey if str(data.get("PhotometricInterpretation", "")) == "MONOCHROME1" else grey
+
+
+def _voi_range(data: Any) -> tuple[float, float]:
+    """The range of what pydicom's VOI gives: of a LUT by its bits, of a window by the range of what goes in."""
+    if "VOILUTSequence" in data:
+        return 0.0, float(2 ** int(data.VOILUTSequence[0].LUTDescriptor[2]) - 1)
+    bits, signed = int(data.BitsStored), int(data.PixelRepresentation)
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    if "ModalityLUTSequence" in data:
+        return 0.0, float(2 ** int(data.ModalityLUTSequence[0].LUTDescriptor[2]) - 1)
+    slope, intercept = float(data.get("RescaleSlope", 1) or 1), float(data.get("RescaleIntercept", 0) or 0)
+    ends = sorted((low * slope + intercept, high * slope + intercept))
+    return ends[0], ends[1]
+
+
+def _colour(data: Any) -> np.ndarray:
+    from pydicom.pixels import convert_color_space
+
+    array = pixels(data)  # pydicom gives RGB already where the pixels were JPEG in YBR
+    if array.dtype != np.uint8 or array.ndim != 3:
+        raise Skipped("is a colour picture of more than 8 bits")
+    interpretation = str(data.PhotometricInterpretation)
+    if interpretation.startswith("YBR_FULL") and data.file_meta.TransferSyntaxUID.is_compressed is False:
+        array = convert_color_space(array, interpretation, "RGB")
+    return array
+
+
+def turn(picture: np.ndarray, data: Any) -> np.ndarray:
+    """The picture, or a mask of it, turned upright by Image Orientation (Patient), or by Patient Orientation for radiographs."""
+    orientation = data.get("ImageOrientationPatient")
+    if orientation is not None and len(orientation) == 6:
+        return upright(picture, np.asarray(orientation, np.float64))
+    letters = [str(each).upper() for each in (data.get("PatientOrientation") or [])]
+    if len(letters) == 2:
+        if letters[1].startswith("H"):
+            picture = picture[::-1]
+        if letters[0].startswith("R"):
+            picture = picture[:, ::-1]
+    return picture
+
+
+def upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
+    """(height, width, ...) turned and mirrored as radiologists see it. orientation: direction of a row, then of a column, in LPS.
+
+    Axial: left of the patient at the right, front at the top. Coronal: left at the right, head at the top. Sagittal: front at the
+    left, head at the top. An oblique plane counts as the nearest of the three.
+    """
+    row, column = orientation[:3], orientation[3:]
+    along, down = int(np.abs(row).argmax()), int(np.abs(column).argmax())
+    if along == down:
+        return picture
+    wanted_along = 1 if 0 not in (along, down) else 0
+    if along != wanted_along:
+        picture = picture.swapaxes(0, 1)
+        row, column, along, down = column, row, down, along
+    if row[along] < 0:
+        picture = picture[:, ::-1]
+    heads_up = down == 2
+    if (column[down] > 0) == heads_up:
+        picture = picture[::-1]
+    return picture

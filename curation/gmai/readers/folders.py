@@ -1,0 +1,39 @@
+"""Class folders: the first folder below the dataset's path is the class of every picture in it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from curation.gmai.readers.pictures import open_picture, patient_of, pictures_below, relative
+from curation.gmai.sources import Dataset, Sources
+from curation.gmai.targets import Picture, Skip, Target, Unit
+
+
+def units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
+    """One unit per picture. Pictures that lie in no class folder are skipped."""
+    pictures, skips = pictures_below(dataset)
+    made = []
+    for path in pictures:
+        name = relative(path, dataset)
+        if "/" not in name:
+            skips.append(Skip(dataset.name, name, "lies in no class folder"))
+        else:
+            made.append(Unit(name, [path], partial(_load, path, name, dataset)))
+    return made, skips
+
+
+def _load(path: Path, name: str, dataset: Dataset) -> list[Picture]:
+    label = name.split("/", 1)[0]
+    pixels, said = open_picture(path, dataset, label)
+    return [
+        Picture(
+            name,
+            pixels,
+            [Target(label)],
+            patient=patient_of(name, dataset) or said.pop("patient", None),
+            study=said.pop("study", None),
+            modality=said.pop("modality", None),
+            attributes=said,
+        )
+    ]

@@ -1,0 +1,148 @@
+"""Tables of labels: one row per image with one or several labels (`csv`), or one row per box (`boxes`, as ChestX-ray14's list)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from curation.gmai.readers.pictures import Names, open_picture, patient_of, pictures_below, relative
+from curation.gmai.sources import Columns, Dataset, Sources
+from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
+from curation.images.image_table import read_any
+from dataset_builders.errors import BadInput
+
+ATTRIBUTES = ("age", "sex", "site")
+
+
+def csv_units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
+    """One unit per image of the table; several rows of an image add up."""
+    return _units(dataset, _classes)
+
+
+def boxes_units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
+    """One unit per image of the table of boxes."""
+    return _units(dataset, _boxes)
+
+
+def labels_in(cell: str, dataset: Dataset) -> list[str]:
+    """The labels of one cell, without those that stand for none."""
+    found = [part.strip() for part in cell.split(dataset.separator)] if dataset.separator else [cell.strip()]
+    return [label for label in dict.fromkeys(found) if label and label not in dataset.nothing]
+
+
+def rows_by_image(dataset: Dataset, columns: Columns) -> dict[str, list[dict[str, str]]]:
+    """The rows of a dataset's table by image, every named column checked. Raises BadInput for a column that is not there."""
+    assert dataset.annotations is not None
+    table = read_any(dataset.annotations)
+    named = {name: value for name, value in vars(columns).items() if value is not None and name != "box"}
+    wanted = [*named.values(), *(columns.box or ())]
+    missing = [column for column in wanted if column not in table.columns]
+    if missing:
+        raise BadInput(
+            f"dataset {dataset.name}: {dataset.annotations} has no column {missing[0]!r} (it has "
+            f"{', '.join(map(str, table.columns))}). Name it below `columns`."
+        )
+    rows: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in table[list(dict.fromkeys(wanted))].to_dict("records"):
+        texts = {str(name): _text(value) for name, value in row.items()}
+        if texts[columns.image]:
+            rows[texts[columns.image]].append(texts)
+    return rows
+
+
+def _text(value: Any) -> str:
+    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
+
+
+def _units(
+    dataset: Dataset, targets: Callable[[list[dict[str, str]], Dataset], list[Target]]
+) -> tuple[list[Unit], list[Skip]]:
+    rows = rows_by_image(dataset, dataset.columns)
+    pictures, skips = pictures_below(dataset)
+    names = Names(dataset, pictures)
+    made, used = [], set()
+    for image, own in rows.items():
+        try:
+            path = names.find(image)
+        except Skipped as reason:
+            skips.append(Skip(dataset.name, image, str(reason)))
+            continue
+        used.add(path)
+        made.append(Unit(image, [path, dataset.annotations], partial(_load, path, own, dataset, targets)))
+    skips += [
+        Skip(dataset.name, relative(path, dataset), "the table has no row of it")
+        for path in pictures
+        if path not in used
+    ]
+    return made, skips
+
+
+def _load(
+    path: Path,
+    rows: list[dict[str, str]],
+    dataset: Dataset,
+    targets: Callable[[list[dict[str, str]], Dataset], list[Target]],
+) -> list[Picture]:
+    found = targets(rows, dataset)
+    pixels, said = open_picture(path, dataset, found[0].label if found else "")
+    for target in found:
+        if target.box is not None and not _fits(target.box, pixels.shape):
+            raise Skipped(f"a box lies outside its image of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+    name = relative(path, dataset)
+    columns = dataset.columns
+    given = {field: rows[0][column] for field in ATTRIBUTES if (column := getattr(columns, field))}
+    return [
+        Picture(
+            name,
+            pixels,
+            found,
+            patient=(columns.patient and rows[0][columns.patient])
+            or patient_of(name, dataset)
+            or said.pop("patient", None),
+            study=(columns.study and rows[0][columns.study]) or said.pop("study", None),
+            modality=said.pop("modality", None),
+            attributes=said | {field: value for field, value in given.items() if value},
+        )
+    ]
+
+
+def _classes(rows: list[dict[str, str]], dataset: Dataset) -> list[Target]:
+    labels = [label for row in rows for label in labels_in(row[dataset.columns.label], dataset)]
+    if not labels:
+        raise Skipped("has no label")
+    return [Target(label) for label in dict.fromkeys(labels)]
+
+
+def _boxes(rows: list[dict[str, str]], dataset: Dataset) -> list[Target]:
+    assert dataset.columns.box is not None
+    made = []
+    for row in rows:
+        box = number_box([row[column] for column in dataset.columns.box])
+        for label in labels_in(row[dataset.columns.label], dataset):
+            made.append(Target(label, "box", box))
+    if not made:
+        raise Skipped("has no label")
+    return made
+
+
+def number_box(values: list[Any]) -> tuple[float, float, float, float]:
+    """x, y, width, height. Raises Skipped where they are no numbers or no area."""
+    try:
+        x, y, width, height = (float(value) for value in values)
+    except (TypeError, ValueError):
+        raise Skipped(f"a box is no four numbers ({', '.join(map(str, values))})") from None
+    if not all(map(math.isfinite, (x, y, width, height))) or width <= 0 or height <= 0:
+        raise Skipped("a box has no area")
+    return x, y, width, height
+
+
+def _fits(box: tuple[float, float, float, float], shape: tuple[int, ...]) -> bool:
+    """Whether a box lies in its image, within a pixel: boxes are rounded when images are scaled."""
+    x, y, width, height = box
+    return x >= -1 and y >= -1 and x + width <= shape[1] + 1 and y + height <= shape[0] + 1

@@ -1,0 +1,215 @@
+"""sources.yaml: which data sets there are, how each is read, and how the benchmark is drawn from them.
+
+See also: the readers (`readers/`), the label table (`labels.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.files import read_text
+
+READERS = ("folders", "csv", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv")
+EXHAUSTIVE_BY_DESIGN = ("folders",)
+"""Readers whose images carry exactly one class."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Columns(_Strict):
+    """Which column of a dataset's table holds what. A column that is named here must be in the table."""
+
+    image: str = "image"
+    label: str = "label"
+    patient: str | None = None
+    study: str | None = None
+    age: str | None = None
+    sex: str | None = None
+    site: str | None = None
+    box: tuple[str, str, str, str] | None = None
+    """x, y, width, height in pixels (reader `boxes`)."""
+
+
+class Dataset(_Strict):
+    """One data set. Paths are relative to the folder of sources.yaml."""
+
+    name: str
+    reader: Literal["folders", "csv", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
+    path: Path
+    modality: str | None = None
+    task: str | None = None
+    department: str | None = None
+    region: tuple[str, ...] = ()
+    license: str = "unknown"
+    ethics: str | None = None
+    exhaustive: bool = False
+    """Every class of the set is labelled on every image: a label that is not there is absent."""
+    annotations: Path | None = None
+    """Table (csv, boxes, dicom), JSON (coco), or folder (voc, yolo, masks, nifti: the label volumes)."""
+    classes: dict[int, str] = {}
+    """Value in a mask, or class number of YOLO -> raw label, where the files do not say."""
+    columns: Columns = Columns()
+    separator: str = "|"
+    """Between several labels of one cell."""
+    nothing: tuple[str, ...] = ()
+    """Cells that stand for no label at all (`No Finding`)."""
+    patient: str | None = None
+    """Regular expression over an image's path below `path`; its first group is the patient."""
+    patients: str | None = None
+    """Name of the registry that the patient ids belong to: sets that share it share patients. Default: the set itself,
+    and one registry for all DICOM sets."""
+    plane: Literal["axial", "coronal", "sagittal"] = "axial"
+    window: str | tuple[float, float] | None = None
+    """A preset of `windows.PRESETS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
+    slices: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+            raise ValueError("a name has letters, digits, '-', '_' and '.'")
+        return value
+
+    @field_validator("patient")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                pattern = re.compile(value)
+            except re.error as error:
+                raise ValueError(f"is no regular expression ({error})") from None
+            if not pattern.groups:
+                raise ValueError("needs a group: the part in parentheses is the patient")
+        return value
+
+    @field_validator("region", "nothing", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Dataset:
+        if self.modality is None and self.reader not in ("dicom", "tsv"):
+            raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
+        if self.annotations is None and self.reader in ("csv", "boxes", "coco", "masks", "nifti"):
+            raise ValueError(f"reader {self.reader} needs `annotations`")
+        if self.reader == "boxes" and self.columns.box is None:
+            raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
+        return self
+
+    @property
+    def registry(self) -> str:
+        """The namespace of its patient ids."""
+        return self.patients or ("dicom" if self.reader == "dicom" else self.name)
+
+
+class Overlay(_Strict):
+    """How a target is marked on a copy of its image."""
+
+    color: str = "#ff2020"
+    opacity: Annotated[float, Field(gt=0, le=0.5)] = 0.3
+    """Of a mask: over half would hide what it marks."""
+    width: Annotated[int, Field(ge=1, le=20)] = 2
+    """Pixels of a box or a contour; both are drawn outside the target."""
+
+    @field_validator("color")
+    @classmethod
+    def _color(cls, value: str) -> str:
+        if not re.fullmatch(r"#[0-9a-fA-F]{6}", value):
+            raise ValueError("give a colour like '#ff2020'")
+        return value
+
+
+class Sources(_Strict):
+    """The whole file."""
+
+    labels: Path | None = None
+    tags: Path | None = None
+    """Table of taggers: label, tagger, task, department."""
+    questions: Path | None = None
+    """Templates of one's own: task, granularity, question with <modality>."""
+    tasks: tuple[str, ...] | None = None
+    departments: tuple[str, ...] | None = None
+    seed: int = 0
+    options: tuple[int, int] = (2, 5)
+    per_answer: Annotated[int, Field(ge=1)] = 30
+    per_patient: Annotated[int, Field(ge=1)] | None = 1
+    """Cases per patient and answer; null: no limit."""
+    even: tuple[Literal["source", "age", "sex", "site"], ...] = ("source",)
+    slices: Annotated[int, Field(ge=1)] = 3
+    min_area: Annotated[float, Field(ge=0, lt=1)] = 0.00153
+    """Share of the picture under which a target is dropped: 100 of 256 x 256 pixels."""
+    near_duplicate: Annotated[int, Field(ge=-1, le=64)] = 6
+    """Perceptual hashes (64 bits) that differ in so many bits or fewer are one picture; -1: never."""
+    validation: Annotated[float, Field(ge=0, le=1)] = 0.18
+    """Share of the questions whose answers are shown (4,550 of 25,831 in the paper)."""
+    overlay: Overlay = Overlay()
+    longest_side: Annotated[int, Field(ge=32, le=4096)] = 1024
+    datasets: Annotated[tuple[Dataset, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Sources:
+        names = [dataset.name for dataset in self.datasets]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two datasets are called {twice[0]!r}")
+        if not 2 <= self.options[0] <= self.options[1] <= 5:
+            raise ValueError("options: give the fewest and the most, from 2 to 5")
+        return self
+
+
+def read_sources(path: Path) -> Sources:
+    """The file, its paths made absolute. Raises BadInput naming every field that is wrong, and paths that are not there."""
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file. Write one as docs/gmai_pipeline.md shows.")
+    try:
+        raw = yaml.safe_load(read_text(path))
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: is no YAML ({' '.join(str(error).split())}).") from None
+    if not isinstance(raw, dict):
+        raise BadInput(
+            f"{path}: holds no fields. Write `datasets:` with one entry per data set (docs/gmai_pipeline.md)."
+        )
+    try:
+        sources = Sources.model_validate(raw)
+    except ValidationError as error:
+        found = [f"{_where(raw, each['loc'])}: {each['msg']}" for each in error.errors()]
+        raise BadInput(f"{path}: {'; '.join(found[:10])}. docs/gmai_pipeline.md lists the fields.") from None
+    return _absolute(sources, path.parent)
+
+
+def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    """The place of an error, with a dataset's name in place of its number."""
+    parts = [str(part) for part in location] or ["the file"]
+    if len(location) > 1 and location[0] == "datasets" and isinstance(location[1], int):
+        entry = raw["datasets"][location[1]]
+        if isinstance(entry, dict) and entry.get("name"):
+            parts[:2] = [f"dataset {entry['name']}"]
+    return " ".join(parts)
+
+
+def _absolute(sources: Sources, base: Path) -> Sources:
+    def below(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    datasets = tuple(
+        each.model_copy(update={"path": below(each.path), "annotations": below(each.annotations)})
+        for each in sources.datasets
+    )
+    for each in datasets:
+        for path in (each.path, each.annotations):
+            if path is not None and not path.exists():
+                raise BadInput(f"dataset {each.name}: {path} is not there. Paths are relative to sources.yaml.")
+    files = {name: below(getattr(sources, name)) for name in ("labels", "tags", "questions")}
+    for name, path in files.items():
+        if path is not None and not path.is_file():
+            raise BadInput(f"{name}: {path} is not there. Paths are relative to sources.yaml.")
+    return sources.model_copy(update={"datasets": datasets, **files})

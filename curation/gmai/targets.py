@@ -1,0 +1,88 @@
+"""What a reader gives: pictures with their targets, and what it had to skip.
+
+A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["class", "box", "mask"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One label on one picture. box: x, y, width, height in pixels; mask: (height, width) of booleans."""
+
+    label: str
+    kind: Kind = "class"
+    box: tuple[float, float, float, float] | None = None
+    mask: np.ndarray | None = None
+
+    @property
+    def area(self) -> float:
+        """Pixels of the target; 0 for a class."""
+        if self.mask is not None:
+            return float(np.count_nonzero(self.mask))
+        return self.box[2] * self.box[3] if self.box is not None else 0.0
+
+
+@dataclass(slots=True)
+class Picture:
+    """One 2D picture in RGB with everything that is labelled on it.
+
+    `present` are all raw labels known to be on the picture, also those whose target was dropped: none of them can be a wrong option.
+    """
+
+    key: str
+    """Where it comes from, below the dataset's path: for the journal and the curator, never for the benchmark."""
+    pixels: np.ndarray
+    """(height, width, 3) uint8"""
+    targets: list[Target]
+    present: set[str] = field(default_factory=set)
+    patient: str | None = None
+    study: str | None = None
+    slice: int | None = None
+    modality: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    """age, sex, site as the source gives them."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """task, department, granularity, where the source is itself a benchmark."""
+
+    def __post_init__(self) -> None:
+        self.present = self.present | {target.label for target in self.targets}
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Something that could not be used: what, why."""
+
+    dataset: str
+    what: str
+    reason: str
+
+
+class Skipped(Exception):
+    """Raised by a reader for one picture or volume that cannot be used; the message is the reason."""
+
+
+@dataclass(slots=True)
+class Unit:
+    """A piece of a dataset that is read and journalled at once: an image, a volume, a series."""
+
+    key: str
+    files: list[Any]
+    """Paths whose size and time of change decide whether it has to be read again."""
+    load: Any
+    """() -> list[Picture]; raises Skipped."""
+    skips: list[Skip] = field(default_factory=list)
+    """What `load` left out of this unit while it used the rest."""
+
+
+def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
+    """How often each (dataset, reason) occurs."""
+    return Counter((skip.dataset, skip.reason) for skip in skips)

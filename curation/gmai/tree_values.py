@@ -1,0 +1,49 @@
+"""The values of the official lexical tree: 18 clinical tasks and departments, 4 granularities (GMAI-MMBench, tables 5 to 7)."""
+
+from __future__ import annotations
+
+TASKS = {
+    "Attribute Recognition": "AR",
+    "Blood Vessels Recognition": "BVR",
+    "Bone": "B",
+    "Cell Recognition": "CR",
+    "Counting": "C",
+    "Disease Diagnosis": "DD",
+    "Image Quality Grading": "IQG",
+    "Microorganism Recognition": "MR",
+    "Muscle": "M",
+    "Nervous Tissue": "NT",
+    "Organ Recognition - Abdomen": "OR-A",
+    "Organ Recognition - Head and Neck": "OR-HN",
+    "Organ Recognition - Pelvic": "OR-P",
+    "Organ Recognition - Thorax": "OR-T",
+    "Severity Grading": "SG",
+    "Surgeon Action Recognition": "SAR",
+    "Surgical Instrument Recognition": "SIR",
+    "Surgical Workflow Recognition": "SWR",
+}
+"""Name -> abbreviation. Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
+DEPARTMENTS = {
+    "Cardiovascular Surgery": "CS",
+    "Dermatology": "D",
+    "Endocrinology": "E",
+    "Gastroenterology and Hepatology": "GH",
+    "General Surgery": "GS",
+    "Hematology": "H",
+    "Infectious Diseases": "ID",
+    "Laboratory Medicine and Pathology": "LMP",
+    "Nephrology and Hypertension": "NH",
+    "Neurosurgery": "N",
+    "Obstetrics and Gynecology": "OG",
+    "Oncology (Medical)": "OM",
+    "Ophthalmology": "O",
+    "Orthopedic Surgery": "OS",
+    "Otolaryngology (ENT)/Head and Neck Surgery": "ENT/HNS",
+    "Pulmonary Medicine": "PM",
+    "Sports Medicine": "SM",
+    "Urology": "U",
+}
+IMAGE, BOX, MASK, CONTOUR = "Image Level", "Box Level", "Mask Level", "Contour Level"
+GRANULARITIES = (IMAGE, BOX, MASK, CONTOUR)
+OF_KIND = {"class": (IMAGE,), "box": (BOX,), "mask": (MASK, CONTOUR)}
+"""Annotation -> the granularities at which it is asked about; a mask is asked about twice."""
