@@ -26,7 +26,6 @@ EXTRAS = {
     "numba": "curation",
     "open_clip": "curation",
     "pycocotools": "curation",
-    "pydicom": "curation",
     "statsmodels": "curation",
     "timm": "curation",
     "dicomanonymizer": "dicom",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, Temperature
+from curation.commands.options import BaseUrl, SendToProvider, Temperature
 from curation.commands.questions import open_writer
 
 
@@ -18,6 +18,7 @@ def gmai(
         str | None, typer.Option(help="language model that proposes questions for review [default: templates alone]")
     ] = None,
     base_url: BaseUrl = None,
+    send_to_provider: SendToProvider = False,
     temperature: Temperature = 1.0,
     embeddings: Annotated[
         Path | None,
@@ -29,7 +30,7 @@ def gmai(
     from curation.writing.question_writing import Asking
 
     writer = open_writer(model, base_url) if model is not None else None
-    made = run(sources, out, writer, Asking(temperature=temperature), embeddings)
+    made = run(sources, out, writer, Asking(temperature=temperature, send=send_to_provider), embeddings)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
         typer.echo(

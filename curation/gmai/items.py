@@ -1,15 +1,13 @@
 """The first stage: reads every unit of every dataset once, keeps its pictures without their metadata, and journals the rest.
 
-A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on),
-`pictures/<sha256>.png`, and `key` (random, makes patients and studies into ids that nobody can turn back). It is not for publication.
+A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on) and
+`pictures/<sha256>.png`. It is not for publication. Patients, studies and items go by the keyed hashes of `dataset.key`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-import secrets
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,13 +21,13 @@ from curation.gmai.geometry import encode_mask, fit, scale_mask, scale_pixels
 from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, Sources
 from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
-from curation.writing.question_writing import append_to, read_journal
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
+from dataset_builders.journal import Journal
+from dataset_builders.pseudonyms import Pseudonyms, pseudonyms_of
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
-KEY = "key"
 VERSION = 1
 
 
@@ -67,12 +65,12 @@ def read_items(
     Raises BadInput where nothing at all can be read.
     """
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
-    key = _key(private)
-    done = {(entry["dataset"], entry["unit"]): entry for entry in read_journal(private / JOURNAL)}
+    ids = pseudonyms_of(private.with_name("dataset"))
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
-    with append_to(private / JOURNAL) as journal:
+    with Journal(private / JOURNAL) as journal:
+        done = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
         for dataset in sources.datasets:
             units, left_out = units_of(dataset, sources)
             skips += left_out
@@ -82,9 +80,8 @@ def read_items(
                 state = _state(unit, read)
                 entry = done.get((dataset.name, unit.key))
                 if entry is None or entry["state"] != state or not _is_there(entry, private):
-                    entry = _read(unit, dataset, sources, private, key) | {"state": state}
-                    journal.write(json.dumps(entry, ensure_ascii=False) + "\n")
-                    journal.flush()
+                    entry = _read(unit, dataset, sources, private, ids) | {"state": state}
+                    journal.append(entry)
                 found += [_item(each) for each in entry["items"]]
                 skips += [Skip(**each) for each in entry["skips"]]
             items += found
@@ -110,19 +107,6 @@ def _item(entry: dict[str, Any]) -> Item:
     return Item(**entry | {"box": box, "present": tuple(entry["present"])})
 
 
-def _key(private: Path) -> bytes:
-    path = private / KEY
-    if not path.is_file():
-        replace_file(path, secrets.token_hex(32).encode())
-        path.chmod(0o600)
-    return path.read_bytes()
-
-
-def keyed(key: bytes, *parts: str) -> str:
-    """16 hex digits that depend on the key and the parts; without the key they say nothing of them."""
-    return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).hexdigest()[:16]
-
-
 def _settings(dataset: Dataset, sources: Sources) -> str:
     """What decides how a unit is read, beside its files."""
     given = dataset.model_dump(mode="json", exclude={"license", "ethics", "exhaustive", "task", "department", "region"})
@@ -141,13 +125,13 @@ def _is_there(entry: dict[str, Any], private: Path) -> bool:
     return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
-def _read(unit: Unit, dataset: Dataset, sources: Sources, private: Path, key: bytes) -> dict[str, Any]:
+def _read(unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms) -> dict[str, Any]:
     """The journal's entry of one unit; its pictures are on the disk."""
     items: list[dict[str, Any]] = []
     skips: list[Skip] = []
     try:
         for picture in unit.load():
-            made, left_out = _store(picture, dataset, sources, private, key)
+            made, left_out = _store(picture, dataset, sources, private, ids)
             items += made
             skips += left_out
     except Skipped as reason:
@@ -159,7 +143,7 @@ def _read(unit: Unit, dataset: Dataset, sources: Sources, private: Path, key: by
 
 
 def _store(
-    picture: Picture, dataset: Dataset, sources: Sources, private: Path, key: bytes
+    picture: Picture, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms
 ) -> tuple[list[dict[str, Any]], list[Skip]]:
     """A picture as a PNG without metadata, and its items; targets that are too small are skipped."""
     import imagehash
@@ -172,10 +156,9 @@ def _store(
     file = private / PICTURES / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    patient = keyed(key, "patient", dataset.registry, picture.patient or f"\0{dataset.name}\0{picture.key}")
-    study = keyed(
-        key, "study", dataset.registry, picture.patient or "", picture.study or f"\0{dataset.name}\0{picture.key}"
-    )
+    alone = f"\0{dataset.name}\0{picture.key}"
+    patient = ids.group(f"{dataset.registry}\0{picture.patient or alone}")
+    study = ids.of("s", f"{dataset.registry}\0{picture.patient or ''}\0{picture.study or alone}")
     shared = {
         "dataset": dataset.name,
         "picture": sha,
@@ -201,7 +184,7 @@ def _store(
         items.append(
             shared
             | {
-                "item": keyed(key, "item", dataset.name, picture.key, sha, str(number), target.label),
+                "item": ids.of("t", "\0".join((dataset.name, picture.key, sha, str(number), target.label))),
                 "label": target.label,
                 "kind": target.kind,
                 "box": None if target.box is None else tuple(side * factor for side in target.box),

@@ -27,8 +27,9 @@ from curation.gmai.sources import Dataset, Overlay, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
 from curation.gmai.tree_values import BOX, CONTOUR, MASK
 from curation.gmai.written import Written
-from dataset_builders.build import BuildReport, build, replacing
+from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.lexical_tree import Row, tree_page
+from dataset_builders.pseudonyms import KEYED
 from dataset_builders.temporary import temporary_folder
 
 COLUMNS = (
@@ -77,6 +78,8 @@ def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], priv
     finally:
         for stream, _ in files.values():
             stream.close()
+    manifest = {"name": name, "format": "gmai-mmbench", "made_by": "medprobe curate gmai", "ids": KEYED}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
     if answers:
         lines = ["index\tanswer\tcategory", *("\t".join(map(str, row)) for row in answers)]

@@ -18,9 +18,10 @@ from curation.gmai.cases import Case, Cell
 from curation.gmai.labels import LabelTable, folded
 from curation.gmai.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import read_any
-from curation.writing.question_writing import Asking, Writer, ask, read_journal
+from curation.writing.question_writing import Asking, Writer, ask
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
+from dataset_builders.journal import read_journal
 from dataset_builders.sources.problems import Problems
 
 PLACEHOLDER = "<modality>"

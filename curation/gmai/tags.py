@@ -16,8 +16,8 @@ import numpy as np
 
 from curation.gmai.labels import LabelTable
 from curation.images.image_table import read_any
-from curation.writing.question_writing import read_journal
 from dataset_builders.errors import BadInput
+from dataset_builders.journal import read_journal
 from dataset_builders.sources.problems import Problems
 
 SUBJECTS = ("task", "department")

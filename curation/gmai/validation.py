@@ -5,8 +5,6 @@ A question that anybody finds fault with is dropped by the next run, which fills
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +13,8 @@ import numpy as np
 
 from curation.images.image_index import replace_surrogates
 from curation.review.agreement import gwet_ac1
-from curation.writing.question_writing import append_to, read_journal
 from dataset_builders.errors import BadInput
+from dataset_builders.journal import Journal, read_journal
 
 LOG = "validation.jsonl"
 FAULTS = {
@@ -49,10 +47,8 @@ def record(private: Path, reviewer: str, case: str, faults: list[str]) -> None:
         "case": case,
         "faults": [fault for fault in FAULTS if fault in faults],
     }
-    with append_to(private / LOG) as file:
-        file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with Journal(private / LOG) as journal:
+        journal.append(entry)
 
 
 def dropped(said: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, str]:

@@ -96,7 +96,7 @@ def test_no_file_name_patient_or_header_is_in_what_goes_out(made):
     for row in rows_of(folder, "*.tsv"):
         image = Image.open(io.BytesIO(base64.b64decode(row["image"])))
         assert not image.info
-        assert re.fullmatch(r"[0-9a-f]{16}", row["group"])
+        assert re.fullmatch(r"g-[0-9a-f]{16}", row["group"])
 
 
 def test_no_patient_is_in_two_splits_and_the_key_is_apart(made):
