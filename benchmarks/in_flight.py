@@ -1,7 +1,8 @@
-"""Does `--in-flight N` mean N? A server in a process of its own answers after a fixed latency; the time for all questions is held against
-questions x latency / N, with and without bursts of 429 (every 5 s, for 0.5 s, the server refuses everything and asks to wait 0.5 s).
+"""Does `--in-flight N` mean N? A server in a process of its own answers after a fixed latency; the time for all questions after the first
+one (which settles what the server takes) is held against questions x latency / N, with and without bursts of 429 (every 5 s, for 0.5 s,
+the server refuses everything and asks to wait 0.5 s). One core sends 1000 / (CPU milliseconds per question) questions a second at most.
 
-    PYTHONPATH=. python benchmarks/in_flight.py
+    PYTHONPATH=. python benchmarks/in_flight.py [--distinct]
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import io
 import json
 import multiprocessing
+import os
 import time
 from typing import Any
 
@@ -60,7 +62,7 @@ def serve(latency: float, bursts: bool, port: Any, most: Any, refused: Any) -> N
     asyncio.run(forever())
 
 
-def measure(in_flight: int, latency: float, bursts: bool, image: bytes) -> str:
+def measure(in_flight: int, latency: float, bursts: bool, images: list[bytes]) -> str:
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Request, Settings
 
@@ -70,19 +72,23 @@ def measure(in_flight: int, latency: float, bursts: bool, image: bytes) -> str:
     process.start()
     while not port.value:
         time.sleep(0.01)
-    requests = (Request(str(i), 0, f"Question {i}?", image, ("a", "b"), "single") for i in range(questions))
+    requests = (
+        Request(str(i), 0, f"Question {i}?", images[i % len(images)], ("a", "b"), "single") for i in range(questions)
+    )
     backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port.value}/v1", in_flight=in_flight))
+    responses = backend.generate(requests)
+    found = [next(responses).status]
     start, used = time.perf_counter(), time.process_time()
-    found = [response.status for response in backend.generate(requests)]
+    found += [response.status for response in responses]
     seconds, cpu = time.perf_counter() - start, time.process_time() - used
     process.kill()
     process.join()
     assert found == ["answered"] * questions, "a question was lost"
-    # One question alone first, then all places; while a burst lasts nothing can be answered.
-    ideal = latency + (questions - 1) * latency / in_flight
+    ideal = (questions - 1) * latency / in_flight  # while a burst lasts nothing can be answered
     words = f"in flight {in_flight:>3}, latency {latency:.1f} s: {questions:>4} questions in {seconds:5.1f} s"
     words += f" (ideal {ideal:5.1f}: {seconds / ideal:.2f} x)"
-    words += f", peak {most.value:>3}, {1000 * cpu / questions:.1f} ms of our CPU per question"
+    words += f", peak {most.value:>3}, {1000 * cpu / questions:.1f} ms of our CPU per question ({cpu / seconds:.0%} of a core)"
+    words += f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     return words + (f", {refused.value} times 429" if bursts else "")
 
 
@@ -90,15 +96,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--in-flight", type=int, nargs="+", default=[16, 64, 256])
     parser.add_argument("--latency", type=float, nargs="+", default=[0.1, 1.0])
+    parser.add_argument("--distinct", action="store_true", help="each question has an image of its own")
     chosen = parser.parse_args()
     from PIL import Image
 
-    buffer = io.BytesIO()
-    Image.effect_noise((336, 336), 40).save(buffer, "JPEG")
+    images = []
+    for _ in range(4096 if chosen.distinct else 1):
+        buffer = io.BytesIO()
+        Image.effect_noise((336, 336), 40).save(buffer, "JPEG")
+        images.append(buffer.getvalue())
     for bursts in (False, True):
         for latency in chosen.latency:
             for in_flight in chosen.in_flight:
-                print(measure(in_flight, latency, bursts, buffer.getvalue()), flush=True)
+                print(measure(in_flight, latency, bursts, images), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ import queue
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -79,6 +81,7 @@ class OpenAIChat(Backend):
         self.first_wait = 1.0
         """Seconds before the second try; doubles with each further one, up to a minute."""
         self.retries = 0
+        self._recent_images: deque[bytes] = deque(maxlen=16)
         self._settled = False
         self._any_answer = False
         self._failures = 0
@@ -126,6 +129,26 @@ class OpenAIChat(Backend):
             thread.join(timeout=10)
 
     async def _ask_stream(self, requests: Iterator[Request], put: Callable[[Response], None]) -> None:
+        flight = InFlight(self.settings.in_flight)
+        async with AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(client) for client in self._clients(flight.most)]
+
+            async def worker(client: AsyncOpenAI) -> None:
+                for request in requests:
+                    put(await self._timed(client, request, flight))
+
+            if not self._settled:
+                await self._settle(clients[0], requests, flight, put)
+            workers = [asyncio.ensure_future(worker(client)) for client in clients]
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for task in workers:
+                    task.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+
+    def _clients(self, count: int) -> list[AsyncOpenAI]:
+        """One client per worker: a pool that all share looks through all its connections for every question."""
         import httpx2
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -133,28 +156,17 @@ class OpenAIChat(Backend):
         # next question, and it would pass for its answer.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         timeout = httpx2.Timeout(self.settings.timeout, connect=min(CONNECT_TIMEOUT, self.settings.timeout))
-        flight = InFlight(self.settings.in_flight)
-        async with AsyncOpenAI(
-            api_key=self._key or "none",
-            base_url=self.base_url,
-            max_retries=0,
-            timeout=timeout,
-            http_client=DefaultAsyncHttpxClient(limits=limits, timeout=timeout),
-        ) as client:
-
-            async def worker() -> None:
-                for request in requests:
-                    put(await self._timed(client, request, flight))
-
-            if not self._settled:
-                await self._settle(client, requests, flight, put)
-            workers = [asyncio.ensure_future(worker()) for _ in range(flight.most)]
-            try:
-                await asyncio.gather(*workers)
-            finally:
-                for task in workers:
-                    task.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
+        tls = httpx2.create_ssl_context()  # reading the certificates takes longer than making a client
+        return [
+            AsyncOpenAI(
+                api_key=self._key or "none",
+                base_url=self.base_url,
+                max_retries=0,
+                timeout=timeout,
+                http_client=DefaultAsyncHttpxClient(limits=limits, timeout=timeout, verify=tls),
+            )
+            for _ in range(count)
+        ]
 
     async def _settle(
         self, client: AsyncOpenAI, requests: Iterator[Request], flight: InFlight, put: Callable[[Response], None]
@@ -183,9 +195,10 @@ class OpenAIChat(Backend):
         """One question, tried until it is answered, refused, or has failed too often."""
         start = time.monotonic()
         failed = Response(request.question_id, request.sample, "", "failed")
-        if why := _why_no_image(request):  # a lenient server would answer to half an image
-            return replace(failed, error=why)
-        messages = messages_of(request, self.settings.max_image_side)
+        try:
+            messages = await self._messages(request)
+        except ImageError as error:
+            return replace(failed, error=f"its image cannot be shown: {error}")
         tries = busy = 0
         while True:
             sent = self.parameters.of(request)
@@ -230,6 +243,15 @@ class OpenAIChat(Backend):
                 await flight.wait(
                     max(tries, 1) if trouble.kind != "busy" else busy, self._first_wait(trouble), trouble.retry_after
                 )
+
+    async def _messages(self, request: Request) -> list[dict[str, Any]]:
+        """The messages of a request. Raises ImageError where an image cannot be decoded."""
+        make = partial(_whole_messages, request, self.settings.max_image_side)
+        if request.image is None or request.image in self._recent_images:
+            return make()
+        self._recent_images.append(request.image)
+        # Decoding an image takes longer than everything else that is done for a question.
+        return await asyncio.to_thread(make)
 
     def _first_wait(self, trouble: Trouble) -> float:
         """A server that nobody reached yet is tried at short intervals, for a few seconds."""
@@ -329,12 +351,12 @@ def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
         yield request
 
 
-def _why_no_image(request: Request) -> str | None:
-    """Why an image of the request cannot be sent; None where each can be decoded."""
+def _whole_messages(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
+    """The messages of a request. Raises ImageError where an image cannot be decoded: a lenient server would answer to half of it."""
     for image in (request.image, *(shot.image for shot in request.shots)):
         if image is not None and (why := _why_broken(image)) is not None:
-            return f"its image cannot be shown: {why}"
-    return None
+            raise ImageError(why)
+    return messages_of(request, longest_side)
 
 
 @lru_cache(maxsize=32)
