@@ -1,4 +1,6 @@
-"""The board as a Gradio app: one tab per benchmark, and Compare, Cases, Submit, About. Wiring only; what is shown comes from
+"""The board as a Gradio app: the overview, one tab per benchmark, topics, and Compare, Cases, Submit, About.
+
+Wiring only; what is shown comes from
 `service.py` and `views/`.
 
 `serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks.
@@ -34,6 +36,7 @@ from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.front import Front
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
@@ -68,6 +71,7 @@ def build_app(
     board = Board(store, board_results(), trusted)
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False)
+    front = Front(service)
     style = (ASSETS / "board.css").read_text(encoding="utf-8")
     with gr.Blocks(
         title="medprobe: can you trust your AI radiologist?",
@@ -82,12 +86,16 @@ def build_app(
             js_on_load="medprobe.start();",
         )
         with gr.Tabs(elem_id="mp-tabs"):
-            for number, format in enumerate(BENCHMARKS):
+            with gr.Tab("Overview", id="overview", elem_id="tab-overview"):
+                _overview(front)
+            for format in BENCHMARKS:
                 with gr.Tab(LABELS[format], id=format, elem_id=f"tab-{format}"):
-                    _benchmark(format, service, first=number == 0)
+                    _benchmark(format, service)
             for name, views in (("Compare", compare), ("Cases", cases)):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
                     _page(name.lower(), views.page, views.file, board)
+            with gr.Tab("Topic", id="topic", elem_id="tab-topic"):
+                _page("topic", lambda _, asked: front.topic(asked), lambda _, asked: front.topic_file(asked), board)
             with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
                 target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
@@ -180,7 +188,7 @@ def _answer_agents_in_json(app: gr.Blocks) -> None:
     server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
-def _benchmark(format: str, service: Service, first: bool) -> None:
+def _benchmark(format: str, service: Service) -> None:
     """One benchmark's tab: a single component that draws itself and asks the server for what changes."""
 
     async def view(request: dict[str, Any]) -> dict[str, Any]:
@@ -201,16 +209,10 @@ def _benchmark(format: str, service: Service, first: bool) -> None:
     async def cite(request: dict[str, Any]) -> dict[str, Any]:
         return await _answer(service.cite, request, service)
 
-    def panel() -> str:
-        shown = service.view({"format": format})["html"] if first else '<p class="sub">Reading the results.</p>'
-        return (
-            f'<div class="mp" data-format="{format}"><aside class="side" aria-label="Selection"></aside>'
-            f'<div class="panel">{shown}</div><section class="breakdown" aria-label="Breakdown"></section>'
-            '<p class="heard" role="status"></p></div>'
-        )
-
     gr.HTML(
-        panel(),
+        f'<div class="mp" data-format="{format}"><aside class="side" aria-label="Selection"></aside>'
+        '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
+        '</section><p class="heard" role="status"></p></div>',
         elem_id=f"mp-{format}",
         apply_default_css=False,
         js_on_load="medprobeBenchmark(element, server);",
@@ -220,13 +222,14 @@ def _benchmark(format: str, service: Service, first: bool) -> None:
 
 def _scripts() -> str:
     """The page's own scripts, which stand once in its head: addresses, tables, the two kinds of pages."""
-    names = ("router.js", "table.js", "page.js", "board.js")
+    names = ("router.js", "table.js", "page.js", "board.js", "search.js")
     return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
 
 
 def _navigation() -> str:
     """The strip of tabs: links, since every page has an address (`assets/router.js`). Gradio's own strip is hidden."""
-    pages = [(format, LABELS[format], f"#/b/{format}") for format in BENCHMARKS]
+    pages = [("overview", "Overview", "#/overview")]
+    pages += [(format, LABELS[format], f"#/b/{format}") for format in BENCHMARKS]
     pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
     links = "".join(
         f'<a role="tab" aria-selected="false" tabindex="{-1 if at else 0}" href="{home}" data-home="{home}" data-page="{page}">'
@@ -236,10 +239,44 @@ def _navigation() -> str:
     return f'<nav id="mp-nav" aria-label="Pages"><div role="tablist">{links}</div></nav>'
 
 
+def _overview(front: Front) -> None:
+    """The first screen: the search, and under it a page like the others."""
+
+    async def find_anything(request: dict[str, Any]) -> dict[str, Any]:
+        return await _answer(front.search, request)
+
+    search = (
+        '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
+        'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories and models" '
+        'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
+        '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
+    )
+    _page(
+        "overview",
+        lambda _, asked: front.page(asked),
+        lambda _, asked: front.file(asked),
+        front.service.board,
+        before=search,
+        first=front.page({}),
+        script="medprobeSearch(element, server);",
+        more=[find_anything],
+    )
+
+
 def _page(
-    name: str, draw: Callable[[Board, Any], str], save: Callable[[Board, Any], dict[str, str]], board: Board
+    name: str,
+    draw: Callable[[Board, Any], str],
+    save: Callable[[Board, Any], dict[str, str]],
+    board: Board,
+    before: str = "",
+    first: str = '<h2 class="finding">Reading the results.</h2>',
+    script: str = "",
+    more: Sequence[Callable[..., Any]] = (),
 ) -> None:
-    """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files."""
+    """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files.
+
+    `before`: HTML that stands above it and stays; `first`: what it shows at first; `script`, `more`: further script and functions for it.
+    """
 
     async def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
         return await _answer(lambda asked: draw(board, asked), request)
@@ -248,11 +285,11 @@ def _page(
         return await _answer(lambda asked: save(board, asked), request)
 
     gr.HTML(
-        f'<div class="mp-page" data-page="{name}"><h2 class="finding">Reading the results.</h2></div>',
+        f'{before}<div class="mp-page" data-page="{name}">{first}</div>',
         elem_id=f"mp-{name}",
         apply_default_css=False,
-        js_on_load="medprobePage(element, server);",
-        server_functions=[whole_page, page_file],
+        js_on_load=f"medprobePage(element, server);{script}",
+        server_functions=[whole_page, page_file, *more],
     )
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from eval_harness.results import Score
@@ -173,12 +174,46 @@ def _table_of(row: Row, metric: str, branches: Sequence[Path]) -> str | None:
     return table_of(result, metric, *cell) or result.source.table
 
 
-def citation(section: Section, found: Standings) -> str:
-    """What to name when using these numbers: the papers they were printed in, and the set of questions."""
-    papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
-    lines = [
-        f"medprobe board, {section.benchmark} ({section.split}), {section.title().lower()}, metric {found.metric}."
-    ]
+def citation(
+    section: Section, found: Standings, branches: Sequence[Path] = (), link: str = "", today: str | None = None
+) -> str:
+    """How to cite a table as BibTeX: the selection, the day it was read and its address; then the papers of its numbers."""
+    selection = selection_in_words(branches) or "everything"
+    title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
+    note = f"Selection: {selection}."
     if section.fingerprint:
-        lines.append(f"Questions: fingerprint {section.fingerprint}.")
-    return "\n".join([*lines, *papers])
+        note += f" Questions: fingerprint {section.fingerprint}."
+    return _bibtex(title, note, [row.entry for row in found.rows], link, today)
+
+
+def matrix_citation(columns: Sequence[Any], selection: str, link: str = "", today: str | None = None) -> str:
+    """How to cite the overview: its columns (`data.overview.Column`) and its filters."""
+    title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in columns)
+    entries = [entry for column in columns for entry in column.section.entries]
+    return _bibtex(title, f"Selection: {selection or 'everything'}.", entries, link, today)
+
+
+def topic_citation(
+    name: str, sections: Sequence[Section], entries: Sequence[Entry], link: str = "", today: str | None = None
+) -> str:
+    """How to cite a topic's page."""
+    sets = ", ".join(f"{section.benchmark} ({section.split})" for section in sections)
+    return _bibtex(f"{name}: {sets}", "By each benchmark's own labels.", entries, link, today)
+
+
+def _bibtex(title: str, note: str, entries: Sequence[Entry], link: str, today: str | None) -> str:
+    """A BibTeX entry of this view, and the papers whose numbers stand in it."""
+    day = today or datetime.now(UTC).date().isoformat()
+    papers = sorted({entry.result.source.citation for entry in entries if entry.result.source})
+    address = f"  url = {{{_plain(link)}}},\n" if link else ""
+    lines = [
+        f"@misc{{medprobe_{re.sub(r'[^a-z0-9]+', '_', title.lower())[:40].strip('_')}_{day.replace('-', '')},\n"
+        f"  title = {{{{medprobe board}}: {_plain(title)}}},\n  note = {{{_plain(note)}}},\n{address}"
+        f"  year = {{{day[:4]}}},\n  urldate = {{{day}}}\n}}"
+    ]
+    return "\n\n".join([*lines, *(["The numbers of papers in it:\n" + "\n".join(papers)] if papers else [])])
+
+
+def _plain(said: str) -> str:
+    """Text that ends no BibTeX field early."""
+    return re.sub(r"[{}\\]", "", said)

@@ -53,6 +53,62 @@ class Finding:
     unit: str = "percent"
 
 
+@dataclass(frozen=True)
+class Trust:
+    """What the first sentence of the board speaks of: `models` tested against guessing in one benchmark, where they are asked to `task`;
+    `better` and `worse`: how many surely are."""
+
+    task: str
+    models: int
+    better: int
+    worse: int
+    guess: str
+
+
+def trust(found: Trust | None) -> str:
+    """The first sentence of the board.
+
+    >>> trust(Trust("tell two images apart", 14, 0, 9, "a coin flip"))
+    'Not yet. Of 14 models asked to tell two images apart, none is surely better than a coin flip; nine are surely worse.'
+    """
+    if found is None:
+        return "No model here has been tested against guessing yet."
+    if found.models == 1:
+        one = {(1, 0): "is surely better than", (0, 1): "is surely worse than"}
+        verb = one.get((found.better, found.worse), "cannot be told apart from")
+        return f"The one model asked to {found.task} {verb} {found.guess}."
+    if found.better == found.models:
+        return f"All {in_words(found.models)} models asked to {found.task} are surely better than {found.guess}."
+    lead = "" if found.better else "Not yet. "
+    many = in_words(found.better) if found.better else "none"
+    verb = "is" if found.better < 2 else "are"
+    said = (
+        f"{lead}Of {count(found.models)} models asked to {found.task}, {many} {verb} surely better than {found.guess}"
+    )
+    if not found.worse:
+        return f"{said}."
+    worse = "all" if found.worse == found.models else in_words(found.worse)
+    return f"{said}; {worse} {'is' if found.worse == 1 else 'are'} surely worse."
+
+
+def topic(name: str, knowing: Sequence[str], related: Sequence[str]) -> str:
+    """Who knows of a topic.
+
+    >>> topic("CT", ["A", "B"], []), topic("Eyes", [], ["A"]), topic("Eyes", [], [])
+    ('CT: what A and B know of it.', 'Eyes: no benchmark labels it; A knows something related.', 'Eyes: no benchmark here knows of it.')
+    """
+    if knowing:
+        return f"{name}: what {_listed(knowing)} {'knows' if len(knowing) == 1 else 'know'} of it."
+    if related:
+        verb = "knows" if len(related) == 1 else "know"
+        return f"{name}: no benchmark labels it; {_listed(related)} {verb} something related."
+    return f"{name}: no benchmark here knows of it."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def headline(found: Finding) -> str:
     """What to take away before looking at any number: how many beat chance; where nobody knows chance, who has the highest score."""
     if not found.ranked:

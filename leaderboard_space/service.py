@@ -81,7 +81,7 @@ class Service:
         wanted = self.asked(request)
         asked = self.fitting(wanted)
         found = self.standings(asked)
-        html = self._remember(
+        html = self.remember(
             ("panel", *asked.key),
             lambda: leaderboard.panel(
                 asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.shown, asked.ready
@@ -118,7 +118,7 @@ class Service:
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return []
         asked = self.asked(request)
-        return self._remember(("tree", *asked.key[:2], asked.outcomes is not None), asked.tree.as_json)
+        return self.remember(("tree", *asked.key[:2], asked.outcomes is not None), asked.tree.as_json)
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
         """The plots and the breakdown table of a selection, as HTML."""
@@ -145,7 +145,7 @@ class Service:
                 asked.metrics,
             )
 
-        return self._remember(("breakdown", facet, one, *asked.key), draw)
+        return self.remember(("breakdown", facet, one, *asked.key), draw)
 
     def _plot(self, asked: Asked) -> str:
         """The benchmark's plot; where a selection as a whole has none, that of the largest image type in it (papers print by these)."""
@@ -246,7 +246,7 @@ class Service:
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
         asked = self.asked(request)
-        return citation(asked.section, self.standings(asked))
+        return citation(asked.section, self.standings(asked), asked.branches, str(request.get("link") or "")[:4000])
 
     def ready(self, request: Mapping[str, Any]) -> bool:
         """Whether a request can be answered without waiting for answers that are still being read."""
@@ -265,7 +265,7 @@ class Service:
 
     def standings(self, asked: Asked) -> Standings:
         """The ranked rows of a checked request."""
-        return self._remember(
+        return self.remember(
             ("standings", *asked.key),
             lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown),
         )
@@ -315,7 +315,7 @@ class Service:
             snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown)
         )
 
-    def _remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+    def remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         with self._lock:
             if key in self._memory:
                 self._memory.move_to_end(key)

@@ -77,7 +77,7 @@ function show(area, html) {
   for (const [row, cell] of redraw(area, html, state.sorts))  // what stayed open may say something else by now
     ask("detail", { key: row.dataset.key }).then((said) => { cell.innerHTML = said; }, () => null);
   const cite = area.querySelector(".cite:not([hidden])");
-  if (cite) ask("cite").then((said) => { cite.textContent = said; }, () => null);
+  if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
 }
 async function update(quiet) {
   const number = ++asked;
@@ -290,7 +290,7 @@ async function act(button) {
   if (what === "link") {
     await copyLink(button, link());
   } else if (what === "cite") {
-    const hidden = panel.querySelector(".cite").hidden, said = hidden ? await ask("cite") : "";
+    const hidden = panel.querySelector(".cite").hidden, said = hidden ? await ask("cite", { link: link() }) : "";
     const box = panel.querySelector(".cite");
     box.textContent = said;
     box.hidden = !hidden;

@@ -49,8 +49,10 @@ root.addEventListener("change", (event) => {
   if (event.target.matches("select[data-name]")) choose(event.target.dataset.name, event.target.value);
 });
 async function save(of, as) {
-  const answer = await server.page_file({ ...state, of, as });
-  if ("ok" in answer) saveFile(answer.ok);
+  const answer = await server.page_file({ ...state, of, as, link: link() });
+  const box = root.querySelector(".cite");
+  if ("ok" in answer && as === "cite") { box.textContent = answer.ok.text; box.hidden = !box.hidden; }
+  else if ("ok" in answer) saveFile(answer.ok);
   else root.querySelector(".finding").textContent = answer.error;
 }
 let typing = null;
@@ -62,9 +64,10 @@ root.addEventListener("input", (event) => {
 });
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-name]");
-  if (button) choose(button.dataset.name, button.value).then(() => root.scrollIntoView());
+  if (button) choose(button.dataset.name, button.value).then(() => { if (button.dataset.name === "page") root.scrollIntoView(); });
   const other = event.target.closest("button");
   if (!other || button) return;
+  if (other.dataset.clear) { for (const key of other.dataset.clear.split(" ")) delete state[key]; medprobe.push(address()); update(); return; }
   if (sortClicked(other, sorts)) medprobe.push(address());
   else if (other.dataset.act === "link") copyLink(other, link());
   else if (other.dataset.act) save(other.dataset.of, other.dataset.act);

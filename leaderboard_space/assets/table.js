@@ -96,6 +96,7 @@ function redraw(area, html, sorts) {  // returns the rows whose details were ope
 function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
   const head = node.closest("th[data-sort]"), row = node.closest("tr[data-key]"), table = node.closest("table[data-table]"), kept = node.closest("details[data-keep]");
   for (const name of ["metric", "shown", "facet", "one"]) if (name in node.dataset) return "[data-" + name + "]";
+  if (node.dataset.focus) return attribute("data-focus", node.dataset.focus);
   if (node.dataset.name) return attribute("data-name", node.dataset.name) + (node.matches("button") ? attribute("value", node.value) : "");
   if (node.matches("[role=radio]")) return '[role=radio][aria-checked="true"]';
   if (head && table) return "table" + attribute("data-table", table.dataset.table) + " th" + attribute("data-sort", head.dataset.sort) + " button";

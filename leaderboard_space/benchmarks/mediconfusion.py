@@ -6,6 +6,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(
     label="MediConfusion",
+    task="tell two confusing images apart",
     case="pair",
     short_guess="a coin flip",
     guesses={"set_accuracy": "flipping a coin for each image", "individual_accuracy": "flipping a coin"},

@@ -6,6 +6,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(
     label="ProbMed",
+    task="hold an answer when probed",
     case="image",
     chains=(("image_type",), ("organ", "modality")),
     # Table 19: two questions on modality and organ, one on abnormality. Condition, position and overall depend on the findings per

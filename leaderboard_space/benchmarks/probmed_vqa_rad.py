@@ -6,6 +6,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(
     label="ProbMed on VQA-RAD",
+    task="reject what is not in the image",
     case="pair",
     chance={"accuracy": 25.0, "accuracy_without_adversarial": 50.0},
 )

@@ -11,6 +11,7 @@ from typing import Literal
 class BoardSpec:
     """The board's side of a benchmark; only `label` must be given.
 
+    `task`: what models are asked to do, after "asked to".
     `case`: what a case is called. `short_guess`: what chance is called in a heading, `guesses`: in a sentence about a metric (both
     "guessing" by default). `chains`: the facets of the tree of branches from the trunk to the leaves, one tuple for each group of the
     tree (None: each facet is a group of its own). `first_facet`: what the breakdown shows first. `hidden_splits`: splits whose answers
@@ -24,6 +25,7 @@ class BoardSpec:
     """
 
     label: str
+    task: str = "answer"
     case: str = "question"
     short_guess: str = "guessing"
     guesses: Mapping[str, str] = field(default_factory=dict)

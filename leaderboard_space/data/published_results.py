@@ -40,7 +40,7 @@ from eval_harness.scores.statistics import LEVEL, chance_p_value, published_inte
 from leaderboard_space.benchmarks import spec
 
 FOLDER = Path(__file__).parents[1] / "published"
-ABOUT = ("papers", "tables", "cells", "notes", "models", "departments")
+ABOUT = ("papers", "tables", "cells", "notes", "models", "departments", "topics")
 """The CSVs in `published/` that are no printed table."""
 
 Row = dict[str, str]

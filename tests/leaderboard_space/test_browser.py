@@ -21,6 +21,7 @@ pytestmark = pytest.mark.browser
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}`'
 WAIT = 60_000
 TABS = [
+    "Overview",
     "MediConfusion",
     "ProbMed",
     "GMAI-MMBench",
@@ -60,7 +61,7 @@ def open_page(browser: Any, address: str, width: int = 1440, scheme: str = "ligh
             trouble.append(asked.url) if asked.url.startswith("http") and "127.0.0.1" not in asked.url else None
         ),
     )
-    page.goto(address)
+    page.goto(address if "?" in address or "#" in address else f"{address}/#/b/mediconfusion")
     page.locator("table.board:visible").first.wait_for(timeout=WAIT)
     page.locator("table.heat:visible").first.wait_for(timeout=WAIT)
     return page, trouble

@@ -1,0 +1,164 @@
+"""Every model on every benchmark: what the first screen shows. No number is an average over benchmarks.
+
+See also: the marks (`trust.py`), drawing (`views/overview.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.results import Model, Score, Verdict
+from leaderboard_space import findings
+from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.groups import order_of
+from leaderboard_space.data.sections import Section
+from leaderboard_space.data.standings import Row, Standings, with_interval
+from leaderboard_space.data.trust import is_higher_better, random_run, verdicts
+from leaderboard_space.sentences import Trust
+
+OFFICIAL = ("complete", "unconfirmed")
+"""Kinds of sets whose results stand in the matrix: the official questions."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One benchmark: its section and headline metric. `chance`: what guessing gets; `drawn`: that is the paper's own random run."""
+
+    format: str
+    label: str
+    task: str
+    section: Section
+    metric: str
+    chance: float | None
+    drawn: bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model's score in one benchmark, and its mark, corrected for all marks of the matrix."""
+
+    row: Row
+    score: Score
+    verdict: Verdict | None
+    results: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One model. `date`: that of its newest result here, YYYY-MM-DD."""
+
+    name: str
+    kind: str | None
+    parameters: int | None
+    date: str
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The matrix: `tested` marks were corrected together."""
+
+    columns: list[Column]
+    lines: list[Line]
+    tested: int
+    finding: Trust | None
+
+
+def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
+    """The matrix from the standings of each benchmark's official sets, the complete one first (one row per model and account).
+
+    Where a model has several rows, the one that stands for it is chosen as among its own results (`groups.order_of`).
+    """
+    columns, cells = [], []
+    models: dict[str, list[Model]] = {}
+    dates: dict[str, list[str]] = {}
+    for format in BENCHMARKS:
+        sets = [(section, standings) for section, standings in found.get(format, []) if section.kind in OFFICIAL]
+        if not sets:
+            continue
+        section, standings = sets[0]
+        run = random_run(standings)
+        chosen: dict[str, list[Row]] = {}
+        for _, one in sets:
+            here: dict[str, list[Row]] = {}
+            for row in sorted(one.models, key=lambda row: order_of(row.entry)):
+                here.setdefault(row.entry.result.model.name, []).append(row)
+            chosen = here | chosen  # an earlier set's rows stand
+        scores = [with_interval(rows[0].score) for rows in chosen.values()]
+        exact = {round(score.chance, 6) for score in scores if score.chance is not None and score.verdict is not None}
+        drawn = not exact and run is not None
+        chance = next(iter(exact)) if len(exact) == 1 else run.value if drawn and run is not None else None
+        columns.append(Column(format, LABELS[format], spec(format).task, section, standings.metric, chance, drawn))
+        higher = is_higher_better(standings.metric, format)
+        for (name, rows), score in zip(chosen.items(), scores, strict=True):
+            result = rows[0].entry.result
+            models.setdefault(name, []).append(result.model)
+            dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
+            cells.append((name, format, rows, score, run, higher))
+    marks = verdicts([(score, run, higher) for *_, score, run, higher in cells])
+    held: dict[str, dict[str, Cell]] = {}
+    for (name, format, rows, score, _, _), mark in zip(cells, marks, strict=True):
+        held.setdefault(name, {})[format] = Cell(rows[0], score, mark, len(rows))
+    lines = [
+        Line(
+            name,
+            next((model.kind for model in models[name] if model.kind), None),
+            next((model.parameters for model in models[name] if model.parameters), None),
+            max(dates[name]),
+            held[name],
+        )
+        for name in held
+    ]
+    lines.sort(key=lambda line: (-len(line.cells), _kind_order(line), line.name.lower()))
+    return Overview(columns, lines, sum(mark is not None for mark in marks), _finding(columns, lines))
+
+
+def _kind_order(line: Line) -> int:
+    return {"proprietary": 0, "medical": 1, "open": 2}.get(line.kind or "", 3)
+
+
+def _finding(columns: list[Column], lines: list[Line]) -> Trust | None:
+    """The numbers of the one sentence: of the benchmark with exact chance in which the fewest models are better than guessing."""
+    found: list[tuple[float, int, Trust]] = []
+    for column in columns:
+        if column.drawn:
+            continue
+        marks = [line.cells[column.format].verdict for line in lines if column.format in line.cells]
+        marks = [mark for mark in marks if mark is not None]
+        if marks:
+            better, worse = marks.count("better"), marks.count("worse")
+            guess = findings.guessing(column.format, column.metric)
+            trust = Trust(column.task, len(marks), better, worse, guess)
+            found.append((better / len(marks), -len(marks), trust))
+    return min(found, key=lambda item: item[:2])[2] if found else None
+
+
+def selected(
+    found: Overview, kind: str = "", size: str = "", since: str = "", sort: str = "", ascending: bool = False
+) -> list[Line]:
+    """The lines of a kind, a size (see SIZES) and with a result since a year, in an order: by a benchmark, `model`, or as they stand."""
+    low, high = SIZES.get(size, (0.0, float("inf")))
+    lines = [
+        line
+        for line in found.lines
+        if (not kind or line.kind == kind)
+        and (size not in SIZES or (line.parameters is not None and low <= line.parameters < high))
+        and line.date >= since
+    ]
+    if sort == "model":
+        return sorted(lines, key=lambda line: line.name.lower(), reverse=not ascending)
+    if any(column.format == sort for column in found.columns):
+        sign = 1 if ascending else -1
+        there = [line for line in lines if sort in line.cells]
+        there.sort(key=lambda line: sign * (line.cells[sort].score.value or 0.0))
+        return there + [line for line in lines if sort not in line.cells]
+    return lines
+
+
+SIZES: dict[str, tuple[float, float]] = {
+    "small": (0.0, 8e9),
+    "middle": (8e9, 20e9),
+    "large": (20e9, float("inf")),
+}
+"""Parameters of a model: from, below."""

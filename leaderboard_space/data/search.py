@@ -1,0 +1,86 @@
+"""One search over topics, labels, benchmarks and models: forgiving of spelling, with where each hit is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leaderboard_space.data.topics import fold
+
+CLOSE = 0.74
+"""How alike two words must be (difflib's ratio) to count as a slip of the pen."""
+MOST = 12
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Something that can be found: what it is called, by which words, where it is, and its address. `weight`: ties go to the larger."""
+
+    name: str
+    where: str
+    address: str
+    words: tuple[str, ...]
+    weight: float = 0.0
+
+
+def search(query: str, hits: Sequence[Hit], most: int = MOST) -> list[Hit]:
+    """The hits for a query, best first: whole words before beginnings of words before parts before slips of the pen; a query of several
+    words asks for all of them. Nothing for a query without a letter or a digit."""
+    wanted = fold(query).split()
+    if not wanted:
+        return []
+    vocabulary = {word for hit in hits for named in hit.words for word in named.split()}
+    close = {word: _close(word, vocabulary) for word in wanted}
+    scored = [(_score(wanted, hit, close), hit) for hit in hits]
+    found = [(score, hit) for score, hit in scored if score > 0]
+    exact = [item for item in found if item[0] >= 1.0]
+    found = exact or found  # slips count only where nothing is spelt so
+    found.sort(key=lambda item: (-item[0], -item[1].weight, item[1].name.lower()))
+    return list({hit.address: hit for _, hit in reversed(found)}.values())[::-1][:most]
+
+
+def _score(wanted: Sequence[str], hit: Hit, close: dict[str, dict[str, float]]) -> float:
+    """How well a hit fits; 0 where it does not, below 1 where only by a slip of the pen."""
+    best = 0.0
+    whole = " ".join(wanted)
+    for rank, named in enumerate(hit.words):
+        if named == whole:
+            return 4.0
+        words = named.split()
+        grades = [_grade(word, words, close) for word in wanted]
+        if all(grades):
+            mean = min(grades) + 0.2 * len(wanted) / (len(words) + 1)
+            best = max(best, mean if min(grades) < 1 else mean - 0.01 * min(rank, 9))
+    return min(best, 0.99) if best > 0 and best < 1 else best
+
+
+def _grade(word: str, words: Iterable[str], close: dict[str, dict[str, float]]) -> float:
+    held = list(words)
+    if word in held:
+        return 3.0
+    if any(other.startswith(word) for other in held):
+        return 2.0
+    if len(word) > 2 and any(word in other for other in held):
+        return 1.2
+    return 0.7 * max((close[word].get(other, 0.0) for other in held), default=0.0)
+
+
+def _close(word: str, vocabulary: set[str]) -> dict[str, float]:
+    """Words that may be meant by a misspelt one, with how alike they are; also by the beginning of a longer word."""
+    if len(word) < 4:
+        return {}
+    found: dict[str, float] = {}
+    matcher = difflib.SequenceMatcher(b=word, autojunk=False)
+    for other in vocabulary:
+        if len(other) < 3:
+            continue
+        for cut in {other, other[: len(word)]}:
+            matcher.set_seq1(cut)
+            if (
+                matcher.real_quick_ratio() >= CLOSE
+                and matcher.quick_ratio() >= CLOSE
+                and (like := matcher.ratio()) >= CLOSE
+            ):
+                found[other] = max(found.get(other, 0.0), like)
+    return found

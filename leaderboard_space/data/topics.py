@@ -1,0 +1,147 @@
+"""Topics: what a visitor cares about ("MRI", "Ophthalmology"), and the labels by which each benchmark knows of it.
+
+`published/topics.csv` is the table of synonyms, which the board shows: `same` are words for the topic itself, `related` are labels that
+overlap with it. A label that no topic names is a topic of its own. Nothing is pooled: each label keeps its own score.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.published_results import FOLDER
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Node, Path, Tree, organ_and_modality, shown_label
+
+Relation = Literal["same", "related"]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """`same`, `related`: folded words (see `fold`). `kind`: modality, department, or the facet of the one label it is."""
+
+    slug: str
+    name: str
+    kind: str
+    same: tuple[str, ...]
+    related: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Label:
+    """A facet value of one benchmark. `branches`: the branches that are exactly its questions; `n`: how many cases carry it."""
+
+    format: str
+    facet: str
+    value: str
+    n: int
+    branches: tuple[Path, ...]
+
+    @property
+    def shown(self) -> str:
+        return shown_label(self.facet, self.value)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The folded words it is matched by; the label of an image type is organ and modality at once."""
+        if self.facet == "image_type":
+            return (fold(self.shown), *(fold(part) for part in organ_and_modality(self.value)))
+        return (fold(self.value), fold(self.shown))
+
+
+def fold(word: str) -> str:
+    """A word as it is compared: without accents, case and punctuation.
+
+    >>> fold("Fundus  Photography"), fold("X-Ray"), fold("Ménière")
+    ('fundus photography', 'x ray', 'meniere')
+    """
+    plain = unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode() or word
+    return " ".join(re.findall(r"\w+", plain.lower().replace("_", " ")))
+
+
+def slug_of(name: str) -> str:
+    """The end of a topic's address.
+
+    >>> slug_of("Oncology (Medical)")
+    'oncology-medical'
+    """
+    return fold(name).replace(" ", "-") or "-"
+
+
+@cache
+def topic_table() -> tuple[dict[str, str], ...]:
+    """The table of synonyms as it is shown: topic, kind, same, related."""
+    with (FOLDER / "topics.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@cache
+def known_topics() -> dict[str, Topic]:
+    """The topics of the table of synonyms, by slug."""
+    found = {}
+    for row in topic_table():
+        same = (fold(row["topic"]), *(fold(word) for word in row["same"].split(";")))
+        related = tuple(fold(word) for word in row["related"].split(";") if word.strip())
+        topic = Topic(slug_of(row["topic"]), row["topic"], row["kind"], tuple(dict.fromkeys(same)), related)
+        found[topic.slug] = topic
+    return found
+
+
+def labels_of(format: str, tree: Tree) -> list[Label]:
+    """Every label of a benchmark's tree of branches. A label below several others (a modality of many departments) is all its branches of
+    the first chain that has it."""
+    found: dict[tuple[str, str], tuple[str, int, list[Path]]] = {}
+
+    def walk(node: Node, chain: str, path: Path) -> None:
+        here = (*path, node.label)
+        if node.label != UNLABELLED:
+            held = found.setdefault((node.facet, node.label), (chain, 0, []))
+            if held[0] == chain:
+                found[node.facet, node.label] = (chain, held[1] + node.count, [*held[2], here])
+        for child in node.children:
+            walk(child, chain, here)
+
+    has_image_types = spec(format).by_image_type
+    for facet, nodes in tree.groups:
+        if has_image_types and facet == "organ":
+            continue  # the image types say it, each by its own label
+        for node in nodes:
+            walk(node, facet, (facet,))
+    return [Label(format, facet, value, n, tuple(paths)) for (facet, value), (_, n, paths) in found.items()]
+
+
+def relation(topic: Topic, label: Label) -> Relation | None:
+    """How a label stands to a topic."""
+    if any(word in topic.same for word in label.words):
+        return "same"
+    return "related" if any(word in topic.related for word in label.words) else None
+
+
+def topics(labels: Iterable[Label]) -> dict[str, Topic]:
+    """All topics by slug: those of the table, then every label that is none of them."""
+    found = dict(known_topics())
+    same = {word for topic in found.values() for word in topic.same}
+    for label in labels:
+        if not any(word in same for word in label.words):
+            kind = FACET_LABEL.get(label.facet, label.facet).lower()
+            found.setdefault(slug_of(label.value), Topic(slug_of(label.value), label.shown, kind, label.words[:1]))
+    return found
+
+
+def matching(topic: Topic, labels: Iterable[Label]) -> list[tuple[Label, Relation]]:
+    """The labels of a topic, those that are it first, the largest first."""
+    found = [(label, how) for label in labels if (how := relation(topic, label)) is not None]
+    return sorted(found, key=lambda item: (item[1] != "same", -item[0].n, item[0].value))
+
+
+def counts(labels: Iterable[Label]) -> Mapping[str, list[Label]]:
+    """Slug -> the labels that are the topic itself, of the topics in the table."""
+    held = list(labels)
+    return {
+        slug: [label for label in held if relation(topic, label) == "same"] for slug, topic in known_topics().items()
+    }

@@ -1,0 +1,193 @@
+"""The first screen, topics and the search over them, answered from the current snapshot. Knows no Gradio.
+
+See also: one benchmark's page (`service.py`), drawing (`views/overview.py`, `views/topic.py`).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import spec as dataset_spec
+from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.overview import OFFICIAL, Overview, overview
+from leaderboard_space.data.search import Hit, search
+from leaderboard_space.data.sections import Section
+from leaderboard_space.data.standings import ONE, Standings, with_interval
+from leaderboard_space.data.topics import Label, Relation, Topic, fold, known_topics, labels_of, matching, topics
+from leaderboard_space.data.tree import FACET_LABEL
+from leaderboard_space.data.trust import is_higher_better, random_run, verdicts
+from leaderboard_space.html import count
+from leaderboard_space.service import Service
+from leaderboard_space.views import overview as overview_view
+from leaderboard_space.views import topic as topic_view
+from leaderboard_space.views.addresses import address_of
+from leaderboard_space.views.topic import Known, Part
+
+MOST_RELATED = 6
+"""Related labels of a topic that are shown per benchmark; the others are named."""
+
+
+class Front:
+    """Answers the requests of the first screen and of topics. Thread-safe, as the service is."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def overview(self) -> Overview:
+        """The matrix of models and benchmarks."""
+        found = {format: self._official(format) for format in BENCHMARKS}
+        key = tuple(id(standings) for sets in found.values() for _, standings in sets)
+        # The standings stand in the key's value, so that no other can come by their ids while it is kept.
+        return self.service.remember(("overview", key), lambda: (overview(found), found))[0]
+
+    def page(self, request: Mapping[str, Any]) -> str:
+        """The first screen as HTML; `request` as its address says: kind, size, since, sort, pin, all, unknown."""
+        return overview_view.page(self.overview(), self.labels(), request)
+
+    def file(self, request: Mapping[str, Any]) -> dict[str, str]:
+        """The matrix as a file (`name`, `text`, `type`), or how to cite it (`of`: cite)."""
+        return overview_view.file(self.overview(), request)
+
+    def labels(self) -> list[Label]:
+        """Every label of every benchmark's own set of questions."""
+        found: list[Label] = []
+        for format in BENCHMARKS:
+            if self.service.board.snapshot.sections[format]:
+                asked = self.service.asked({"format": format})
+                found += labels_of(format, asked.tree)
+        return found
+
+    def topic(self, request: Mapping[str, Any]) -> str:
+        """The page of a topic: what each benchmark knows of it, by its own labels."""
+        wanted = str(request.get("id") or "")
+        labels = self.labels()
+        known = topics(labels)
+        topic = known.get(wanted)
+        if topic is None:
+            return topic_view.unknown(wanted, search(wanted.replace("-", " "), self.hits()))
+        return topic_view.page(topic, self.parts(topic, labels), str(request.get("all") or ""))
+
+    def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
+        """What a topic's page shows, as a file."""
+        labels = self.labels()
+        topic = topics(labels).get(str(request.get("id") or "")) or Topic("none", "none", "", ())
+        return topic_view.file(topic, self.parts(topic, labels), request)
+
+    def parts(self, topic: Topic, labels: list[Label]) -> list[Part]:
+        """What each benchmark knows of a topic; marks are corrected for all of them together."""
+        drafts: list[tuple[str, Section, list[tuple[Label, Relation, Standings]], list[str]]] = []
+        for format in BENCHMARKS:
+            held = matching(topic, [label for label in labels if label.format == format])
+            if not self.service.board.snapshot.sections[format]:
+                continue
+            same = sum(how == "same" for _, how in held)
+            shown = held[: max(same, MOST_RELATED)]
+            known = [(label, how, self._of(label)) for label, how in shown]
+            rest = [label.shown for label, _ in held[len(shown) :]]
+            section = self.service.asked({"format": format}).section
+            drafts.append((format, section, known, rest))
+        cells = [
+            (format, standings, row)
+            for format, _, known, _ in drafts
+            for _, _, standings in known
+            for row in standings.models
+        ]
+        marks = verdicts(
+            [
+                (with_interval(row.score), random_run(standings), is_higher_better(standings.metric, format))
+                for format, standings, row in cells
+            ]
+        )
+        mark_of = {id(row): mark for (_, _, row), mark in zip(cells, marks, strict=True)}
+        parts = []
+        for format, section, known, rest in drafts:
+            marked = [
+                Known(
+                    label,
+                    how,
+                    replace(
+                        standings,
+                        rows=[
+                            replace(
+                                row, score=with_interval(row.score).model_copy(update={"verdict": mark_of.get(id(row))})
+                            )
+                            for row in standings.rows
+                        ],
+                    ),
+                )
+                for label, how, standings in known
+            ]
+            facets = tuple(FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(format).facets)
+            parts.append(
+                Part(format, LABELS[format], spec(format).task, section, marked, rest, facets, topic.kind in facets)
+            )
+        return parts
+
+    def _of(self, label: Label) -> Standings:
+        """The standings of a label's own questions, by the first score that is known of it."""
+        request = {
+            "format": label.format,
+            "branches": [list(path) for path in label.branches],
+            "shown": ONE,
+        }
+        return self.service.standings(self.service.fitting(self.service.asked(request)))
+
+    def _official(self, format: str) -> list[tuple[Section, Standings]]:
+        sections = self.service.board.snapshot.sections[format]
+        return [
+            (section, self.service.standings(self.service.asked({"format": format, "section": section.key})))
+            for section in sections
+            if section.kind in OFFICIAL and section.split == sections[0].split
+        ]
+
+    # ---- the search
+
+    def search(self, request: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Hits for what a visitor types (`query`): `name`, `where`, `address`."""
+        query = str(request.get("query") or "")[:100]
+        found = search(query, self.hits())
+        return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
+
+    def hits(self) -> list[Hit]:
+        """Everything that can be found: topics, labels, models, benchmarks, pages."""
+        labels = self.labels()
+        key = ("hits", self.service.board.snapshot.stamp, len(labels))
+        return self.service.remember(key, lambda: self._hits(labels))
+
+    def _hits(self, labels: list[Label]) -> list[Hit]:
+        found = []
+        for slug, topic in topics(labels).items():
+            held = matching(topic, labels)
+            where = sorted(
+                {LABELS[label.format] for label, how in held if how == "same"}, key=list(LABELS.values()).index
+            )
+            related = sorted({LABELS[label.format] for label, _ in held} - set(where))
+            said = f"{topic.kind} in {', '.join(where)}" if where else topic.kind
+            said += f" · related in {', '.join(related)}" if related else ""
+            found.append(
+                Hit(topic.name, said, address_of("topic", slug), topic.same, 3 if slug in known_topics() else 2)
+            )
+        for label in labels:
+            said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.format]}, n {count(label.n)}"
+            named = [f"{label.branches[0][0]}:{' > '.join(label.branches[0][1:])}"]
+            address = address_of("b", label.format, branch=named)
+            found.append(Hit(label.shown, said, address, label.words, 1))
+        models: dict[str, set[str]] = {}
+        for format, sections in self.service.board.snapshot.sections.items():
+            for section in sections:
+                for entry in section.entries:
+                    if entry.result.model.kind != "baseline":
+                        models.setdefault(entry.result.model.name, set()).add(format)
+        for name, formats in models.items():
+            where = [LABELS[format] for format in BENCHMARKS if format in formats]
+            found.append(
+                Hit(name, f"model in {', '.join(where)}", address_of("model", name), (fold(name),), len(formats))
+            )
+        for format in BENCHMARKS:
+            words = (fold(LABELS[format]), fold(format), fold(spec(format).task))
+            found.append(Hit(LABELS[format], f"benchmark: {spec(format).task}", address_of("b", format), words, 5))
+        return found

@@ -1,0 +1,43 @@
+"""The addresses of the board's views, as links write them: `#/PAGE/ID?key=value` (`assets/router.js` reads them)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote, urlencode
+
+from leaderboard_space.data.sections import Section
+from leaderboard_space.data.tree import SEPARATOR, Path
+from leaderboard_space.html import text
+
+
+def address_of(page: str, id: str = "", /, **named: str | Sequence[str] | None) -> str:
+    """A link within the board, escaped for an attribute; a key with several values repeats, one without any is left out.
+
+    >>> address_of("model", "A & B"), address_of("compare", result=["a", "b"], set=None)
+    ('#/model/A%20%26%20B', '#/compare?result=a&amp;result=b')
+    """
+    values = {name: [value] if isinstance(value, str) else value or () for name, value in named.items()}
+    pairs = [(name, one) for name, held in values.items() for one in held if one]
+    path = f"#/{page}/{quote(id, safe='')}" if id else f"#/{page}"
+    return text(f"{path}?{urlencode(pairs, quote_via=quote, safe='/')}" if pairs else path, 8000)
+
+
+def set_name(section: Section) -> str:
+    """How an address names a set of questions on the pages Compare and Cases."""
+    return f"{section.format}/{section.key}"
+
+
+def benchmark_address(section: Section, metric: str | None = None, branch: Path | None = None) -> str:
+    """The leaderboard of a set of questions, by a metric, on a branch."""
+    said = f"{branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
+    return address_of("b", section.format, s=section.key, m=metric, branch=said)
+
+
+def model_address(name: str) -> str:
+    """The page of a model."""
+    return address_of("model", name)
+
+
+def case_address(section: Section, case_id: str) -> str:
+    """One case of a set of questions."""
+    return address_of("cases", case_id, set=set_name(section))

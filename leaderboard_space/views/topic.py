@@ -1,0 +1,209 @@
+"""A topic's page: what each benchmark knows of it, side by side and by its own labels. Nothing is pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leaderboard_space import findings, sentences
+from leaderboard_space.data.search import Hit
+from leaderboard_space.data.sections import Section
+from leaderboard_space.data.standings import Row, Standings, info_of
+from leaderboard_space.data.topics import Label, Relation, Topic, topic_table
+from leaderboard_space.export import Table, as_file, breakdown_table, topic_citation
+from leaderboard_space.html import count, interval, percent, plural, text
+from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
+from leaderboard_space.views.overview import CLASS, WORD
+from leaderboard_space.views.parts import sorted_by
+
+FIRST = 10
+"""Models per benchmark that are drawn before the reader asks for all."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A label of a topic with its standings, whose verdicts are corrected for all of the page."""
+
+    label: Label
+    relation: Relation
+    standings: Standings
+
+
+@dataclass(frozen=True)
+class Part:
+    """One benchmark's part of the page. `rest`: related labels that are only named; `facets`: what it labels its questions by;
+    `labels_kind`: whether it labels questions by what the topic is."""
+
+    format: str
+    label: str
+    task: str
+    section: Section
+    known: list[Known]
+    rest: list[str]
+    facets: tuple[str, ...]
+    labels_kind: bool
+
+
+def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
+    """The page; `every`: the benchmark whose models are all drawn."""
+    knowing = [part for part in parts if any(known.relation == "same" for known in part.known)]
+    related = [part for part in parts if part.known and part not in knowing]
+    without = [part for part in parts if not part.known]
+    drawn = "".join(_part(part, every == part.format) for part in [*knowing, *related])
+    silent = "".join(f"<p>{_why_nothing(part)}</p>" for part in without)
+    acts = "".join(
+        f'<button type="button" class="link" data-act="{act}" data-of="topic">{said}</button>'
+        for act, said in (("link", "Copy link"), ("csv", "CSV"), ("json", "JSON"), ("cite", "Cite"))
+    )
+    tested = sum(
+        row.score.verdict is not None for part in parts for known in part.known for row in known.standings.models
+    )
+    said = sentences.topic(topic.name, [part.label for part in knowing], [part.label for part in related])
+    return (
+        f'<h2 class="finding" data-title="{text(topic.name)}">{text(said, 400)}</h2>'
+        f'<p class="sub">Each benchmark asks something else and has labels of its own: every label stands by itself, and nothing is '
+        "added up. "
+        f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not told apart from it, "
+        f"{sentences.MARK['worse']} worse "
+        f"(at 95% for all {plural(tested, 'mark')} of this page together, Holm); · not tested.</p>"
+        f'<div class="bar-head"><span class="acts">{acts}</span></div><div class="cite" hidden></div>'
+        f'<div class="parts">{drawn}</div>{f"<h3>Knows nothing of it</h3>{silent}" if silent else ""}{_synonyms(topic)}'
+    )
+
+
+def _part(part: Part, every: bool) -> str:
+    same = [known for known in part.known if known.relation == "same"]
+    first = (same or part.known)[0]
+    headline = findings.headline(part.format, first.standings)
+    said = f"{first.label.shown}: {headline}" if len(part.known) > 1 or not same else headline
+    link = benchmark_address(part.section, first.standings.metric, first.label.branches[0])
+    rest = f'<p class="fine">Also related: {text(", ".join(part.rest), 400)}.</p>' if part.rest else ""
+    return (
+        f'<section class="part"><h3><a href="{address_of("b", part.format)}">{text(part.label)}</a> '
+        f'<small>{text(part.task)}</small></h3><p class="asked">{text(said, 400)}</p>'
+        f'{_table(part, every)}{rest}<p class="fine"><a href="{link}">The leaderboard of {text(first.label.shown)}</a></p></section>'
+    )
+
+
+def _table(part: Part, every: bool) -> str:
+    """Models by labels, each cell with its own interval."""
+    cells: dict[str, dict[int, Row]] = {}
+    for at, known in enumerate(part.known):
+        for row in known.standings.models:
+            cells.setdefault(row.entry.result.model.name, {}).setdefault(at, row)
+    if not cells:
+        return '<p class="sub">No number is known of it yet.</p>'
+    names = sorted(cells, key=lambda name: _order(cells[name], part))
+    shown = names if every else names[:FIRST]
+    heads = "".join(
+        f'<th scope="col" data-sort="{at}"><button type="button" class="sorts">{text(known.label.shown, 80)}</button>'
+        f"<small>{'' if known.relation == 'same' else 'related · '}"
+        f"{text(info_of(known.standings.metric, part.format).label)} · n {count(known.label.n)}</small></th>"
+        for at, known in enumerate(part.known)
+    )
+    body = "".join(
+        f'<tr data-key="{text(name, 300)}"><th scope="row"><a href="{model_address(name)}"><bdi>{text(name)}</bdi></a></th>'
+        + "".join(_cell(cells[name].get(at)) for at in range(len(part.known)))
+        + "</tr>"
+        for name in shown
+    )
+    more = (
+        f'<p class="turn"><button type="button" class="link" data-name="all" value="{text(part.format)}">'
+        f"All {plural(len(names), 'model')}</button></p>"
+        if len(shown) < len(names)
+        else ""
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{text(part.label)}"><table class="known" '
+        f'data-table="{text(part.format)}" aria-label="{text(part.label)} by its labels"><thead><tr>'
+        f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def _order(held: Mapping[int, Row], part: Part) -> tuple[int, float]:
+    at = min(held)
+    higher = info_of(part.known[at].standings.metric, part.format).higher_is_better is not False
+    value = held[at].score.value or 0.0
+    return (at, -value if higher else value)
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return '<td class="none" data-v="">–</td>'
+    score = row.score
+    said = f"{WORD[score.verdict]}, {sentences.behind(score.low, score.high, score.n, score.n_cases)}"
+    few = " few" if score.n_cases < sentences.FEW else ""
+    return (
+        f'<td class="{CLASS[score.verdict]}{few}"{sorted_by(score.value)} title="{text(said, 300)}"><b>{percent(score.value)}</b> '
+        f'<span class="mark">{sentences.MARK[score.verdict]}</span> <small>{interval(score.low, score.high)}</small></td>'
+    )
+
+
+def _why_nothing(part: Part) -> str:
+    """Why a benchmark says nothing of a topic, by what it labels."""
+    name = text(part.label)
+    if not part.facets:
+        return f"{name} labels its questions by nothing."
+    if part.labels_kind:
+        return (
+            f"{name} labels each question with this kind of thing, and no paper prints scores by it: "
+            "measured results will stand here."
+        )
+    return f"{name} labels its questions by {text(', '.join(part.facets))} only; none of these is this topic."
+
+
+def _synonyms(topic: Topic) -> str:
+    """The table of synonyms, the topic's own line first."""
+    rows = sorted(topic_table(), key=lambda row: row["topic"] != topic.name)
+    own = [row for row in rows if row["topic"] == topic.name]
+    line = "".join(
+        f"<p>{text(row['topic'])} is looked for as {text(row['same'], 400)}"
+        + (f"; related labels, which overlap with it: {text(row['related'], 400)}" if row["related"] else "")
+        + ".</p>"
+        for row in own
+    )
+    body = "".join(
+        f'<tr><th scope="row">{text(row["topic"])}</th><td class="left">{text(row["same"], 400)}</td>'
+        f'<td class="left">{text(row["related"], 400)}</td></tr>'
+        for row in rows
+    )
+    return (
+        f"<h3>By which words</h3>{line or '<p>This is one label of one benchmark; the table of synonyms does not name it.</p>'}"
+        '<details data-keep="synonyms"><summary>The whole table of synonyms</summary><div class="scroll" tabindex="0" role="group" '
+        'aria-label="Synonyms"><table class="plain left"><thead><tr>'
+        f'<th scope="col">Topic</th><th scope="col">Same</th><th scope="col">Related</th></tr></thead>'
+        f"<tbody>{body}</tbody></table></div></details>"
+    )
+
+
+def unknown(wanted: str, near: Sequence[Hit]) -> str:
+    """What stands at an address that names no topic."""
+    links = "".join(
+        f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.where, 200)}</small></li>' for hit in near
+    )
+    said = f"<p>Near to it:</p><ul>{links}</ul>" if links else ""
+    return (
+        f'<h2 class="finding" data-title="No such topic">No benchmark here knows a topic “{text(wanted)}”.</h2>{said}'
+        f'<p><a href="{address_of("overview")}">To the overview, and its search</a></p>'
+    )
+
+
+def file(topic: Topic, parts: Sequence[Part], request: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers of the page, one row each; or how to cite them."""
+    if str(request.get("as")) == "cite":
+        sections = [part.section for part in parts if part.known]
+        entries = [row.entry for part in parts for known in part.known for row in known.standings.rows]
+        said = topic_citation(topic.name, sections, entries, str(request.get("link") or ""))
+        return {"name": "", "text": said, "type": "text/plain"}
+    rows: Table = []
+    for part in parts:
+        for known in part.known:
+            held = {row.entry.key: row.score for row in known.standings.models}
+            entries = [row.entry for row in known.standings.models]
+            table = breakdown_table(
+                part.section, entries, known.label.facet, {known.label.value: held}, known.standings.metric
+            )
+            rows += [{"topic": topic.name, "relation": known.relation, **row} for row in table]
+    return as_file(rows, f"topic-{topic.slug}", str(request.get("as")))

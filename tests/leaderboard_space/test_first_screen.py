@@ -1,0 +1,177 @@
+"""What a visitor comes to do, in headless Chromium, each from the first screen and in at most four actions; the papers' numbers alone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.leaderboard_space.serving import board
+from tests.leaderboard_space.test_browser import WAIT, eventually, here
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    store = tmp_path_factory.mktemp("empty")
+    (store / "results").mkdir()
+    with board(store, tmp_path_factory.mktemp("home")) as (address, _):
+        yield address
+
+
+@pytest.fixture
+def start(chromium: Any, address: str) -> Iterator[Any]:
+    """Opens the first screen: (width, scheme) -> page; no page may have had an error."""
+    opened: list[tuple[Any, list[str]]] = []
+
+    def first_screen(width: int = 1440, scheme: str = "light", where: str = "/") -> Any:
+        size = {"width": width, "height": 844 if width < 500 else 900}
+        page = chromium.new_page(viewport=size, color_scheme=scheme)
+        trouble: list[str] = []
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+        page.goto(address + where)
+        opened.append((page, trouble))
+        if where == "/":
+            page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+        return page
+
+    yield first_screen
+    for page, trouble in opened:
+        assert trouble == []
+        page.close()
+
+
+def number_of(page: Any, model: str) -> str:
+    return str(page.locator(f'#mp-topic table.known tr[data-key="{model}"] td').first.inner_text())
+
+
+def test_trust_in_ophthalmology(start: Any) -> None:
+    page = start()
+    search = page.get_by_role("combobox", name="Search")
+    search.fill("opthalmology")  # as people spell it
+    page.get_by_role("option").first.wait_for(timeout=WAIT)
+    assert "department in GMAI-MMBench" in page.get_by_role("option").first.inner_text()
+    search.press("Enter")
+    page.get_by_role("heading", name="Ophthalmology: what GMAI-MMBench knows of it.").wait_for(timeout=WAIT)
+    assert number_of(page, "GPT-4o").split()[:2] == ["55.2", "▲"]  # Table 12 of the paper
+    assert here(page).endswith("#/topic/ophthalmology")
+    assert "40 of 50 models are surely better than guessing" in page.locator("#mp-topic").inner_text()
+
+
+def test_ct_and_fundus(start: Any) -> None:
+    page = start()
+    page.get_by_role("group", name="Modality").get_by_role("link", name="CT").click()
+    page.get_by_role("heading", name="CT: what ProbMed knows of it.").wait_for(timeout=WAIT)
+    assert number_of(page, "GPT-4o").startswith("98.0")  # abdomen CT
+    page.go_back()
+    page.get_by_role("group", name="Modality").get_by_role("link", name="Fundus").click()
+    page.get_by_role("heading", name="Fundus photography").wait_for(timeout=WAIT)
+    page.locator("#mp-topic table.known").wait_for(timeout=WAIT)  # what is related, and why there is no more
+    assert "no paper prints scores by it" in page.locator("#mp-topic").inner_text()
+
+
+def test_cite_save_share_reload(start: Any) -> None:
+    page = start()
+    page.locator("details.filters summary").first.click()
+    page.get_by_label("Kind of model").select_option("medical")
+    eventually(lambda: "kind=medical" in here(page), True)
+    eventually(lambda: "of 71 models" in page.locator("#mp-overview h3").inner_text(), True)
+    names = page.locator("table.matrix tbody th a").all_inner_texts()
+    page.locator("#mp-overview [data-act=cite]").first.click()
+    cite = page.locator("#mp-overview .cite")
+    eventually(cite.is_visible, True)
+    said = cite.inner_text()
+    assert said.startswith("@misc{") and "kind medical" in said and here(page) in said and "urldate" in said
+    with page.expect_download() as waiting:
+        page.locator("#mp-overview [data-act=json]").first.click()
+    rows = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))
+    assert waiting.value.suggested_filename == "medprobe-overview-kind-medical.json"
+    assert {row["model_kind"] for row in rows} == {"medical"}
+    page.reload()
+    page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+    eventually(lambda: page.locator("table.matrix tbody th a").all_inner_texts(), names)
+
+
+def test_by_keyboard_alone(start: Any) -> None:
+    page = start()
+    page.keyboard.press("/")
+    page.locator(".mp-search input:focus").wait_for(timeout=WAIT)
+    page.keyboard.type("puls")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("monary")
+    page.get_by_role("option").first.wait_for(timeout=WAIT)
+    page.wait_for_timeout(400)
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".mp-search input").get_attribute("aria-activedescendant") == "mp-hit-0"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Pulmonary medicine").wait_for(timeout=WAIT)
+    page.keyboard.press("/")  # from any page back to the search
+    page.locator(".mp-search input:focus").wait_for(timeout=WAIT)
+    page.keyboard.type("qqqqzzz")
+    page.get_by_text("Nothing is called").wait_for(timeout=WAIT)
+
+
+def test_pins_order_and_all_models(start: Any) -> None:
+    page = start()
+    assert page.locator("table.matrix tbody tr").count() == 15
+    page.get_by_role("button", name="All 71 models").click()
+    eventually(lambda: page.locator("table.matrix tbody tr").count(), 71)
+    page.locator("table.matrix").get_by_role("button", name="HALT-MedVQA").click()
+    first = page.locator("table.matrix tbody th a").first
+    eventually(first.inner_text, "GPT-4-turbo-vision")
+    page.get_by_role("button", name="Pin RadFM").press("Enter")
+    eventually(first.inner_text, "RadFM")
+    page.locator('[data-focus="pin RadFM"]:focus').wait_for(timeout=WAIT)
+    page.go_back()
+    eventually(first.inner_text, "GPT-4-turbo-vision")
+    page.go_back()
+    eventually(first.inner_text, "GPT-4o")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_the_first_result_is_in_sight(start: Any, scheme: str) -> None:
+    page = start(390, scheme)
+    page.wait_for_timeout(500)
+    row = page.locator("table.matrix tbody tr").first.bounding_box()
+    assert row["y"] <= 844 / 2, row
+    track = page.locator("table.matrix tbody .track").first.bounding_box()
+    assert track["width"] >= 120
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="MRI").first.click()
+    page.get_by_role("heading", name="MRI: what ProbMed knows of it.").wait_for(timeout=WAIT)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_an_unknown_topic_and_page_say_so(start: Any) -> None:
+    page = start(where="/#/topic/opthalmology")
+    page.get_by_text("No benchmark here knows a topic").wait_for(timeout=WAIT)
+    page.locator("#mp-topic").get_by_role("link", name="Ophthalmology").first.click()
+    page.get_by_role("heading", name="Ophthalmology: what").wait_for(timeout=WAIT)
+    page = start(where="/#/nowhere/at-all")
+    page.get_by_text("There is no page nowhere here.").wait_for(timeout=WAIT)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_axe_finds_nothing(start: Any, scheme: str, width: int) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
+    ).Axe()
+    page = start(width, scheme)
+    found = []
+    for where, shows in (
+        ("overview", "table.matrix"),
+        ("topic/ct", "#mp-topic table.known"),
+        ("topic/none", "#mp-topic ul, #mp-topic p"),
+    ):
+        page.evaluate(f"medprobe.visit('#/{where}')")
+        page.locator(shows).first.wait_for(timeout=WAIT)
+        page.wait_for_timeout(400)
+        found += [
+            (where, v["id"], v["nodes"][0]["html"][:200])
+            for v in axe.run(page).response["violations"]
+            if v["impact"] in ("serious", "critical")
+        ]
+    assert found == []

@@ -1,0 +1,321 @@
+"""The first screen and topics: every number, mark and sentence against the raw tables, and a search that forgives."""
+
+import html
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from eval_harness.results import Score
+from eval_harness.scores import HEADLINE
+from leaderboard_space import sentences
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.topics import known_topics, slug_of, topics
+from leaderboard_space.data.trust import holm, p_against_guessing, verdicts
+from leaderboard_space.front import Front
+from leaderboard_space.html import WORDS
+from leaderboard_space.sentences import Trust
+from leaderboard_space.service import Service
+from tests.leaderboard_space.claims import rounds_to
+from tests.leaderboard_space.generated import plain
+
+PUBLISHED = board_results()
+FORMATS = ["mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad"]
+MARKS = {"better": "▲", "same": "≈", "worse": "▼", "untested": "·"}
+
+
+@pytest.fixture(scope="module")
+def front() -> Front:
+    return Front(Service(Board(None, PUBLISHED)))
+
+
+def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:
+    """Model -> per column (class, value, mark, what is heard)."""
+    found = {}
+    body = page[page.index('<table class="matrix"') : page.index("</table>")]
+    for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', body):
+        cells = []
+        for kind, inner in re.findall(r'<td class="(\w+)"[^>]*>(.*?)</td>', line):
+            value, mark, heard = (
+                re.search(pattern, inner) for pattern in (r"<b>(.*?)</b>", r'true">(.)</span>', r'"hear">(.*?)</span>')
+            )
+            cells.append(
+                (kind, html.unescape(value[1]) if value else "", mark[1] if mark else "", heard[1] if heard else "")
+            )
+        found[html.unescape(key)] = cells
+    return found
+
+
+def test_the_matrix_shows_the_papers_numbers_and_no_average(front: Front) -> None:
+    page = front.page({"all": "1"})
+    shown = matrix(page)
+    wanted: dict[str, dict[str, list[float]]] = {}
+    for result in PUBLISHED:
+        if result.model.kind == "baseline" or result.benchmark.name not in FORMATS or result.benchmark.split != "test":
+            continue
+        score = result.scores.get(HEADLINE[result.benchmark.name])
+        if score is not None and score.value is not None:
+            wanted.setdefault(result.model.name, {}).setdefault(result.benchmark.name, []).append(score.value)
+    assert set(shown) == set(wanted) and "average" not in plain(page).replace("No number is an average", "")
+    for name, cells in shown.items():
+        assert len(cells) == len(FORMATS)
+        for format, (kind, value, mark, heard) in zip(FORMATS, cells, strict=True):
+            known = wanted[name].get(format)
+            assert (kind == "none") == (known is None), (name, format)
+            if known is not None:
+                assert any(rounds_to(value, one) for one in known), (name, format, value, known)
+                assert mark == MARKS[kind] and "guessing" in heard
+
+
+def test_the_marks_hold_for_all_of_them_together(front: Front) -> None:
+    """No mark says better or worse where an exact test of that cell alone would not, at the strictest correction (Bonferroni's) of the
+    first of them; and every cell that even this calls different is marked so."""
+    found = front.overview()
+    assert found.tested == sum(cell.verdict is not None for line in found.lines for cell in line.cells.values())
+    for line in found.lines:
+        for format, cell in line.cells.items():
+            column = next(column for column in found.columns if column.format == format)
+            if column.drawn or cell.verdict is None:
+                continue
+            hits = round((cell.score.value or 0) * cell.score.n_cases / 100)
+            p = stats.binomtest(hits, cell.score.n_cases, (cell.score.chance or 0) / 100).pvalue
+            if cell.verdict != "no different":
+                assert p < 0.05 and (cell.verdict == "better") == ((cell.score.value or 0) > (cell.score.chance or 0))
+            wide = (cell.score.low or 0) - 1.5 * ((cell.score.high or 0) - (cell.score.low or 0)) > (
+                cell.score.chance or 0
+            )
+            if wide and p * found.tested < 0.01:
+                assert cell.verdict == "better", (line.name, format)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30))
+def test_holm_keeps_the_order_and_rejects_no_more_than_each_alone(p: list[float | None]) -> None:
+    found = holm(p)
+    tested = [(a, b) for a, b in zip(p, found, strict=True) if a is not None and b is not None]
+    assert len(tested) == sum(a is not None for a in p) == sum(b is not None for b in found)
+    assert all(a <= b <= min(1.0, len(tested) * a) + 1e-12 for a, b in tested)
+    assert [b for _, b in sorted(tested)] == sorted(b for _, b in tested)
+    # the definition: reject in order of p while p (m - rank) <= alpha
+    rejected = 0
+    for rank, (a, _) in enumerate(sorted(tested)):
+        if a * (len(tested) - rank) > 0.05:
+            break
+        rejected += 1
+    assert sum(b <= 0.05 for _, b in tested) == rejected
+
+
+def test_guessers_are_rarely_marked() -> None:
+    """Of many tables of guessing models, at most some 5 % have any mark: exact chance and a drawn random run alike."""
+    rng = np.random.default_rng(5)
+    marked = 0
+    for _ in range(200):
+        scores = []
+        for _ in range(12):
+            n = int(rng.choice([60, 176, 500]))
+            hits = int(rng.binomial(n, 0.25))
+            from eval_harness.scores.statistics import chance_p_value, published_interval
+
+            low, high, _ = published_interval(100 * hits / n, n)
+            alone = low <= 25 <= high or chance_p_value(np.arange(n) < hits, np.ones(n), np.full(n, 0.25)) >= 0.05
+            verdict = "no different" if alone else "better" if low > 25 else "worse"
+            exact = Score(value=100 * hits / n, low=low, high=high, n=n, n_cases=n, chance=25.0, verdict=verdict)
+            scores.append((exact, None, True))
+        run = Score(value=100 * rng.binomial(500, 0.3) / 500, n=500, n_cases=500)
+        scores += [(Score(value=100 * rng.binomial(500, 0.3) / 500, n=500, n_cases=500), run, True) for _ in range(12)]
+        marked += any(mark in ("better", "worse") for mark in verdicts(scores))
+    assert marked <= 22  # of 200; 10 expected at most, and the 99.9 % point of that
+
+
+def test_what_cannot_be_tested_has_no_mark() -> None:
+    assert p_against_guessing(Score(value=50.0, n=0, n_cases=0)) is None
+    assert verdicts(
+        [(Score(value=50.0, n=90, n_cases=90), None, True), (Score(value=None, n=9, n_cases=9), None, True)]
+    ) == [None, None]
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_first_sentence_counts_what_it_says(models: int, data: st.DataObject) -> None:
+    better = data.draw(st.integers(0, models))
+    worse = data.draw(st.integers(0, models - better))
+    said = sentences.trust(Trust("tell two images apart", models, better, worse, "a coin flip"))
+    number = {word: at for at, word in enumerate(WORDS)}
+
+    def value(word: str) -> int:
+        return (
+            0
+            if word == "none"
+            else models
+            if word == "all"
+            else number[word]
+            if word in number
+            else int(word.replace(",", ""))
+        )
+
+    if models == 1:
+        verb = "surely better" if better else "surely worse" if worse else "cannot be told apart from"
+        assert verb in said
+    elif better == models:
+        assert said.startswith("All ") and value(said.split()[1]) == models
+    else:
+        match = re.fullmatch(
+            r"(Not yet\. )?Of (\d+) models asked to tell two images apart, (\w+) (is|are) surely better than a coin flip"
+            r"(?:; (\w+) (is|are) surely worse)?\.",
+            said,
+        )
+        assert match and int(match[2]) == models and value(match[3]) == better and bool(match[1]) == (better == 0), said
+        assert (value(match[5]) if match[5] else 0) == worse
+        assert (match[4] == "is") == (better < 2) and (not match[6] or (match[6] == "is") == (worse == 1))
+
+
+def test_the_first_sentence_is_of_the_hardest_benchmark(front: Front) -> None:
+    found = front.overview()
+    marks = Counter(line.cells["mediconfusion"].verdict for line in found.lines if "mediconfusion" in line.cells)
+    assert found.finding is not None and found.finding.models == sum(marks.values())
+    assert (found.finding.better, found.finding.worse) == (marks["better"], marks["worse"])
+    assert plain(front.page({})).startswith(
+        "Not yet. Of 14 models asked to tell two confusing images apart, none is surely better than"
+    )
+
+
+def test_filters_sorting_and_pins(front: Front) -> None:
+    every = matrix(front.page({"all": "1"}))
+    medical = matrix(front.page({"all": "1", "kind": "medical"}))
+    assert 5 < len(medical) < len(every) and set(medical) < set(every)
+    order = list(matrix(front.page({"all": "1", "order": "gmai-mmbench:d"})).items())
+    values = [float(cells[2][1]) for _, cells in order if cells[2][1]]
+    assert values == sorted(values, reverse=True) and len(values) > 40
+    assert all(not cells[2][1] for _, cells in order[len(values) :])  # what was not run stands last
+    names = list(matrix(front.page({"all": "1", "order": "model:a"})))
+    assert names == sorted(names, key=str.lower)
+    pinned = list(matrix(front.page({"pin": "RadFM,Claude%203%20Opus", "order": "model:a"})))
+    assert pinned[:2] == ["RadFM", "Claude 3 Opus"]
+    assert "No model is of this kind" in front.page({"kind": "proprietary", "size": "small"})
+    assert "There is no page &lt;b&gt; here" in front.page({"unknown": "<b>"})
+
+
+def test_a_topic_shows_each_benchmarks_own_numbers(front: Front) -> None:
+    """Each cell of every topic's tables is a number of the raw tables under that very label."""
+    raw: dict[tuple[str, str, str], set[float]] = {}
+    for result in PUBLISHED:
+        for values in result.breakdown.values():
+            for label, scores in values.items():
+                for score in scores.values():
+                    if score.value is not None:
+                        raw.setdefault((result.benchmark.format, result.model.name, label), set()).add(score.value)
+    labels, cells = front.labels(), 0
+    for slug in [*known_topics(), "task", "position"]:
+        topic = known_topics().get(slug)
+        if topic is None:
+            assert "No benchmark here knows a topic" in front.topic({"id": slug})
+            continue
+        for part in front.parts(topic, labels):
+            for known in part.known:
+                for row in known.standings.models:
+                    name = row.entry.result.model.name
+                    assert row.score.value in raw[part.format, name, known.label.value], (
+                        slug,
+                        part.format,
+                        name,
+                        known.label,
+                    )
+                    cells += 1
+        page = front.topic({"id": slug})
+        assert "average" not in plain(page).lower().replace("average accuracy", "") or "Average" in page
+    assert cells > 1000
+
+
+def test_every_label_is_found_and_shown_by_a_topic(front: Front) -> None:
+    labels = front.labels()
+    shown = {
+        (known.label.format, known.label.value)
+        for topic in topics(labels).values()
+        for part in front.parts(topic, labels)
+        for known in part.known
+    }
+    for label in labels:
+        hits = front.search({"query": label.shown})
+        assert any(
+            label.shown in (hit["name"], hit["where"]) or hit["address"].startswith("#/topic/") for hit in hits
+        ), label
+        assert (label.format, label.value) in shown, label
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("Ophthalmology", "Ophthalmology"),
+        ("opthalmology", "Ophthalmology"),
+        ("Ophtalmologie", "Ophthalmology"),
+        ("eye", "Ophthalmology"),
+        ("ct", "CT"),
+        ("CAT scan", "CT"),
+        ("computed tomografy", "CT"),
+        ("magnetic resonance", "MRI"),
+        ("mri", "MRI"),
+        ("fundus", "Fundus photography"),
+        ("fundis photography", "Fundus photography"),
+        ("x-ray", "X-ray"),
+        ("Xray", "X-ray"),
+        ("radiograph", "X-ray"),
+        ("gpt-4o", "GPT-4o"),
+        ("gpt 4o", "GPT-4o"),
+        ("LLaVA-Med", "LLaVA-Med"),
+        ("med flamingo", "Med-Flamingo"),
+        ("claude", "Claude 3 Opus"),
+        ("lung", "Pulmonary medicine"),
+        ("pulmonary", "Pulmonary medicine"),
+        ("pneumology", "Pulmonary medicine"),
+        ("heart", "Cardiology and cardiovascular surgery"),
+        ("mediconfusion", "MediConfusion"),
+        ("HALT", "HALT-MedVQA"),
+        ("orthopaedics", "Orthopedics"),
+        ("dermatolgy", "Dermatology"),
+        ("Cerebral", "Neurosurgery and neurology"),
+    ],
+)
+def test_the_search_forgives(front: Front, query: str, first: str) -> None:
+    found = front.search({"query": query})
+    assert found and found[0]["name"] == first, [hit["name"] for hit in found]
+    assert all(hit["where"] and hit["address"].startswith("#/") for hit in found)
+
+
+@pytest.mark.parametrize("query", ["", "   ", "///", "qqqqzzzzxx", "\x00", "<script>"])
+def test_a_search_for_nothing_finds_nothing(front: Front, query: str) -> None:
+    assert front.search({"query": query}) == []
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_searched_and_be_an_address(query: str) -> None:
+    front = Front(_service())
+    for hit in front.search({"query": query}):
+        assert hit["name"] and hit["where"]
+    page = front.topic({"id": query})
+    assert "<h2" in page and "<script" not in page
+    assert re.fullmatch(r"[\w-]+", slug_of(query))
+
+
+_kept: list[Service] = []
+
+
+def _service() -> Service:
+    if not _kept:
+        _kept.append(Service(Board(None, PUBLISHED)))
+    return _kept[0]
+
+
+def test_a_citation_names_selection_day_and_address(front: Front) -> None:
+    said = front.file({"as": "cite", "kind": "medical", "link": "http://x/#/overview?kind=medical"})["text"]
+    assert (
+        re.search(r"urldate = \{\d{4}-\d\d-\d\d\}", said)
+        and "url = {http://x/#/overview?kind=medical}" in said
+        and "kind medical" in said
+    )
+    said = front.topic_file({"id": "ct", "as": "cite", "link": "http://x/}{"})["text"]
+    assert "Yan et al." in said and said.count("{") == said.count("}")
+    rows = front.topic_file({"id": "ct", "as": "csv"})
+    assert rows["name"] == "medprobe-topic-ct.csv" and "chest_ct" in rows["text"]
