@@ -59,7 +59,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable=true]")) return;
   event.preventDefault();
   medprobe.visit(document.querySelector("#mp-nav [role=tab]").getAttribute("href"));
-  field.focus();
-  field.select();
+  let tries = 60;  // the page comes into sight a moment later
+  const focus = () => { if (field.offsetParent !== null) { field.focus(); field.select(); } else if (tries-- > 0) requestAnimationFrame(focus); };
+  focus();
 });
 }
