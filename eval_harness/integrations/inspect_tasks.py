@@ -44,8 +44,8 @@ from eval_harness.forms import DEFAULT_FORM
 from eval_harness.integrations.inspect_log import delivered
 from eval_harness.prompts import prompt_for
 from eval_harness.runs.folder import RunRequest
-from eval_harness.runs.requests import Writer, written
-from eval_harness.runs.selection import select_questions
+from eval_harness.runs.planning.requests import RequestMaker, make_requests
+from eval_harness.runs.planning.selection import select_questions
 from eval_harness.scores import score, units
 from eval_harness.scores.clustered import ratio_spread
 from eval_harness.scores.grading import clusters
@@ -101,10 +101,10 @@ def make_task(
     }
     rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
     cluster = dict(zip(chosen.questions["question_id"], clusters(chosen.questions).tolist(), strict=True))
-    writer = Writer(request, format, is_api=True)
-    places = [(row, 0) for row in range(len(chosen.questions))]
+    maker = RequestMaker(request, format, is_api=True)
+    instances = [(row, 0) for row in range(len(chosen.questions))]
     samples = {}
-    for batch in written(chosen, writer, places, chosen.repository.has_images):
+    for batch in make_requests(chosen, maker, instances, chosen.repository.has_images):
         for asked in batch:
             row = rows[asked.question_id]
             content = [ContentText(text=asked.prompt)]
