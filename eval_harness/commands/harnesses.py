@@ -1,4 +1,4 @@
-"""publish-score: what leaves for the Hub's own leaderboards and for other harnesses."""
+"""publish-score, export-tsv, export-lmms-eval: what leaves for the Hub's own leaderboards and for other harnesses."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def publish_score(
         return
     address, done = publishing.publish_score(file, model)
     typer.echo(f"{ {'opened': 'proposed', 'updated': 'updated', 'there': 'is there already'}[done] }: {address}")
+
+
+@app.command("export-tsv", short_help="Write a dataset for VLMEvalKit.")
+def export_tsv(
+    data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
+    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    out: Annotated[Path, typer.Option(help="folder to write to, VLMEvalKit's $LMUData")] = Path("LMUData"),
+) -> None:
+    """Write the questions as a TSV of multiple choice; `medprobe submit` reads the predictions."""
+    from eval_harness.integrations.vlmevalkit import export_tsv as export
+
+    path, rows = export(data, split, out)
+    typer.echo(f"wrote {path} ({rows:,} questions); evaluate it as the dataset {path.stem}")

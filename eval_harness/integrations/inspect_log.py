@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import has_fingerprint
 from dataset_builders.sources.problems import clip
+from eval_harness.integrations.described import Described, letters_of
+from eval_harness.submissions.untrusted.files import Found
 
 ZSTD = 93
 LARGEST_MEMBER = 256 << 20
@@ -44,7 +48,7 @@ class InspectLog:
         return found if isinstance(found, dict) else {}
 
 
-def is_inspect_log(path: Path) -> bool:
+def recognises(path: Path) -> bool:
     """Whether a file is a log of inspect-ai, by what it holds."""
     try:
         with path.open("rb") as file:
@@ -129,6 +133,63 @@ def _member(path: Path, info: zipfile.ZipInfo) -> bytes:
     if len(data) != info.file_size:
         raise ValueError(f"{info.filename} does not have the size that the archive says")
     return bytes(data)
+
+
+def describe(path: Path) -> Described:
+    """What the log says; a task of ours names benchmark, dataset and split. Raises BadInput as `open_log`, and where a part was asked."""
+    log = open_log(path)
+    packages, metadata = _mapping(log.eval.get("packages")), _mapping(log.eval.get("metadata"))
+    ours = _mapping(metadata.get("medprobe"))
+    config = _mapping(log.eval.get("config"))
+    left_out = ours.get("left_out") or ("inspect's --limit" if config.get("limit") is not None else None)
+    if left_out:
+        raise BadInput(
+            f"{path}: this evaluation asked a part ({clip(left_out)}). Only a run of the whole split can be scored."
+        )
+    model = log.eval.get("model")
+    return Described(
+        harness=f"inspect-ai {packages.get('inspect_ai', '')}".strip(),
+        benchmark=_text(ours.get("benchmark")),
+        model=_text(model),
+        data=_text(ours.get("data")),
+        split=_text(ours.get("split")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """(where, question id, journal record) of every sample. A log of another version of the dataset is noted in `found`."""
+    log = open_log(path)
+    ours = _mapping(_mapping(log.eval.get("metadata")).get("medprobe"))
+    if (mark := ours.get("fingerprint")) is not None and not has_fingerprint(questions, str(mark)):
+        found.add(
+            str(path), f"asked other questions than this dataset has (fingerprint {clip(mark)}): another version of it"
+        )
+        return
+    keys = dict(
+        zip(
+            questions["question_id"].astype(str),
+            zip(questions["options"], questions["answer"].map(letters_of), strict=True),
+            strict=True,
+        )
+    )
+    for where, identity, record, sample in answers(log):
+        known = keys.get(str(identity))
+        options, target = sample.get("choices"), sample.get("target")
+        if known is not None and options is not None and list(options) != list(known[0]):
+            found.add(
+                where,
+                "shows other options, or in another order, than the dataset has: answers by letter mean something else",
+            )
+        elif known is not None and known[1] and isinstance(target, str) and target != known[1]:
+            found.add(
+                where, f"its target is {clip(target)}, the dataset says {known[1]}: another version of the dataset"
+            )
+        else:
+            yield where, identity, record
 
 
 def answers(log: InspectLog) -> Iterator[tuple[str, Any, dict[str, Any], dict[str, Any]]]:

@@ -3,6 +3,7 @@
 Layouts: `{question_id | index, response[, sample, status, seconds]}`; ProbMed's official output `{id, qa_type, response, gt_ans}`
 (their eval/inference scripts; a list or JSON Lines); MediConfusion's official output, an object of pairs:
 `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair: {image_1, image_2}}`.
+What inspect-ai, lmms-eval, lighteval and VLMEvalKit write: `eval_harness/integrations/`.
 See also: reading the files within limits (`foreign_files.py`), scoring.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.sources.problems import clip
+from eval_harness.integrations import readers
 from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
 from eval_harness.submissions.untrusted.files import Found, Record, read_records
 
@@ -53,11 +55,12 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
         )
     )
     read = Predictions()
-    for place, record in read_records(path, found):
-        for where, question_id, said in _answers(place, record, keys, found):
-            key = _add(where, question_id, said, keys, read.records, found)
-            if key is not None:
-                read.records[key] = said
+    reader = readers.reader_for(path)
+    entries = readers.read(reader, path, questions, found) if reader else _entries(path, keys, found)
+    for where, question_id, said in entries:
+        key = _add(where, question_id, said, keys, read.records, found)
+        if key is not None:
+            read.records[key] = said
         if found.full:
             found.problems.append(f"{path}: and more; the rest was not read")
             break
@@ -65,6 +68,12 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
         found.add(str(path), "holds no answers. Each record needs question_id and response.")
     read.problems = found.problems
     return read
+
+
+def _entries(path: Path, keys: dict[str, Any], found: Found) -> Iterator[tuple[str, Any, Record]]:
+    """(where, question id, journal record) of a file of records."""
+    for place, record in read_records(path, found):
+        yield from _answers(place, record, keys, found)
 
 
 def _answers(place: str, record: Record, keys: dict[str, Any], found: Found) -> Iterator[tuple[str, Any, Record]]:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
+from eval_harness.integrations.readers import describe
 from eval_harness.results import Benchmark
 from eval_harness.results.landing import Landing, local_account, now
 from eval_harness.results.store_source import is_hub_store
@@ -130,7 +131,12 @@ def prepare(
     if reproduced and (not what.is_dir() or is_result_folder(what)):
         raise BadInput(f"submit {what}: --reproduced: holds answers and not the run that gave them. {RUN_IT}")
     if not what.is_dir():
-        check_file(what)
+        said = describe(what)
+        if said is None:
+            check_file(what)
+        else:
+            benchmark, model = benchmark or said.benchmark, model or said.model
+            data, split = data or said.data, split or said.split
         if not benchmark or not model:
             raise BadInput(f"submit {what}: is no folder. For a file of answers, name its --benchmark and --model.")
     # The envelope is that of whoever verifies it: what passes here passes there.

@@ -1,0 +1,71 @@
+"""Reads the samples of lmms-eval (`--log_samples`: `<date>_samples_<task>.jsonl`) of the tasks of `medprobe export-lmms-eval`.
+
+A line has `doc_id`, `target`, `filtered_resps` (the raw answer) and what the task's `process_results` returned: ours puts the question's
+id there. There is no finish reason; a dead server leaves rc 0 and a marker in place of an answer. Format: lmms-eval 0.7.3.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.sources.problems import clip
+from eval_harness.integrations.described import Described, letters_of
+from eval_harness.submissions.untrusted.files import Found, json_lines
+
+FAILED = "[LMMS_EVAL_REQUEST_FAILED"
+"""What lmms-eval stores in place of an answer that never came."""
+IDS = "medprobe_answer"
+"""The key of our task's ids in a line."""
+MEGABYTE = 1 << 20
+
+
+def recognises(path: Path) -> bool:
+    """Whether the first line is a sample of lmms-eval."""
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(64 * MEGABYTE))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and {"doc_id", "target", "filtered_resps"} <= set(first)
+
+
+def describe(path: Path) -> Described:
+    """The samples name neither model nor benchmark."""
+    return Described("lmms-eval")
+
+
+def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """(where, question id, journal record) of every line."""
+    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
+    for where, line in json_lines(path, found, constants=True):
+        ids = line.get(IDS)
+        identity = ids.get("question_id") if isinstance(ids, dict) else None
+        if identity is None:
+            found.add(
+                where, f"has no {IDS}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`"
+            )
+            continue
+        target, key = line.get("target"), keys.get(str(identity))
+        if key and isinstance(target, str) and target != key:
+            found.add(where, f"its target is {clip(target)}, the dataset says {key}: another version of the dataset")
+            continue
+        said = line.get("filtered_resps")
+        while isinstance(said, list) and said:
+            said = said[0]
+        yield where, identity, record_of(said)
+
+
+def record_of(said: Any) -> dict[str, Any]:
+    """The journal record of an answer as the file has it."""
+    failed = not isinstance(said, str) or said.startswith(FAILED)
+    return {
+        "response": None if failed else said,
+        "status": "failed" if failed else "answered",
+        "sample": 0,
+        "seconds": None,
+    }

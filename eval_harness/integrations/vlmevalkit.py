@@ -1,0 +1,212 @@
+"""VLMEvalKit by its file formats: the benchmarks as TSV files of multiple choice, and its predictions (`<model>_<dataset>.xlsx` or `.tsv`).
+
+Format: VLMEvalKit e8e78f0, `vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`): index *integer*, image (base64, or the index of another
+row), question, A, B, ..., answer, category, split. Its own scorer knows no pairs and no probes, and no answer of several letters; the ids
+stay in the predictions, so that `medprobe submit` scores them.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.schema import LETTERS
+from dataset_builders.sources.problems import clip
+from eval_harness.integrations.described import Described, letters_of
+from eval_harness.runs.planning.selection import select_questions
+from eval_harness.submissions.untrusted.files import MAX_FILE, Found
+
+FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
+"""What is stored in place of an answer that never came."""
+NOTHING = {
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+}
+"""Texts that pandas reads as no value: an option of that text would vanish."""
+MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+
+def file_name(benchmark: str) -> str:
+    """The file's name: VLMEvalKit asks a dataset in circles whose name holds `mmbench`.
+
+    >>> file_name("gmai-mmbench")
+    'medprobe-gmai-mm-bench.tsv'
+    """
+    return f"medprobe-{re.sub('mmbench', 'mm-bench', benchmark, flags=re.IGNORECASE)}.tsv"
+
+
+def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
+    """Write the questions of a dataset as a TSV into the folder `out`; returns the file and the number of rows.
+
+    An image that several questions show is stored in the first of them. Raises BadInput for an unknown dataset and one without images.
+    """
+    from dataset_builders.hub.repository import open_repository
+
+    repository = open_repository(data)
+    chosen = select_questions(repository.name, data, split)
+    if not repository.has_images:
+        raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
+    rows = chosen.questions.to_dict("records")
+    most = max(len(row["options"]) for row in rows)
+    columns = ["index", "image", "question", *LETTERS[:most], "answer", "category", "split", "question_id", "case_id"]
+    index = {row["question_id"]: place for place, row in enumerate(rows)}
+    by_case: dict[str, list[dict[Any, Any]]] = {}
+    for row in rows:
+        by_case.setdefault(row["case_id"], []).append(row)
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / file_name(repository.name)
+    stored: dict[str, int] = {}
+
+    def write(target: Path) -> None:
+        with target.open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file, delimiter="\t", lineterminator="\n")
+            table.writerow(columns)
+            for case in repository.cases(chosen.split, set(by_case)):
+                for row in by_case[case.case_id]:
+                    place = index[row["question_id"]]
+                    image = row["image_id"]
+                    first = stored.setdefault(image, place)
+                    shown = base64.b64encode(case.images[image]).decode() if first == place else str(first)
+                    options = [_visible(str(option)) for option in row["options"]] + [""] * (most - len(row["options"]))
+                    labels = [place, shown, _visible(str(row["question"])), *options, letters_of(row["answer"])]
+                    table.writerow([*labels, _category(row), chosen.split, row["question_id"], row["case_id"]])
+
+    replace_file(path, write)
+    return path, len(rows)
+
+
+def _visible(text: str) -> str:
+    """A text that pandas does not take for an absent value: a blank stands before one that it would."""
+    return f" {text}" if text in NOTHING else text
+
+
+def _category(row: dict[Any, Any]) -> str:
+    labels = row.get("categories") or [
+        row[name] for name in ("scenario", "aspect", "task", "modality") if row.get(name)
+    ]
+    return str(next(iter(labels), "all"))
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a table of predictions: xlsx, or TSV with `index`, `question` and `prediction`."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        if head.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(path) as archive:
+                return "xl/workbook.xml" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+    names = head.split(b"\n", 1)[0].rstrip(b"\r").split(b"\t")
+    return {b"index", b"question", b"prediction"} <= set(names)
+
+
+def describe(path: Path) -> Described:
+    """Model and dataset are only in the file's name."""
+    return Described("VLMEvalKit")
+
+
+def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """(where, question id, journal record) of every row. Raises BadInput for a table that cannot be read."""
+    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
+    header: dict[str, int] = {}
+    for number, cells in enumerate(_rows(path), 1):
+        if not header:
+            header = {name: place for place, name in enumerate(cells) if name}
+            if not {"question_id", "prediction"} <= set(header):
+                raise BadInput(
+                    f"{path}: lacks the columns question_id and prediction: it was not asked with the TSV of `medprobe export-tsv`."
+                )
+            continue
+        row = {name: cells[place] if place < len(cells) else "" for name, place in header.items()}
+        where, identity = f"{path}, row {number}", row["question_id"]
+        key = keys.get(identity)
+        if key and row.get("answer") and row["answer"] != key:
+            found.add(
+                where, f"its answer is {clip(row['answer'])}, the dataset says {key}: another version of the dataset"
+            )
+            continue
+        said = row["prediction"]
+        failed = said.startswith(FAILED)
+        yield (
+            where,
+            identity,
+            {
+                "response": None if failed else said,
+                "status": "failed" if failed else "answered",
+                "sample": 0,
+                "seconds": None,
+            },
+        )
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    try:
+        with path.open("rb") as file:
+            is_sheet = file.read(4) == b"PK\x03\x04"
+        if is_sheet:
+            yield from _sheet(path)
+            return
+        if path.stat().st_size > MAX_FILE:
+            raise BadInput(f"{path}: has {path.stat().st_size:,} bytes; at most {MAX_FILE:,} are read.")
+        csv.field_size_limit(MAX_FILE)
+        with path.open(encoding="utf-8-sig", newline="") as text:
+            yield from csv.reader(text, delimiter="\t")
+    except (OSError, ValueError, KeyError, IndexError, csv.Error, zipfile.BadZipFile, ElementTree.ParseError) as error:
+        raise BadInput(f"{path}: cannot be read as VLMEvalKit's predictions ({str(error)[:200]}).") from None
+
+
+def _sheet(path: Path) -> Iterator[list[str]]:
+    """The rows of the first sheet of an xlsx file, as texts."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(info.file_size for info in archive.infolist()) > 2 * MAX_FILE:
+            raise BadInput(f"{path}: unpacks to more than {2 * MAX_FILE:,} bytes.")
+        shared: list[str] = []
+        if "xl/sharedStrings.xml" in archive.namelist():
+            for item in ElementTree.fromstring(archive.read("xl/sharedStrings.xml")):
+                shared.append("".join(part.text or "" for part in item.iter(f"{MAIN}t")))
+        sheet = next(name for name in sorted(archive.namelist()) if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
+        content = archive.read(sheet)
+    for _, row in ElementTree.iterparse(io.BytesIO(content)):
+        if row.tag == f"{MAIN}row":
+            cells: list[str] = []
+            for cell in row:
+                place = _column(cell.get("r", ""), len(cells))
+                cells += [""] * (place - len(cells)) + [_text(cell, shared)]
+            yield cells
+            row.clear()
+
+
+def _column(reference: str, default: int) -> int:
+    """The number of a column, 0 for A.
+
+    >>> _column("AB12", 0)
+    27
+    """
+    letters = re.match(r"[A-Z]{1,3}", reference)
+    if letters is None:
+        return default
+    number = 0
+    for letter in letters[0]:
+        number = 26 * number + ord(letter) - 64
+    return number - 1
+
+
+def _text(cell: ElementTree.Element, shared: list[str]) -> str:
+    value = cell.findtext(f"{MAIN}v")
+    if cell.get("t") == "s" and value is not None:
+        return shared[int(value)]
+    if cell.get("t") == "inlineStr":
+        return "".join(part.text or "" for part in cell.iter(f"{MAIN}t"))
+    return value or ""
