@@ -1,4 +1,4 @@
-"""build, publish: from the authors' files to a dataset repository on the Hub."""
+"""build, publish, diff: from the authors' files to a dataset repository on the Hub."""
 
 from __future__ import annotations
 
@@ -58,9 +58,24 @@ def publish(
     ],
     private: Annotated[bool, typer.Option("--private", help="keep the repository private")] = False,
     tag: Annotated[str | None, typer.Option(help="version to tag, e.g. v1.0.0")] = None,
+    notes: Annotated[
+        str | None, typer.Option(help="with --tag: what is new in this version; `medprobe diff` says it")
+    ] = None,
     space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
 ) -> None:
     """Publish a dataset folder to the Hub, in one commit; what is there already is not sent again."""
     from dataset_builders.hub.publish import publish as publish_folder
 
-    typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space)))
+    typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space, notes=notes)))
+
+
+@app.command(short_help="List the questions that a version changed.")
+def diff(
+    before: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a version of a dataset, or a folder")],
+    after: Annotated[str, typer.Argument(metavar="@TAG", help="another version of it: @TAG, ORG/NAME@TAG or a folder")],
+    most: Annotated[int, typer.Option(help="questions to list of each kind")] = 20,
+) -> None:
+    """List the questions that were added, removed and changed between two versions, in Markdown."""
+    from dataset_builders.hub.changes import changes, open_versions, report
+
+    typer.echo(report(changes(*open_versions(before, after)), most))

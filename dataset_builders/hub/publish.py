@@ -77,17 +77,25 @@ class _There:
 
 
 def publish(
-    folder: str | Path, repo_id: str, private: bool = False, tag: str | None = None, space: bool = False
+    folder: str | Path,
+    repo_id: str,
+    private: bool = False,
+    tag: str | None = None,
+    space: bool = False,
+    notes: str | None = None,
 ) -> PublishReport:
     """Publish a dataset folder (or with `space` the board's folder) as `repo_id`, and tag the version.
 
-    The Hub is the one of $HF_ENDPOINT. Idempotent: files that are there already are not sent, and when nothing differs no commit is
+    `notes`: the tag's message, what is new in this version. The Hub is the one of $HF_ENDPOINT.
+    Idempotent: files that are there already are not sent, and when nothing differs no commit is
     made. A commit that others get in between of is tried again on top of theirs.
     Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
     """
     check_repo_id(repo_id)
     folder = Path(folder)
     _check_tag(tag)
+    if notes and not tag:
+        raise BadInput("--notes: are the notes of a version. Name it with --tag.")
     kind = "space" if space else "dataset"
     files: dict[str, Content]
     if space:
@@ -105,7 +113,7 @@ def publish(
             _create(api, repo_id, kind, private, who)
         now, uploaded, deleted, committed = _commit(api, repo_id, kind, files, tag, private, who)
         assert now.head is not None
-        tagged = _tag(api, repo_id, kind, tag, now, who) if tag else False
+        tagged = _tag(api, repo_id, kind, tag, now, who, notes) if tag else False
     prefix = "spaces" if space else "datasets"
     return PublishReport(
         repo_id=repo_id,
@@ -236,7 +244,7 @@ def _pieces(content: Content) -> Iterator[bytes]:
             yield piece
 
 
-def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str) -> bool:
+def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str, notes: str | None) -> bool:
     """Make `tag` name the commit; returns False where it does already."""
     made = False
 
@@ -248,7 +256,7 @@ def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str) -
             return
         if target is not None:
             raise BadInput(f"{repo_id}: the tag {tag} names another version ({target[:12]}). Choose a new tag.")
-        api.create_tag(repo_id, tag=tag, revision=now.head, repo_type=kind)
+        api.create_tag(repo_id, tag=tag, tag_message=notes, revision=now.head, repo_type=kind)
         made = True
 
     if now.tags.get(tag) == now.head:

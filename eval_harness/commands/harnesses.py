@@ -44,3 +44,16 @@ def export_tsv(
 
     path, rows = export(data, split, out)
     typer.echo(f"wrote {path} ({rows:,} questions); evaluate it as the dataset {path.stem}")
+
+
+@app.command("export-lmms-eval", short_help="Write a dataset's task for lmms-eval.")
+def export_lmms_eval(
+    data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
+    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_tasks"),
+) -> None:
+    """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples (--log_samples)."""
+    from eval_harness.integrations.lmms_tasks import export
+
+    task = export(data, split, out)
+    typer.echo(f"wrote {out / task}: python -m lmms_eval --include_path {out} --tasks {task} --log_samples ...")

@@ -8,12 +8,9 @@ metadata, so that the same answers give the same numbers as `medprobe score`. Lo
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from inspect_ai import Epochs, Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, ContentImage, ContentText, GenerateConfig
@@ -35,24 +32,19 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.fingerprints import FACETS_READ, SCORED
 from dataset_builders.parquet.task_files import data_uri
 from dataset_builders.schema import LETTERS
-from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.forms import DEFAULT_FORM
 from eval_harness.integrations.inspect_log import delivered
+from eval_harness.integrations.sample_records import kept_columns, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 from eval_harness.runs.folder import RunRequest
 from eval_harness.runs.planning.requests import RequestMaker, make_requests
 from eval_harness.runs.planning.selection import select_questions
-from eval_harness.scores import score, units
-from eval_harness.scores.clustered import ratio_spread
 from eval_harness.scores.grading import clusters
 
 PACKAGE = "medprobe"
-KEPT = tuple(dict.fromkeys(("question_id", "options", "answer", "question_type", *SCORED, *FACETS_READ)))
-"""Columns of a question that go into its sample's metadata: all that scoring reads."""
 
 
 def _of_package(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,8 +111,9 @@ def make_task(
                 input=messages,
                 target="".join(LETTERS[place] for place in row["answer"]),
                 choices=[str(option) for option in row["options"]],
-                metadata={name: _plain(row.get(name)) for name in KEPT}
+                metadata=kept_columns(row)
                 | {
+                    "question": str(row["question"]),
                     "cluster": cluster[asked.question_id],
                     "prompt": prompt_for(format, prompt, kind).name,
                     "asked": about,
@@ -136,14 +129,6 @@ def make_task(
     )
 
 
-def _plain(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, np.generic):
-        return value.item()
-    return list(value) if isinstance(value, list | tuple | np.ndarray) else value
-
-
 def _answer(state: TaskState) -> dict[str, Any]:
     """What was delivered for a sample, as a line of a journal."""
     output = state.output.model_dump(mode="json")
@@ -155,16 +140,14 @@ def reader_of(format: str) -> Scorer:
     """A scorer that reads the answer of a sample as `medprobe score` does and sets it against the key."""
 
     async def read(state: TaskState, target: Target) -> Score:
-        question = pd.DataFrame([{**state.metadata, "question": None}])
-        question = question.drop(columns=["question"]) if spec(format).similar_questions else question
-        [answer] = read_answers(pd.DataFrame([_answer(state)]), question, format).to_dict("records")
-        picked = sorted(int(place) for place in answer["choice"])
-        right = answer["status"] == "answered" and picked == sorted(state.metadata["answer"])
-        kept = {name: answer[name] for name in ("sample", "status", "rule")} | {"choice": picked}
+        question = state.metadata
+        answer = _answer(state)
+        found = read_answer(format, question, question.get("question"), answer)
+        kept = {"question_id": question["question_id"], "sample": answer["sample"]} | found
         return Score(
-            value=CORRECT if right else INCORRECT,
-            answer="".join(LETTERS[place] for place in picked),
-            explanation=f"{answer['status']} ({answer['rule']})",
+            value=CORRECT if found["right"] else INCORRECT,
+            answer="".join(LETTERS[place] for place in found["choice"]),
+            explanation=f"{found['status']} ({found['rule']})",
             metadata={"medprobe": [kept]},
         )
 
@@ -189,45 +172,17 @@ def our_metrics(format: str) -> Metric:
     """Every metric of the benchmark in percent, as `medprobe score` prints it, and `<metric>_stderr`, clustered by shared images."""
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        questions, answers = frames(scores)
-        if questions.empty:
-            return {}
-        found = {name: each.value for name, each in score(format, questions, answers).scores.items()}
-        errors = standard_errors(units(format, questions, answers))
+        questions = [each.sample_metadata or {} for each in scores]
+        answers = [answer for each in scores for answer in (each.score.metadata or {}).get("medprobe", [])]
+        values, errors = scores_of(format, questions, answers)
         told: dict[str, float] = {}
-        for name in spec(format).metrics:
-            if (value := found.get(name)) is not None:
-                told[name] = value
-                if name in errors:
-                    told[f"{name}_stderr"] = errors[name]
+        for name, value in values.items():
+            told[name] = value
+            if name in errors:
+                told[f"{name}_stderr"] = errors[name]
         return told
 
     return compute
-
-
-def frames(scores: Sequence[SampleScore]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The questions and the answers of scored samples, as scoring takes them."""
-    questions = pd.DataFrame([each.sample_metadata or {} for each in scores], columns=list(KEPT))
-    answers = [
-        {"question_id": (each.sample_metadata or {})["question_id"], **answer}
-        for each in scores
-        for answer in (each.score.metadata or {}).get("medprobe", [])
-    ]
-    return questions, pd.DataFrame(answers, columns=["question_id", "sample", "choice", "status"])
-
-
-def standard_errors(table: pd.DataFrame) -> dict[str, float]:
-    """Metric -> cluster-robust standard error in points; absent where fewer than two clusters speak for it, and for counts."""
-    errors: dict[str, float] = {}
-    for name, part in table.groupby("metric", sort=False):
-        base = part["denominator"].to_numpy(float)
-        counted = base > 0
-        top, base = part["numerator"].to_numpy(float)[counted], base[counted]
-        index = pd.factorize(part["cluster"].to_numpy()[counted])[0].astype(np.int64)
-        if len(index) and index.max() > 0 and not str(name).endswith("_irrelevant"):
-            ratio = top.sum() / base.sum()
-            errors[str(name)] = 100 * math.sqrt(ratio_spread(top - ratio * base, base, index).variance)
-    return errors
 
 
 @metric

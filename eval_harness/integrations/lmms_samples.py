@@ -1,7 +1,8 @@
 """Reads the samples of lmms-eval (`--log_samples`: `<date>_samples_<task>.jsonl`) of the tasks of `medprobe export-lmms-eval`.
 
-A line has `doc_id`, `target`, `filtered_resps` (the raw answer) and what the task's `process_results` returned: ours puts the question's
-id there. There is no finish reason; a dead server leaves rc 0 and a marker in place of an answer. Format: lmms-eval 0.7.3.
+A line has `doc_id`, `target`, `resps` (the raw answer), `filtered_resps` (less what lmms-eval takes for reasoning) and what the task's
+`process_results` returned: ours puts the question's id there. There is no finish reason; a dead server leaves rc 0 and a marker in place of
+an answer. Format: lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
         if key and isinstance(target, str) and target != key:
             found.add(where, f"its target is {clip(target)}, the dataset says {key}: another version of the dataset")
             continue
-        said = line.get("filtered_resps")
+        said = line.get("resps") or line.get("filtered_resps")
         while isinstance(said, list) and said:
             said = said[0]
         yield where, identity, record_of(said)

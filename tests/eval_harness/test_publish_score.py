@@ -3,7 +3,7 @@
 import json
 import re
 
-import huggingface_hub
+import huggingface_hub.constants
 import pytest
 import yaml
 from huggingface_hub import HfApi

@@ -1,0 +1,160 @@
+"""The benchmarks as tasks of lmms-eval: a folder for `--include_path`, and the functions that its tasks call.
+
+    medprobe export-lmms-eval data/mediconfusion --out tasks
+    python -m lmms_eval --model openai --model_args model=...,base_url=... --include_path tasks --tasks medprobe_mediconfusion --log_samples
+
+Our prompts, our reader, our metrics; `medprobe submit` takes the samples. Format: lmms-eval 0.7.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dataset_builders.benchmarks import question_columns
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.hub.repository import Repository, open_repository
+from eval_harness.benchmarks import spec
+from eval_harness.integrations.described import letters_of
+from eval_harness.integrations.lmms_samples import IDS, record_of
+from eval_harness.integrations.sample_records import kept_columns, read_answer, scores_of
+from eval_harness.prompts import prompt_for
+from eval_harness.runs.planning.selection import select_questions
+
+
+def messages(format: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conversation of a question: the image, then the text of the benchmark's own prompt (the form `image-first`)."""
+    row = _question(format, doc)
+    prompt = prompt_for(format, None, row["question_type"])
+    content: list[dict[str, Any]] = [{"type": "text", "text": prompt.render(row["question"], row["options"])}]
+    if doc.get("image") is not None:
+        content.insert(0, {"type": "image", "url": doc["image"].convert("RGB")})
+    return [{"role": "user", "content": content}]
+
+
+def target(format: str, doc: Mapping[str, Any]) -> str:
+    """The key of a question, as letters."""
+    return letters_of(doc["answer"])
+
+
+def process(format: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
+    """What lmms-eval keeps of a sample: the record that every metric is summed up from. `score`: 1 where it is right."""
+    row = _question(format, doc)
+    said = results[0]
+    while isinstance(said, list) and said:
+        said = said[0]
+    found = read_answer(format, kept_columns(row), row["question"], record_of(said))
+    record = kept_columns(row) | found | {"score": int(found["right"])}
+    return {
+        IDS: {"question_id": row["question_id"], "score": record["score"], "case_id": row["case_id"]}
+    } | dict.fromkeys(_metrics(format), record)
+
+
+def aggregate(format: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
+    """The value of a metric in percent; None where the questions asked do not speak for it."""
+    records = list(records)
+    answers = [{"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in records]
+    return scores_of(format, records, answers)[0].get(metric)
+
+
+def _metrics(format: str) -> list[str]:
+    return list(spec(format).metrics)
+
+
+def _question(format: str, doc: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a row as `datasets` gives it, labels as texts."""
+    names = {name: kind.names for name, kind in question_columns(format, images=False).items() if kind.names}
+    return {
+        name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
+        for name, value in doc.items()
+        if name != "image"
+    }
+
+
+def export(data: str, split: str | None, out: Path) -> str:
+    """Write the task of a dataset into the folder `out`; returns the task's name. Raises BadInput as `medprobe eval` does."""
+    repository = open_repository(data)
+    chosen = select_questions(repository.name, data, split)
+    if not repository.has_images:
+        raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
+    format = repository.format
+    task = f"medprobe_{re.sub(r'[^A-Za-z0-9]+', '_', repository.name)}"
+    folder = out / task
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / "utils.py", _functions(format).encode())
+    replace_file(folder / f"{task}.yaml", _yaml(task, repository, chosen.split).encode())
+    return task
+
+
+def _functions(format: str) -> str:
+    lines = [
+        f'"""Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {format}."""',
+        "",
+        "from eval_harness.integrations import lmms_tasks",
+        "",
+        f"FORMAT = {format!r}",
+        "",
+        "",
+        "def doc_to_messages(doc, lmms_eval_specific_kwargs=None):",
+        "    return lmms_tasks.messages(FORMAT, doc)",
+        "",
+        "",
+        "def doc_to_visual(doc):",
+        '    return [doc["image"].convert("RGB")]',
+        "",
+        "",
+        "def doc_to_text(doc, lmms_eval_specific_kwargs=None):",
+        '    return lmms_tasks.messages(FORMAT, doc)[0]["content"][-1]["text"]',
+        "",
+        "",
+        "def doc_to_target(doc):",
+        "    return lmms_tasks.target(FORMAT, doc)",
+        "",
+        "",
+        "def process_results(doc, results):",
+        "    return lmms_tasks.process(FORMAT, doc, results)",
+        "",
+        "",
+        "def right(records):",
+        '    return 100 * sum(each["score"] for each in records) / len(records)',
+    ]
+    for metric in _metrics(format):
+        lines += ["", "", f"def {metric}(records):", f"    return lmms_tasks.aggregate(FORMAT, {metric!r}, records)"]
+    return "\n".join(lines) + "\n"
+
+
+def _yaml(task: str, repository: Repository, split: str) -> str:
+    known = spec(repository.format).metrics
+    listed = [(IDS, "right", True), *((name, name, info.higher_is_better is not False) for name, info in known.items())]
+    folder = Path(str(repository.data))
+    document = {
+        "dataset_path": str(folder.resolve()) if folder.is_dir() else str(repository.data),
+        "dataset_name": "questions",
+        **({"dataset_kwargs": {"revision": repository.revision}} if repository.revision else {}),
+        "task": task,
+        "test_split": split,
+        "output_type": "generate_until",
+        "cluster_key": "case_id",
+        "generation_kwargs": {
+            "max_new_tokens": spec(repository.format).max_tokens,
+            "temperature": 0,
+            "do_sample": False,
+        },
+        "metadata": [{"version": 1.0}],
+    }
+    head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    functions = ("doc_to_messages", "doc_to_visual", "doc_to_text", "doc_to_target", "process_results")
+    lines = [f"{name}: !function utils.{name}" for name in functions]
+    lines.append("metric_list:")
+    for name, function, higher in listed:
+        lines += [
+            f"  - metric: {name}",
+            f"    aggregation: !function utils.{function}",
+            f"    higher_is_better: {str(higher).lower()}",
+        ]
+    return head + "\n".join(lines) + "\n"

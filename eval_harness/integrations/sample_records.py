@@ -1,0 +1,80 @@
+"""What another harness keeps of an answer, so that it can be scored as ours: the question's columns that scoring reads, and the choice.
+
+Harnesses score sample by sample and then sum up; a pair or an image with nine probes is scored from the records of its samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.fingerprints import FACETS_READ, SCORED
+from eval_harness.answers import read_answers
+from eval_harness.benchmarks import spec
+from eval_harness.scores import score, units
+from eval_harness.scores.clustered import ratio_spread
+from eval_harness.scores.metrics import METRICS
+
+KEPT = tuple(dict.fromkeys(("question_id", "options", "answer", "question_type", *SCORED, *FACETS_READ)))
+"""Columns of a question that a sample carries: all that scoring reads."""
+
+
+def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """The columns `KEPT` of a question, as JSON can hold them."""
+    return {name: _plain(row.get(name)) for name in KEPT}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def read_answer(
+    format: str, question: Mapping[str, Any], text: str | None, answer: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An answer read as `medprobe score` does: `choice`, `status`, `rule`, `right`.
+
+    `question`: its columns `KEPT`; `text`: its wording, which the reader uses where it may. `answer`: a line of a journal.
+    """
+    asked = pd.DataFrame([{**question, "question": text}] if text is not None else [dict(question)])
+    line = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
+    [read] = read_answers(pd.DataFrame([line]), asked, format).to_dict("records")
+    choice = sorted(int(place) for place in read["choice"])
+    right = read["status"] == "answered" and choice == sorted(question["answer"])
+    return {"choice": choice, "status": read["status"], "rule": read["rule"], "right": right}
+
+
+def scores_of(
+    format: str, questions: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(metric -> value as `medprobe score` gives it, metric -> standard error in points), of the metrics that the answers speak for."""
+    frame = pd.DataFrame(list(questions), columns=list(KEPT))
+    if frame.empty:
+        return {}, {}
+    given = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
+    found = {
+        name: each.value for name, each in score(format, frame, given).scores.items() if name in spec(format).metrics
+    }
+    return {name: value for name, value in found.items() if value is not None}, _errors(units(format, frame, given))
+
+
+def _errors(table: pd.DataFrame) -> dict[str, float]:
+    """Metric -> cluster-robust standard error; absent for counts, and where fewer than two clusters speak for it."""
+    errors: dict[str, float] = {}
+    for name, part in table.groupby("metric", sort=False):
+        base = part["denominator"].to_numpy(float)
+        counted = base > 0
+        top, base = part["numerator"].to_numpy(float)[counted], base[counted]
+        index = pd.factorize(part["cluster"].to_numpy()[counted])[0].astype(np.int64)
+        info = METRICS.get(str(name))
+        if len(index) and index.max() > 0 and (info is None or info.unit != "count"):
+            ratio = top.sum() / base.sum()
+            errors[str(name)] = 100 * math.sqrt(ratio_spread(top - ratio * base, base, index).variance)
+    return errors

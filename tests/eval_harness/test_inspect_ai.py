@@ -1,0 +1,131 @@
+"""The real inspect-ai, in an environment of its own: its task of ours gives our numbers, its log lands, eval.yaml runs from the loopback
+Hub."""
+
+import hashlib
+import json
+import os
+import subprocess
+import zipfile
+
+import huggingface_hub.constants
+import pytest
+import yaml
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.hub.publish import publish
+from eval_harness.integrations.inspect_log import answers, open_log
+from eval_harness.models.interface import Settings
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.submissions.submit import prepare, submit
+from tests.chaos.server import ChaosServer
+from tests.environments import environment
+from tests.localhub.accounts import CURATOR
+
+INSPECT = ("inspect-ai==0.3.285",)
+SAYS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="session")
+def inspect_python(request):
+    return environment(request.config.cache, "inspect-ai", INSPECT)
+
+
+def by_text(body):
+    """An answer that depends on the text of the prompt alone: whoever asks in the same words gets the same answer."""
+    content = body["messages"][-1]["content"]
+    text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+    draw = hashlib.sha256(text.encode()).digest()
+    return SAYS[draw[0] % len(SAYS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
+
+
+def inspect_eval(python, folder, task, url, *options, **environment_variables):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    variables = kept | {"LOOP_BASE_URL": url, "LOOP_API_KEY": "x", "INSPECT_LOG_DIR": str(folder / "logs")}
+    command = [python, "-m", "inspect_ai", "eval", task, "--model", "openai-api/loop/m", "--display", "plain", *options]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=variables | environment_variables,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {open_log(path).eval["task"]: path for path in sorted((folder / "logs").glob("*.eval"))}
+
+
+def metrics_of(log):
+    found = open_log(log).header["results"]["scores"]
+    return {name: metric["value"] for each in found for name, metric in each["metrics"].items()}
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_the_same_answers_are_our_numbers(inspect_python, tmp_path, benchmark):
+    data = tmp_path / benchmark
+    build(benchmark, out=data)
+    with ChaosServer(answer=by_text) as server:
+        [log] = inspect_eval(
+            inspect_python, tmp_path, f"medprobe/{benchmark}", server.url, "-T", f"data={data}"
+        ).values()
+        ours, _ = evaluate(
+            EvalConfig(
+                benchmark, "openai:m", data=str(data), out=tmp_path / "run", settings=Settings(base_url=server.url)
+            )
+        )
+    shown = metrics_of(log)
+    for name, score in ours.scores.items():
+        if name in shown:
+            assert shown[name] == pytest.approx(score.value, abs=5e-5), name
+    assert len([name for name in shown if name in ours.scores]) >= 2
+    submitted = prepare(log)
+    assert submitted.problems == []
+    assert submitted.result.scores == ours.scores and submitted.result.statuses == ours.statuses
+    assert submit(log, tmp_path / "store").new
+
+
+def test_epochs_keep_every_answer(inspect_python, tmp_path):
+    data = tmp_path / "mediconfusion"
+    build("mediconfusion", out=data)
+    with ChaosServer(answer=by_text) as server:
+        [log] = inspect_eval(
+            *(inspect_python, tmp_path, "medprobe/mediconfusion", server.url),
+            *("-T", f"data={data}", "--epochs", "2", "--log-format", "eval"),
+        ).values()
+    found = prepare(log).result
+    assert found.method.samples == 2
+    assert metrics_of(log)["set_accuracy"] == pytest.approx(found.scores["set_accuracy"].value, abs=5e-5)
+    with zipfile.ZipFile(log) as archive:
+        assert {info.compress_type for info in archive.infolist()} <= {0, 8, 93}
+
+
+def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    for benchmark in BENCHMARKS:
+        build(benchmark, out=tmp_path / benchmark)
+        publish(tmp_path / benchmark, f"ORG/{benchmark}-test")
+        tasks = yaml.safe_load((tmp_path / benchmark / "eval.yaml").read_text())["tasks"]
+        folder = tmp_path / f"runs-{benchmark}"
+        folder.mkdir()
+        with ChaosServer(answer=by_text) as server:
+            logs = inspect_eval(
+                *(inspect_python, folder, f"hf/ORG/{benchmark}-test", server.url),
+                HF_ENDPOINT=local_hub.endpoint,
+                HF_HOME=str(tmp_path / "hf"),
+                HF_TOKEN=CURATOR,
+                HF_HUB_DISABLE_XET="1",
+            )
+            asked = json.dumps(server.bodies[0]["messages"])
+        assert len(logs) == len(tasks)
+        assert "data:image/" in asked and "ANSWER: $LETTER" in asked
+        for log in logs.values():
+            samples = list(answers(open_log(log)))
+            right = [sample["scores"]["choice"]["value"] == "C" for *_, sample in samples]
+            assert metrics_of(log)["accuracy"] == pytest.approx(sum(right) / len(right))
+            assert all(sample["metadata"]["question_id"] == identity for _, identity, _, sample in samples)
