@@ -582,3 +582,29 @@ def test_tables_and_funnel_count_what_is_there(made):
     assert funnel["questions"] == len(rows) + len(multi)
     lost = sum(funnel["duplicates"].values()) + sum(funnel["limits"].values()) + sum(funnel["unwritten"].values())
     assert funnel["possible_questions"] - funnel["no_option"] - lost == funnel["questions"]
+
+
+def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
+    from leaderboard_space.api import tools
+    from leaderboard_space.data.board import Board
+    from leaderboard_space.data.published_results import board_results
+    from leaderboard_space.service import Service
+
+    folder, _ = made
+    medprobe(
+        *("eval", "gmai-mmbench", "--data", folder / "dataset", "--model", "baseline:chance", "--out", "run"),
+        cwd=tmp_path,
+    )
+    medprobe("submit", "run", "--to", "store", cwd=tmp_path)
+    board = Board(tmp_path / "store", board_results())
+    offered = {tool.__name__: tool for tool in tools(board, Service(board))}
+    ours = next(each for each in offered["question_sets"]() if "our-hospital" in str(each))
+    asked = {"benchmark": "gmai-mmbench", "question_set": ours["question_set"]}
+    rows = rows_of(folder, "*_VAL*.tsv")
+    branches = offered["branches_of"](**asked)
+    for row in rows:
+        assert any(row["department"] in branch for branch in branches)
+        assert any(row["modality"] in branch for branch in branches)
+        assert any(row["clinical vqa task"] in branch for branch in branches)
+    shown = {str(part) for part in offered["breakdown"](facet="department", **asked)}
+    assert all(any(department in part for part in shown) for department in {row["department"] for row in rows})
