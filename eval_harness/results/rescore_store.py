@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -21,12 +22,14 @@ from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result, read_result
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.runs.scoring import write_result
+from eval_harness.runs.scoring import Reread, write_result
 from eval_harness.scores import HEADLINE
 from eval_harness.submissions.examination import computed_again
 from eval_harness.submissions.validation import checked_answers
 
 HISTORY = "history"
+JUDGED = "judge: "
+"""What the rules of a judge's readings begin with (`judge.py`)."""
 FIRST_READER = 1
 """The reader of results that name none."""
 
@@ -68,8 +71,9 @@ def rescore_store(
     """Read every answer of a store again where an older reader read it; what became of each result, in the order of their folders.
 
     `store`: a folder, or ORG/NAME on the Hub, whose owner alone can: everything is one commit to main. `data`: datasets (folders or
-    repositories) to take questions from that the store does not hold. Left as they are: published numbers, results read by a judge
-    model, and those without answers or questions.
+    repositories) to take questions from that the store does not hold. Of a run with a judge model the rules read every answer again,
+    and the judge's stored readings stay where the rules still read nothing. Left as they are: published numbers, and results without
+    answers or questions.
     Raises BadInput when the store cannot be read or written.
     """
     if is_hub_store(store):
@@ -119,8 +123,6 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
 def _not_to_be_read(result: Result) -> str | None:
     if result.kind != "measured":
         return f"it is {result.kind}, no measured result"
-    if result.method.judge is not None:
-        return "a judge model read its answers: score the run again with `medprobe score`"
     return None
 
 
@@ -146,7 +148,7 @@ def read_again(result: Result, folder: Path, questions: pd.DataFrame) -> tuple[R
     records, wrong = checked_answers(rows, questions, samples, result.method.name)
     if wrong:
         raise BadInput(f"its answers cannot be read: {wrong[0]}")
-    scored, new = computed_again(result, questions, records)
+    scored, new = computed_again(result, questions, records, _stored_judge(result, old))
     environment = result.environment | {
         name: scored.environment[name] for name in ("permuted",) if name in scored.environment
     }
@@ -156,8 +158,45 @@ def read_again(result: Result, folder: Path, questions: pd.DataFrame) -> tuple[R
         "statuses": scored.statuses,
         "environment": environment,
     }
-    changes |= {"reader_version": READER_VERSION, "schema_version": scored.schema_version}
+    changes |= {"reader_version": READER_VERSION, "schema_version": scored.schema_version, "method": scored.method}
     return result.model_copy(update=changes), old, new
+
+
+def _stored_judge(result: Result, stored: pd.DataFrame) -> Reread | None:
+    """The judge of a run as its stored readings have it: nobody is asked anew. A free-form answer keeps the judge's reading; any other
+    keeps it where the rules still read nothing. What the rules read before and do not read now, no judge has seen: `not_asked`."""
+    said = result.method.judge
+    if said is None:
+        return None
+    free_form = result.method.name == "ff"
+    judged = {
+        (str(row["question_id"]), int(row["sample"])): row
+        for row in stored.to_dict("records")
+        if str(row["rule"]).startswith(JUDGED)
+    }
+
+    def reread(answers: pd.DataFrame, questions: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+        keys = [(str(q), int(s)) for q, s in zip(answers["question_id"], answers["sample"], strict=True)]
+        unread = [free_form or status == "irrelevant" for status in answers["status"]]
+        kept = [judged.get(key) if is_unread else None for key, is_unread in zip(keys, unread, strict=True)]
+        done = answers.copy()
+        for name in ("choice", "status", "rule"):
+            values = [own if row is None else row[name] for own, row in zip(answers[name].tolist(), kept, strict=True)]
+            done[name] = pd.Series(
+                [list(v) for v in values] if name == "choice" else values, index=done.index, dtype=object
+            )
+        asked = sum(row is not None for row in kept)
+        report = said | {
+            "asked": asked,
+            "share": round(100 * asked / len(answers), 4) if len(answers) else 0.0,
+            "decided": sum(row is not None and len(row["choice"]) > 0 for row in kept),
+            "not_asked": sum(
+                row is None and status == "irrelevant" for row, status in zip(kept, answers["status"], strict=True)
+            ),
+        }
+        return done, report
+
+    return reread
 
 
 def _records(answers: pd.DataFrame) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
 from eval_harness.runs.folder import Run, RunRequest
-from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, answer_frame, make_result, scores_of
+from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, Reread, answer_frame, make_result, scores_of
 from eval_harness.scores import Scored
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.plausibility import odd_selection
@@ -296,11 +296,11 @@ def run_of(result: Result) -> Run:
 
 
 def computed_again(
-    claimed: Result, questions: pd.DataFrame, records: Sequence[Mapping[str, Any]]
+    claimed: Result, questions: pd.DataFrame, records: Sequence[Mapping[str, Any]], reread: Reread | None = None
 ) -> tuple[Result, pd.DataFrame]:
-    """What the answers of a result give, read and scored here."""
+    """What the answers of a result give, read and scored here; `reread` may read again what the rules leave unread."""
     frame = answer_frame(dict(record) for record in records)
-    return make_result(run_of(claimed), questions, frame, claimed.method.extraction or "ours")
+    return make_result(run_of(claimed), questions, frame, claimed.method.extraction or "ours", reread)
 
 
 def _read(answers: pd.DataFrame) -> dict[tuple[str, int], Mapping[Any, Any]]:

@@ -104,3 +104,32 @@ def test_a_store_on_the_hub_is_read_again_in_one_commit(store, owner, monkeypatc
     (again,) = rescore_store("ORG/results")
     assert not again.written
     assert len(owner.list_repo_commits("ORG/results", repo_type="dataset")) == len(before) + 1
+
+
+@pytest.mark.parametrize("free_form", [False, True])
+def test_a_judge_is_kept_where_the_rules_still_read_nothing(store, free_form):
+    """Of six answers that the judge had read, the rules now read some: those count by the rules (free form: none does)."""
+    (stored,) = scan_store(store)[0]
+    path = stored.folder / "answers.parquet"
+    answers = pd.read_parquet(path)
+    unreadable = [0, 1, 2]
+    for row in range(6):
+        answers.at[row, "rule"], answers.at[row, "status"] = "judge: option", "answered"
+        answers.at[row, "choice"] = [row % 2]
+        answers.at[row, "response"] = "Who knows which one." if row in unreadable else "B" if row % 2 else "A"
+    answers.loc[6, ["response", "rule", "status"]] = ["Nobody could say.", "old rule", "answered"]
+    answers.at[6, "choice"] = [1]
+    answers.to_parquet(path, index=False)
+    document = json.loads((stored.folder / "result.json").read_text())
+    document["method"] |= {"judge": {"model": "j", "prompt": "p", "asked": 6, "share": 1.0, "decided": 6, "failed": 0}}
+    document["method"] |= {"name": "ff"} if free_form else {}
+    (stored.folder / "result.json").write_text(json.dumps(document))
+    (outcome,) = rescore_store(store)
+    assert outcome.written, outcome
+    after = pd.read_parquet(path)
+    kept = after["rule"].str.startswith("judge: ")
+    assert kept.sum() == (6 if free_form else 3) and not kept[6:].any()
+    assert all(list(after.at[row, "choice"]) == [row % 2] for row in range(6))
+    judge = read_result(stored.folder / "result.json").method.judge
+    assert judge["model"] == "j" and judge["asked"] == judge["decided"] == kept.sum()
+    assert judge["not_asked"] == (after["status"] == "irrelevant").sum() >= 1
