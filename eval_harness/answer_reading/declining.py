@@ -152,14 +152,11 @@ _CANNOT_KNOW = re.compile(
     r"|(?:not enough|insufficient|not sufficient) (?:information|data|evidence))\b",
     re.IGNORECASE,
 )
-_NO_IMAGE = re.compile(
-    r"\bwithout (?:the|an|seeing)\b|\bno image\b|\bnot (?:been )?(?:attached|provided)\b|\bplease\b", re.IGNORECASE
-)
 
 
 def cannot_know(text: str) -> bool:
-    """Whether a short text says that the answer cannot be known, and not that the image is missing."""
-    return len(text) <= 200 and _CANNOT_KNOW.search(text) is not None and _NO_IMAGE.search(text) is None
+    """Whether a short text says that the answer cannot be known."""
+    return len(text) <= 200 and _CANNOT_KNOW.search(text) is not None
 
 
 _UNDECIDED_HINTS = (

@@ -78,12 +78,11 @@ def whole_letters(text: str, count: int, multiple: bool) -> Found:
 
 
 _CROSS = re.compile(r"[✗❌✘×☐☑☒]|\[ ?\]")
-_BULLET = re.compile(r"^\s*(?:\d{1,2}[.)]|[-•*])\s*", re.MULTILINE)
 
 
 def only_letters(text: str, count: int) -> Found:
-    """Letters one under the other or side by side, with bullets or brackets and nothing else ("- B\n- C", "(B)(C)")."""
-    tokens = re.findall(r"[^\W_]+", _BULLET.sub("", text))
+    """Letters one under the other or side by side, with brackets and nothing else ("B\nC", "(B)(C)")."""
+    tokens = re.findall(r"[^\W_]+", text)
     if (
         len(tokens) < 2
         or not all(len(token) == 1 and "A" <= token <= "Z" for token in tokens)
@@ -152,18 +151,8 @@ def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool
 _LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
 
 
-_LAST_WORD = re.compile(rf"(?<=[a-z])\s?[:–—]\s{{1,2}}{OPEN}([A-HJ-Z]){CLOSE}\.?$")
-
-
 def last_line_letter(text: str, count: int) -> Found:
     """A letter by itself on the last line of a longer response; not where a list of options breaks off there ("B. femur\\nC")."""
-    ends = _LAST_WORD.search(text, max(0, len(text) - 12))
-    if (
-        ends is not None
-        and len(text) > 20
-        and not (is_named_thing(text, ends.start(1)) or is_denied(text, ends.start(1), ends.end(1)))
-    ):
-        return (position(ends[1], count),)
     last = _LAST_LINE.search(text, max(0, len(text) - 400))
     if last is None or not re.search(r"\w{2}", last[1]):
         return None
@@ -208,12 +197,9 @@ def leading_letters(
     letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
     if alternatives:
         return (), end
-    if (len(letters) > 1 and denied_after(text, end)) or _TAKEN_BACK.match(text, end):
+    if len(letters) > 1 and denied_after(text, end):
         return None
     return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
-
-
-_TAKEN_BACK = re.compile(r"[\s,;–—-]+(?:no,? wait\b|no,|wait\b|actually\b|scratch that\b|correction\b)")
 
 
 def _own_text_follows(text: str, lead: re.Match[str], options: Sequence[tuple[str, ...]]) -> bool:
@@ -322,10 +308,6 @@ def is_named_thing(text: str, start: int) -> bool:
 _WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choices)\s*:?\s*$", re.IGNORECASE)
 
 
-_SPAN = re.compile(r"\s*(?:through|thru|to|[-–])\s*[A-Z](?!\w)")
-_GROUP_WRONG = re.compile(
-    r"\b(?:no|absent|incorrect|wrong|false|excluded|not (?:present|visible|seen|correct|shown))\s*:\s*$", re.IGNORECASE
-)
 _HEDGE = re.compile(r"\bor (?:possibly|maybe|perhaps|even)\b", re.IGNORECASE)
 
 
@@ -371,14 +353,11 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
             places.append(position(more[1], count))
             end = more.end()
         passed = end
-        if (span := _SPAN.match(text, end)) is not None:
-            passed = span.end()
-            continue
         if len(places) > 1 and _WEIGHED.search(text[max(0, match.start() - 24) : match.start()]):
             continue
         if is_supposed(text, match.start()) or is_past(text, match.start()):
             continue
-        if is_denied(text, match.start(), end) or _GROUP_WRONG.search(text[max(0, match.start() - 20) : match.start()]):
+        if is_denied(text, match.start(), end):
             denied.update(places)
         else:
             alternatives |= "or" in joined or "vs" in joined or "versus" in joined

@@ -12,7 +12,7 @@ from functools import lru_cache
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_named_thing, most
 from eval_harness.answer_reading.options import OptionTexts, named_option, stem
-from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied, is_past, sentence_end
+from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied
 
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
 _LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){OPEN}([A-Za-z])(?:{CLOSE}\s*[.:)\]\-–=]+|{CLOSED})\s*{OPEN}$")
@@ -82,14 +82,6 @@ def is_crossed(text: str, texts: OptionTexts) -> bool:
     return any(mention.crossed for mention in text_mentions(text, texts))
 
 
-_RIGHT = re.compile(
-    r"\W{0,4}(?:this is |is )?(?:the )?(?:correct|right|true|yes\b|present\b|visible\b|✓|✔|✅)", re.IGNORECASE
-)
-_WRONG = re.compile(
-    r"\W{0,4}(?:this is |is )?(?:incorrect|wrong|false|no\b|not\b|unlikely|absent\b|✗|❌|✘|×)", re.IGNORECASE
-)
-
-
 def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
     """Options named by letter and text together ("C. rib fracture"): the one that is meant, or the ones for multiple choice.
 
@@ -128,15 +120,15 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
     for mention in text_mentions(text, texts)[-4 * most(text) :]:
         if not mention.labelled:
             continue
-        option, verdict = mention.options[0], text[mention.end : sentence_end(text, mention.end)][:200]
+        option = mention.options[0]
         closing = _CLOSING_VERDICT.search(_rest_of_item(text, mention))
         if closing is not None:
             denied.add(option) if closing["wrong"] else meant.__setitem__(option, True)
             continue
-        if _WRONG.match(verdict) or _DOES_NOT.match(verdict) or is_denied(text, mention.start, mention.end):
+        if is_denied(text, mention.start, mention.end):
             denied.add(option)
         else:
-            meant[option] = meant.get(option, False) or _RIGHT.match(verdict) is not None
+            meant.setdefault(option, False)
     return meant, denied
 
 
@@ -188,37 +180,13 @@ def labelled_options(text: str, start: int, texts: OptionTexts) -> tuple[int, ..
     return tuple(dict.fromkeys(found))
 
 
-_OPTIONS_ARE = re.compile(r"\b(?:options|choices)\b(?:\s+\w+){0,3}?\s*(?:are|include|were|:)[\s:]*", re.IGNORECASE)
-_CHOSEN_BEFORE = re.compile(r"\b(?:correct|right|best|my|chosen|selected)\s+$", re.IGNORECASE)
-
-
-def without_listing(text: str, texts: OptionTexts) -> str:
-    """The text without a list of options that only says what there is to choose from ("the options are A. femur and B. tibia")."""
-    cue = _OPTIONS_ARE.search(text)
-    if cue is None or _CHOSEN_BEFORE.search(text[max(0, cue.start() - 12) : cue.start()]):
-        return text
-    end, found = cue.end(), 0
-    for mention in text_mentions(text, texts, cue.end(), min(len(text), cue.end() + 3000)):
-        if not mention.labelled or _BETWEEN.fullmatch(text, end, mention.start) is None:
-            break
-        end, found = mention.end, found + 1
-    return text[: cue.start()] + text[end:] if found > 1 else text
-
-
-_BETWEEN = re.compile(r"[\s,.;()•*-]*(?:(?:and|or)\b)?\W*(?:option\s*)?\W*", re.IGNORECASE)
-_DOES_NOT = re.compile(
-    r"\W*(?:(?:this|it|that)\s+)?(?:does|do|did|is|are|was|can|would|has)\s+(?:\w+ly\s+)?(?:not|never|no)\b",
-    re.IGNORECASE,
-)
-
-
 def denies_own_text(text: str, start: int, place: int, texts: OptionTexts) -> bool:
     """Whether the option's own text stands at text[start] and is then denied ("B: stroke is not supported")."""
     gap = LABEL_GAP.match(text, start) if texts.pattern is not None else None
     inner = texts.pattern.match(text, gap.end()) if gap and texts.pattern else None
     if inner is None or named_option(inner[0], texts) != place:
         return False
-    return _DOES_NOT.match(text, inner.end()) is not None or denied_after(text, inner.end())
+    return denied_after(text, inner.end())
 
 
 ASSERTS = re.compile(
@@ -263,12 +231,6 @@ ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis|statement
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
-BOUND = re.compile(
-    r"(?:\b(?:less|more|greater|fewer|lower|higher|larger|smaller) than|\b(?:under|over|at least|at most|up to|atleast|atmost|lessthan"
-    r"|morethan)|[<>≤≥])\s*$",
-    re.I,
-)
-_NUMBER = re.compile(r"\d")
 AGREES = re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
@@ -298,8 +260,6 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     for mention in mentions:
         if mention.crossed or (_is_range(text, mention, texts) and not is_denied(text, mention.start, mention.end)):
             return ()
-        if is_past(text, mention.start) or _AT_FIRST.match(text, mention.end):
-            continue
         if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
             continue
         if _is_meant(text, mention, texts, short):
@@ -321,7 +281,6 @@ _CONCLUDES_LAST = re.compile(
     r"\b(?:likely|suggests?|indicates?|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be|points? to)\b",
     re.IGNORECASE,
 )
-_AT_FIRST = re.compile(r"\s+(?:at first|initially)\b", re.IGNORECASE)
 _NOT_BUT = re.compile(
     r"\bnot\b[^.;\n]{1,100}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|is|it is|a|an|the)\s+)*$", re.IGNORECASE
 )
@@ -385,9 +344,6 @@ _PART_IS_NORMAL = re.compile(
     re.IGNORECASE,
 )
 """Where "normal" is said of a part and not of the image ("a normal heart", "the heart size is normal")."""
-_RIGHT_THERE = re.compile(
-    r"\s+(?:next|behind|above|below|beside|beneath|at|here|there|now|away|in front|under|over|on top|where)\b", re.I
-)
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _CJK_SAYS = re.compile(
     r"(?:显示|显示为|提示|表现为|考虑为?|诊断为?|符合|存在|可见|属于|是|为|有|选|答案|^)[了的\s::\"“]*$"
@@ -404,15 +360,11 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
         _NORMAL_PART.match(text, mention.end) or _PART_IS_NORMAL.search(before)
     ):
         return False
-    if text[mention.start : mention.end].lower() == "right" and (
-        AGREES.search(before) or _RIGHT_THERE.match(text, mention.end)
-    ):
+    if text[mention.start : mention.end].lower() == "right" and AGREES.search(before):
         return False
     if _CJK.search(text, mention.start, mention.end):
         before = before[-16:].rsplit(",", 1)[-1]
         return _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
-    if BOUND.search(before) and _NUMBER.search(text, mention.start, mention.end):
-        return False
     negative = texts.negative.issuperset(mention.options)
     if not negative and is_denied(text, mention.start, mention.end):
         return False

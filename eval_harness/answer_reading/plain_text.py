@@ -35,7 +35,6 @@ _FIELD = re.compile(
     r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
     re.IGNORECASE,
 )
-_TRUTH = re.compile(r"[\"']\s*:\s*(true|false)\b", re.IGNORECASE)
 _LATEX = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
 )
@@ -86,9 +85,6 @@ def marked_answers(text: str) -> list[tuple[str, str]]:
         fields = list(_FIELD.finditer(text, text.find("{")))
         if fields:
             return [(field["value"].strip("\"'[] ").replace('"', ""), "") for field in reversed(fields)]
-        truths = _TRUTH.findall(text) if text.lstrip("`json \n").startswith("{") else []
-        if len(truths) == 1:
-            return [(truths[0], "")]
     found = [(start, end, text[start:end]) for start, end in (*_tagged(text), *_boxed(text))]
     return [(content, text[end:]) for _, end, content in sorted(found, reverse=True) if content.strip(" \n}$.")]
 

@@ -26,10 +26,6 @@ _NEGATOR = re.compile(
     r"|(?:more|better|likelier)\b[^.;]{0,30}?\bthan)\b|\bover\s+(?:option\s+)?$",
     re.IGNORECASE,
 )
-_LESS_THAN = re.compile(r"\bless \w+ than\b", re.IGNORECASE)
-_ENDS_AT_COMMA = re.compile(
-    r"\b(?:without|unlike|rather than|instead of|as opposed to|other than|apart from)\b[^,]*,", re.IGNORECASE
-)
 _VERDICT = (
     r"not|n't|incorrect|wrong|unlikely|ruled out|excluded|absent|inconsistent|less|inaccurate|unrelated|inappropriate|impossible"
     r"|eliminated|irrelevant|false|improbable|implausible|out|be considered|(?:the )?(?:lowest|weakest|worst|exception)"
@@ -63,12 +59,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
 
 @lru_cache(maxsize=512)
 def negated_before(text: str, start: int) -> bool:
-    before = clause_before(text, start)
-    if "than" in before:
-        before = _LESS_THAN.sub(" ", before)
-    if "," in before:
-        before = _ENDS_AT_COMMA.sub(" ", before)
-    return _NEGATOR.search(before) is not None
+    return _NEGATOR.search(clause_before(text, start)) is not None
 
 
 @lru_cache(maxsize=512)

@@ -82,7 +82,6 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 """What a statement sets aside ("a CT scan, not an MRI")."""
-_OFFERS = re.compile(r"\b(?:or|not|than|instead)\b(?!\W*$)", re.IGNORECASE)
 GAP = 4
 """Words that an answer may put between two words of the finding ("a mass in the right lobe of the liver")."""
 
@@ -104,7 +103,7 @@ def repeats(text: str, question: str) -> str | None:
     for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
         if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
             continue
-        if (other := _INSTEAD.search(sentence)) and not _OFFERS.search(question):
+        if other := _INSTEAD.search(sentence):
             denied = set(_without_generic(_content(other[1])))
             if denied and denied <= set(wanted) and not set(_content(sentence[: other.start()])) >= set(wanted):
                 said.add("no")

@@ -24,7 +24,7 @@ from eval_harness.answer_reading.letters import (
 from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.options import OptionTexts, named_option
-from eval_harness.answer_reading.polarity import is_denied, is_past, is_supposed, negated_before, sentence_end
+from eval_harness.answer_reading.polarity import is_denied, is_supposed, negated_before, sentence_end
 
 _ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
 _LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
@@ -59,7 +59,6 @@ _CUE_HINTS = (
     *("antwort", "lösung", "risposta", "resposta", "ответ", "correct", "final", "答案", "选项", "正解", "정답"),
 )
 """What `_CUE` may begin with: looked for first, since it is found faster."""
-_PLURAL_OK = re.compile(rf"\b{_ADJECTIVE}[^\w.\n!?;]+(?:\w+[^\w.\n!?;]+){{0,2}}$", re.IGNORECASE)
 _OTHERS = re.compile(
     r"\b(?:other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
     r"|provided|two|three|four|five"
@@ -72,7 +71,6 @@ _DOUBTED = re.compile(
     r"(?:(?:correct|right|best|final)\s+)?$",
     re.IGNORECASE,
 )
-_NO_ANSWER = re.compile(r"\b(?:not|with|choices are|options are|can|cannot|could)\b", re.IGNORECASE)
 _LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
 _CHOOSE = re.compile(
     r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with"
@@ -143,7 +141,6 @@ _FAINT = re.compile(
     r"\b(?:not|incorrect|wrong|less|least|unlikely|false|poor|possible|potential|plausible|common|another|alternative)\b",
     re.IGNORECASE,
 )
-_THE_MOST = re.compile(r"\s+(?:as )?the (?:most|best|only) \w+", re.IGNORECASE)
 _CAPITAL = re.compile(rf"(?<![^\W_]){OPEN}([A-Z])(?![^\W_])(?P<close>{CLOSE})")
 _REASON = re.compile(
     r"\W*(?:\((?:option |choice )?[A-Z]\)\W*)?"
@@ -192,12 +189,7 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
         if cue is None or "not" in cue[0].split():
             continue
         start, end = place + cue.start(), place + cue.end("cue")
-        if (
-            negated_before(text, start)
-            or is_supposed(text, start)
-            or is_past(text, lone.start())
-            or _DOUBTED.search(text[max(0, start - 40) : start])
-        ):
+        if negated_before(text, start) or is_supposed(text, start) or _DOUBTED.search(text[max(0, start - 40) : start]):
             continue
         found = letters_at(text, end, count, strict=True)
         if found is not None and found != (-1,):
@@ -226,8 +218,7 @@ def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> S
         if len(mention.options) > 1 or mention.crossed or option in texts.common | texts.numeric:
             continue
         tail = _TEXT_IS_BEST.match(text, mention.end)
-        before = text[max(0, mention.start - 60) : mention.start].rsplit(",", 1)[-1]
-        if tail and not _NOT_IT.search(before) and not is_supposed(text, mention.start):
+        if tail and not _denied_in_clause(text, mention.start) and not is_supposed(text, mention.start):
             yield mention.start, (option,)
 
 
@@ -248,7 +239,6 @@ _ORDINAL = re.compile(
     r"(?:correct|right|true|accurate|best|appropriate|likely)\b(?!\s+to\b)",
     re.IGNORECASE,
 )
-_NOT_IT = re.compile(r"\b(?:no|not|never|neither|nor|doubt|unlike|without|than)\b", re.IGNORECASE)
 _TEXT_IS_BEST = re.compile(
     r"[\"')\]]*\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"
     r"|remains) my \w+"
@@ -285,11 +275,6 @@ _OTHER_HINTS = (
     ),
     *("réponse", "respuesta", "选", "選", "应", "所以"),
 )
-_OTHER_CORRECT = re.compile(
-    rf"(?:\b(?:option|antwort|réponse|opción|respuesta|opção|opzione)\s+|选项\s*){OPEN}([A-Z])(?![^\W_]){CLOSE}\s*"
-    r"(?:(?:ist|est|es|è|é)\s+(?:la\s+|die\s+)?(?:richtig|korrekt|correcte?|bonne|correcta|corretta|correta)|是?正确)",
-    re.IGNORECASE,
-)
 
 
 def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
@@ -297,7 +282,7 @@ def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -
     lowered = text.lower()
     if not any(hint in lowered for hint in _OTHER_HINTS):
         return
-    found = [*_OTHER_WORDS.finditer(text), *_OTHER_CORRECT.finditer(text)]
+    found = _OTHER_WORDS.finditer(text)
     for match in sorted(found, key=lambda match: -match.start())[:20]:
         if LETTERS.index(match[1].upper()) < count and match[1].isupper():
             yield match.start(), (LETTERS.index(match[1]),)
@@ -310,15 +295,15 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
         return False
     before = text[max(0, cue.start() - 40) : cue.start()]
     plural = word in ("options", "choices", "letters") or link == "are"
-    if _OTHERS.search(before) or (plural and not multiple and not _PLURAL_OK.search(before)):
-        return False
-    if plural and multiple and word != "answers" and not _PLURAL_OK.search(before):
+    if _OTHERS.search(before) or (plural and (not multiple or word != "answers")):
         return False
     if _RUNNER_UP.search(before) or _DOUBTED.search(before):
         return False
-    if _NO_ANSWER.search(cue["mid"]) or is_supposed(text, cue.start()):
-        return False
-    return not is_past(text, cue.end())
+    return not is_supposed(text, cue.start())
+
+
+def _denied_in_clause(text: str, start: int) -> bool:
+    return negated_before(text, start) and not _NEW_CLAUSE.search(text[max(0, start - 12) : start])
 
 
 _NEW_CLAUSE = re.compile(r"(?<!neither)(?<!nor),\s*(?:option\s+)?\W?$", re.IGNORECASE)
@@ -339,10 +324,10 @@ def _called_correct(
         gap = LABEL_GAP.match(text, end)
         inner = texts.pattern.match(text, gap.end()) if gap else None
         if inner is not None and named_option(inner[0], texts) == places[0]:
-            tail = _IS_CORRECT.match(text, inner.end()) or _THE_MOST.match(text, inner.end())
+            tail = _IS_CORRECT.match(text, inner.end())
     if tail is None or _FAINT.search(tail[0]) or is_supposed(text, head.start()):
         return None
-    if negated_before(text, head.start()) and not _NEW_CLAUSE.search(text[max(0, head.start() - 12) : head.start()]):
+    if _denied_in_clause(text, head.start()):
         return None
     return tuple(places), end
 

@@ -36,7 +36,6 @@ from eval_harness.answer_reading.mentions import (
     lists_itself,
     says_all_words,
     text_mentions,
-    without_listing,
 )
 from eval_harness.answer_reading.options import OptionTexts, option_texts, words_of
 from eval_harness.answer_reading.reading import Reading
@@ -95,8 +94,6 @@ def said_of(raw: str, text: str, texts: OptionTexts, question_type: str, questio
 
 def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
     """The first rule of the table that finds anything decides."""
-    if "ptions" in said.text or "hoices" in said.text:
-        said = _replace_text(said, without_listing(said.text, said.texts))
     if said.letters and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
         return nothing("more than one option")
     if said.texts.lone and not said.yes_no:
@@ -113,10 +110,6 @@ def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
             return nothing("option denied")
         return _decide(found, said.multiple, rule.name)
     return nothing("no option named")
-
-
-def _replace_text(said: Said, text: str) -> Said:
-    return Said(text, said.raw, said.texts, said.multiple, said.letters, said.yes_no, said.question)
 
 
 def _denies_its_lead(said: Said, found: tuple[int, ...]) -> bool:
@@ -156,15 +149,12 @@ def _crossed_yes_no(said: Said) -> bool:
     return leads[place] in ("yes", "no") and leads[place] != word.lower()
 
 
-_CALCULATED = re.compile(r"\d\s*[-–/:+*^x×]\s*[\d<>]")
-
-
 def _whole(said: Said) -> Found:
     texts, text = said.texts, said.text
     if len(said.raw) <= 4 * texts.longest + 40 and (place := texts.exact.get(exact(said.raw))) is not None:
         return (place,)
     if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(" ".join(words_of(text)))) is not None:
-        return None if place in texts.numeric and _CALCULATED.search(text) else (place,)
+        return (place,)
     if text.lower().strip(" .") == "none" and (place := texts.index.get("none of the above")) is not None:
         return (place,)
     if said.yes_no and (word := yes_no.whole(text)) is not None and word in texts.leads:
@@ -180,27 +170,6 @@ _OPENING = re.compile(
     r"\W*(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*",
     re.IGNORECASE,
 )
-_CUE = re.compile(
-    r"\W*(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice|diagnosis)(?: is)?\s*[:=]?\s*", re.IGNORECASE
-)
-_LABEL = re.compile(
-    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice)(?: is)?\s*[:=]?\s*)?"
-    r"(?:option )?[(\[\"']*([A-Z])[)\]\"']*\s*[.:)\]\"'–-]\s*",
-    re.IGNORECASE,
-)
-
-
-def _after_prefix(said: Said) -> Found:
-    """The option of which the exact text is the rest of the response after "the answer is", or after its own letter."""
-    text, texts = said.text, said.texts
-    if len(text) > 2 * texts.longest + 80 or said.only_words:
-        return None
-    cue, label = _CUE.match(text), _LABEL.match(text)
-    named = texts.index.get(" ".join(words_of(text[cue.end() :]))) if cue else None
-    if named is None and label:
-        named = texts.index.get(" ".join(words_of(text[label.end() :])))
-        named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
-    return None if named is None or (named in texts.numeric and _CALCULATED.search(text)) else (named,)
 
 
 def _last_line(said: Said) -> Found:
@@ -324,12 +293,6 @@ def _telling(said: Said) -> Found:
 
 RULES: tuple[Rule, ...] = (
     Rule("whole response", "whole", _whole, "the response is one option: its text, its letter, its formula, yes or no"),
-    Rule(
-        "option text after its label",
-        "whole",
-        _after_prefix,
-        "nothing but a label or 'the answer is' stands before the text",
-    ),
     Rule("letter on the last line", "explicit", _last_line, "a letter by itself ends the response"),
     Rule(
         "answer statement",
@@ -399,15 +362,13 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
     texts = said.texts
     label = _LONE_LABEL.fullmatch(said.text)
     if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
-        return _decide(
-            (place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "option text after its label"
-        )
+        return _decide((place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "whole response")
     listed = lists_itself(said.text, texts)
     alphabet = Said(said.text, said.raw, _ALPHABET, said.multiple, True, False, None)
     for rule in rules:
         if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
             continue
-        if rule.name in ("option text after its label", "letter with its option"):
+        if rule.name == "letter with its option":
             continue
         found = rule.find(said if rule.name == "option text" else alphabet)
         if found is None:

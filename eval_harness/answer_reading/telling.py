@@ -9,7 +9,6 @@ from eval_harness.answer_reading.mentions import (
     ADJECTIVE_USE,
     AGREES,
     ASSERTS,
-    BOUND,
     COMPOUND,
     DEFINES_AFTER,
     ONLY_NEAR,
@@ -63,7 +62,7 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
         before = clause_before(text, match.start())
         if before[-4:].lower() in ("non-", "non ") and "non" not in known:
             return None
-        if WEIGHED.search(before) or (word.isdigit() and BOUND.search(before)):
+        if WEIGHED.search(before):
             continue
         if word == "right" and AGREES.search(before):
             continue

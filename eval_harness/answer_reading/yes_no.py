@@ -109,10 +109,6 @@ _NOTHING = (
 )
 """What "there is" may go on with that affirms nothing."""
 _NEGATED = re.compile(r"\b(?:no|not|without|nor|neither|free of|negative)\b", re.IGNORECASE)
-_WEIGHTS = re.compile(
-    r"\byes\W{1,4}0?[.\d]\d*.{0,40}?\bno\W{1,4}0?[.\d]\d*|\bno\W{1,4}0?[.\d]\d*.{0,40}?\byes\W{1,4}0?[.\d]", re.I | re.S
-)
-_IF = re.compile(r"\b(?:if|unless|had)\b[^.!?\n]*$", re.IGNORECASE)
 _AFFIRMS = re.compile(
     _BEGINS + r"(?:there (?:is|are)"
     rf"\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)|^\W{{0,20}}indeed\b",
@@ -133,10 +129,8 @@ def whole(text: str) -> str | None:
 
 def stated(text: str) -> str | None:
     """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
-    if _WEIGHTS.search(text[:300]):
-        return ""
     text = _without_pairs(text)
-    said = [(match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _would_be(text, match)]
+    said = [(match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _is_supposed(text, match)]
     if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
         if {_kind(match) for match in _ALONE.finditer(text)} != {last[1].lower()}:
             return said[-1][1] if said else ""
@@ -187,14 +181,9 @@ def _without_pairs(text: str) -> str:
     return _UNDECIDED.sub(" ", text.replace("here's", "here is"))
 
 
-def _would_be(text: str, statement: re.Match[str]) -> bool:
-    """Whether a statement is only what the answer would be under a condition ("if it were broken, the answer would be yes")."""
-    if text[: statement.start()].rstrip().endswith((" whether", " if")):
-        return True
-    if "would" not in statement[0].lower() and "should" not in statement[0].lower():
-        return False
-    after = text[statement.end() : statement.end() + 12].lower()
-    return _IF.search(text[max(0, statement.start() - 160) : statement.start()]) is not None or " if " in after
+def _is_supposed(text: str, statement: re.Match[str]) -> bool:
+    """Whether a statement is what the response does not decide or only supposes ("whether the statement is true")."""
+    return text[: statement.start()].rstrip().endswith((" whether", " if"))
 
 
 def _foreign_lead(text: str) -> str | None:
