@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from eval_harness.answer_reading.plain_text import says_any
+
 _KNOW = (
     r"(?:determin\w+|sa(?:y|id)|tell|told|know|known|answer\w*|assess\w*|judg\w+|conclud\w+|decid\w+|establish\w*|confirm\w*"
     r"|ascertain\w*|infer\w*"
@@ -132,7 +134,9 @@ def _ends(text: str) -> str:
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
     ends = _ends(text).lower()
-    return any(pattern.search(ends) for hints, pattern in _DECLINES if any(hint in ends for hint in hints))
+    return (
+        any(says_any(ends, hints) and pattern.search(ends) for hints, pattern in _DECLINES) if len(ends) > 3 else False
+    )
 
 
 _DISCLAIMS = re.compile(
@@ -180,4 +184,4 @@ _UNDECIDED_HINTS = (
 def is_undecided(text: str) -> bool:
     """Whether a response to a yes/no question says that it does not know which."""
     ends = _ends(text).lower()
-    return any(hint in ends for hint in _UNDECIDED_HINTS) and _UNDECIDED.search(ends) is not None
+    return says_any(ends, _UNDECIDED_HINTS) and _UNDECIDED.search(ends) is not None

@@ -282,15 +282,11 @@ _MORE = re.compile(
     rf"\s*(?:,\s*and|,\s*or|,|/|&|\bvs\b\.?|\bversus\b|\band\b|\bor\b|\bnor\b|\b(?:et|und"
     rf"|y)\b)\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}"
 )
-_NAME_BEFORE = re.compile(
-    r"\b(?:vitamins?|hepatitis|influenza|types?|grade|class|stage|group|category|factor|protein|complex|segment|zone|level|weber|hep"
-    r"|stanford|phase|part"
-    r"|points?|angles?|sides?|segments?|vert(?:ex|ices)|triangles?|rays?|arcs?|chords?|nodes?|edges?|circles?|figure|fig"
-    r"|picture|photo|slide|panel|table|case|image|view|lead|appendix|section|immunoglobulin|ig|strep(?:tococcus)?|haemophilia"
-    r"|hemophilia"
-    r"|plan|lines?|row"
-    r"|column|mr|mrs|ms|dr|patient|probability of|likelihood of|chance of)\s*\W?\s*(?:[A-Z]\s*(?:,|/|&|\band\b|\bor\b)\s*)*$",
-    re.IGNORECASE,
+_NAMES = frozenset(
+    "vitamin hepatitis influenza type grade class stage group category factor protein complex segment zone level weber hep stanford phase"
+    " part point angle side vertex vertices triangle ray arc chord node edge circle figure fig picture photo slide panel table case image"
+    " view lead appendix section immunoglobulin ig strep streptococcus haemophilia hemophilia plan line row column mr mrs ms dr patient"
+    " probability of likelihood of chance of".replace(" of", "/of").split(" ")
 )
 _NAME_AFTER = re.compile(
     r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
@@ -302,7 +298,16 @@ _NAME_AFTER = re.compile(
 
 def is_named_thing(text: str, start: int) -> bool:
     """Whether a letter at text[start] is the name of a thing and no option: "angle C", "hepatitis B", "patient A"."""
-    return _NAME_BEFORE.search(text[max(0, start - 36) : start]) is not None
+    before = _WORD_BEFORE.search(text[max(0, start - 36) : start])
+    if before is None:
+        return False
+    word = before[1].lower().replace(" ", "/")
+    return word in _NAMES or word.removesuffix("s") in _NAMES
+
+
+_WORD_BEFORE = re.compile(
+    r"(?<![^\W_])([^\W\d_]+(?:[ ]of)?)\s*\W?\s*(?:[A-Z]\s*(?:,|/|&|\band\b|\bor\b)\s*)*$", re.IGNORECASE
+)
 
 
 _WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choices)\s*:?\s*$", re.IGNORECASE)
@@ -327,7 +332,7 @@ def bare_letters(text: str, count: int, multiple: bool) -> Found:
         if match[1] != "I"
         and not (match[1] == "A" and _AFTER_A.match(text, match.end()))
         and not _PART_OF_A_NAME.match(text, match.end())
-        and not _NAME_BEFORE.search(text[max(0, match.start() - 36) : match.start()])
+        and not is_named_thing(text, match.start())
         and not _NAME_AFTER.match(text, match.end())
     )
     return _alive(text, count, multiple, found)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_named_thing, most
 from eval_harness.answer_reading.options import OptionTexts, named_option, stem
+from eval_harness.answer_reading.plain_text import says_any
 from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied
 
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
@@ -37,7 +38,7 @@ class Mention:
 @lru_cache(maxsize=16)
 def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | None = None) -> tuple[Mention, ...]:
     """All option texts in text[start:stop], those joined by commas, "and", "or", "vs" as one mention."""
-    if texts.pattern is None:
+    if texts.pattern is None or not says_any(text[start:stop].lower(), texts.hints):
         return ()
     mentions: list[Mention] = []
     for match in texts.pattern.finditer(text, start, len(text) if stop is None else stop):

@@ -65,7 +65,8 @@ class OptionTexts:
     (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
     negation; `longest` is the most characters an option has; `lone` are options that are one letter; `leads` the first words;
     `stems` are the stems of each option's words, `telling` those that no other option has; `exact` maps an option as a formula to it;
-    `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker."""
+    `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; without one of `hints` in a
+    text in lower case `pattern` finds nothing."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None
@@ -80,6 +81,7 @@ class OptionTexts:
     exact: dict[str, int | None]
     numeric: frozenset[int]
     status: bool
+    hints: tuple[str, ...]
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -277,13 +279,14 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         for i, option in enumerate(words)
         if len(option) == 1 and len(option[0]) == 1 and option[0].isalpha()
     }
+    hints = tuple({max(key.removesuffix("is").split(" "), key=len) for key in index})
     found = None
     if index:
         pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
         found = re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
     status = status or any(option[-1:] in (("positive",), ("negative",)) and len(option) > 1 for option in words)
     return OptionTexts(
-        words, found, index, common, negative, own, telling, longest, lone, leads, formulas, numeric, status
+        words, found, index, common, negative, own, telling, longest, lone, leads, formulas, numeric, status, hints
     )
 
 

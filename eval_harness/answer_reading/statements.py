@@ -24,6 +24,7 @@ from eval_harness.answer_reading.letters import (
 from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.options import OptionTexts, named_option
+from eval_harness.answer_reading.plain_text import says_any
 from eval_harness.answer_reading.polarity import is_denied, is_supposed, negated_before, sentence_end
 
 _ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
@@ -167,7 +168,7 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
     lowered = text.lower()
-    if not any(hint in lowered for hint in _CUE_HINTS):
+    if not says_any(lowered, _CUE_HINTS):
         return
     words = [word.start() for word in _CUE_WORD.finditer(text.lower() if text.isascii() else text)]
     for start in reversed(words[-most(text) :]):
@@ -183,7 +184,7 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
     for lone in reversed(list(_LONE.finditer(text))[-most(text) :]):
         place = max(0, lone.start() - 60)
         before = text[place : lone.start()].lower()
-        if (lone[0] == "I" and count < 9) or not any(hint in before for hint in _CHOOSE_HINTS):
+        if (lone[0] == "I" and count < 9) or not says_any(before, _CHOOSE_HINTS):
             continue
         cue = _CHOOSE.search(text[place : lone.start()])
         if cue is None or "not" in cue[0].split():
@@ -280,7 +281,7 @@ _OTHER_HINTS = (
 def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """The same in German, Spanish, French, Italian, Portuguese and Chinese."""
     lowered = text.lower()
-    if not any(hint in lowered for hint in _OTHER_HINTS):
+    if not says_any(lowered, _OTHER_HINTS):
         return
     found = _OTHER_WORDS.finditer(text)
     for match in sorted(found, key=lambda match: -match.start())[:20]:
