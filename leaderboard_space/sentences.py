@@ -19,7 +19,7 @@ PLACES = (
     "Place 1 is every model that may be the best. Another place counts the models surely ahead and surely behind; places that overlap "
     "do not by themselves say that two models are tied: point at one to see."
 )
-"""What the column of places says (`comparisons.Places`)."""
+"""What the column of places says (`ranks.Places`)."""
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
 

@@ -113,6 +113,7 @@ _PARTS: tuple[tuple[tuple[str, ...], str], ...] = (
 )  # fmt: skip
 """Each pattern with words of which it needs one, which are looked for first; all for texts in lower case."""
 _DECLINES = tuple((hints, re.compile(pattern)) for hints, pattern in _PARTS)
+_ANY_HINT = tuple(dict.fromkeys(hint for hints, _ in _PARTS for hint in hints))
 _UNDECIDED = re.compile(
     r"\b(?:not (?:sure|certain)|uncertain|inconclusive|indeterminate|insufficient|(?:hard|difficult) to (?:\w+ly )?"
     + _KNOW
@@ -134,9 +135,9 @@ def _ends(text: str) -> str:
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
     ends = _ends(text).lower()
-    return (
-        any(says_any(ends, hints) and pattern.search(ends) for hints, pattern in _DECLINES) if len(ends) > 3 else False
-    )
+    if not says_any(ends, _ANY_HINT):
+        return False
+    return any(says_any(ends, hints) and pattern.search(ends) for hints, pattern in _DECLINES)
 
 
 _DISCLAIMS = re.compile(

@@ -118,7 +118,7 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
     """The labelled options that are meant (with: called right?), and those denied."""
     meant: dict[int, bool] = {}
     denied: set[int] = set()
-    for mention in text_mentions(text, texts)[-4 * most(text) :]:
+    for mention in text_mentions(text, texts)[-most(text) :]:
         if not mention.labelled:
             continue
         option = mention.options[0]

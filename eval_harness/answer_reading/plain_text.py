@@ -105,10 +105,13 @@ def plain(text: str) -> str:
     if "\\" in text:
         text = _BOX.sub(r"\\text{", text)
         text = _LATEX.sub(r"\1", _LATEX.sub(r"\1", text))
-    text = _MARKUP.sub("", text)
+    if says_any(text, "*_`$#>\\"):
+        text = _MARKUP.sub("", text)
     if not text.isascii():
         text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", ").replace(",", ", ").replace(":", ": "))
-    return spell_out(_RUN.sub(r"\1\1\1", _LINES.sub("\n", _BLANKS.sub(" ", text)))).strip()
+    if "  " in text or "\t" in text or "\n" in text:
+        text = _LINES.sub("\n", _BLANKS.sub(" ", text))
+    return spell_out(_RUN.sub(r"\1\1\1", text) if len(text) > 3 else text).strip()
 
 
 def spell_out(text: str) -> str:

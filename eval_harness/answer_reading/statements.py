@@ -161,6 +161,11 @@ def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) ->
     return best[1]
 
 
+def _looked_at(text: str) -> int:
+    """How many places, from the last on, are looked at for a statement of one kind."""
+    return 8 + most(text) // 3
+
+
 Statements = Iterator[tuple[int, tuple[int, ...]]]
 """Statements of one kind, the last first: where each begins and what it names."""
 
@@ -171,7 +176,7 @@ def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Sta
     if not says_any(lowered, _CUE_HINTS):
         return
     words = [word.start() for word in _CUE_WORD.finditer(text.lower() if text.isascii() else text)]
-    for start in reversed(words[-most(text) :]):
+    for start in reversed(words[-_looked_at(text) :]):
         cue = _CUE.match(text, start)
         if cue is None or not _is_cue(text, cue, multiple):
             continue
@@ -181,7 +186,7 @@ def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Sta
 
 def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "I choose C", "so, it is D"."""
-    for lone in reversed(list(_LONE.finditer(text))[-most(text) :]):
+    for lone in reversed(list(_LONE.finditer(text))[-_looked_at(text) :]):
         place = max(0, lone.start() - 60)
         before = text[place : lone.start()].lower()
         if (lone[0] == "I" and count < 9) or not says_any(before, _CHOOSE_HINTS):
@@ -201,7 +206,7 @@ def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
     """ "B is correct", "A and C are the right answers"."""
     passed = 0
     found = []
-    for head in list(_CAPITAL.finditer(text))[-most(text) :]:
+    for head in list(_CAPITAL.finditer(text))[-_looked_at(text) :]:
         verdict = _called_correct(text, head, count, texts) if head.start() >= passed else None
         if verdict is not None:
             passed = verdict[1]
@@ -214,7 +219,7 @@ def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> S
     if texts.pattern is None or multiple:
         return
     mentions = text_mentions(text, texts)
-    for mention in reversed(mentions[-most(text) :]):
+    for mention in reversed(mentions[-_looked_at(text) :]):
         option = mention.options[0]
         if len(mention.options) > 1 or mention.crossed or option in texts.common | texts.numeric:
             continue
@@ -227,7 +232,7 @@ def _ordinal(text: str, count: int, texts: OptionTexts, multiple: bool) -> State
     """ "the second statement is correct", where no option is itself numbered."""
     if any(word in _ORDINALS for words in texts.words for word in words):
         return
-    for match in reversed(list(_ORDINAL.finditer(text))[-most(text) :]):
+    for match in reversed(list(_ORDINAL.finditer(text))[-_looked_at(text) :]):
         place = _ORDINALS.get(match[1].lower(), count - 1)
         if place < count and not negated_before(text, match.start()) and not is_supposed(text, match.start()):
             yield match.start(), (place,)

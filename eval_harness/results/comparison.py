@@ -16,7 +16,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import Result, Score, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import units
-from eval_harness.scores.comparisons import SMALLEST, paired_test
+from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.sign_flips import SMALLEST
 
 MOST_LISTED = 8
 

@@ -1,6 +1,6 @@
 """What is sure about a score: intervals, the test against chance; and, by the same door, comparisons between models. numpy and scipy only.
 
-The comparisons are written in `comparisons.py`.
+The comparisons are written in `comparisons.py`, the ranks in `ranks.py`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from eval_harness.results import Verdict
-from eval_harness.scores.comparisons import (
-    Outcomes,
-    PairedTest,
-    Pairs,
-    Places,
-    holm,
-    pack,
-    paired_test,
-    pairwise,
-    places,
-)
+from eval_harness.scores.comparisons import PairedTest, Pairs, paired_test, pairwise
 from eval_harness.scores.intervals import (
     CLUSTERED,
     LEVEL,
@@ -31,6 +21,8 @@ from eval_harness.scores.intervals import (
     clustered_intervals,
     wilson,
 )
+from eval_harness.scores.outcomes import Outcomes, pack
+from eval_harness.scores.ranks import Places, holm, places
 
 __all__ = [
     "CLUSTERED",
