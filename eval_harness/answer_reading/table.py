@@ -172,6 +172,29 @@ _OPENING = re.compile(
 )
 
 
+_CUE = re.compile(
+    r"\W*(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice|diagnosis)(?: is)?\s*[:=]?\s*", re.IGNORECASE
+)
+_LABEL = re.compile(
+    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice)(?: is)?\s*[:=]?\s*)?"
+    r"(?:option )?[(\[\"']*([A-Z])[)\]\"']*\s*[.:)\]\"'–-]\s*",
+    re.IGNORECASE,
+)
+
+
+def _after_prefix(said: Said) -> Found:
+    """The option of which the exact text is the rest of the response after "the answer is", or after its own letter."""
+    text, texts = said.text, said.texts
+    if len(text) > 2 * texts.longest + 80 or said.only_words:
+        return None
+    cue, label = _CUE.match(text), _LABEL.match(text)
+    named = texts.index.get(" ".join(words_of(text[cue.end() :]))) if cue else None
+    if named is None and label:
+        named = texts.index.get(" ".join(words_of(text[label.end() :])))
+        named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
+    return None if named is None else (named,)
+
+
 def _last_line(said: Said) -> Found:
     return None if said.multiple or not said.letters else last_line_letter(said.text, said.count)
 
@@ -293,6 +316,12 @@ def _telling(said: Said) -> Found:
 
 RULES: tuple[Rule, ...] = (
     Rule("whole response", "whole", _whole, "the response is one option: its text, its letter, its formula, yes or no"),
+    Rule(
+        "option text after its label",
+        "whole",
+        _after_prefix,
+        "nothing but a label or 'the answer is' stands before the text",
+    ),
     Rule("letter on the last line", "explicit", _last_line, "a letter by itself ends the response"),
     Rule(
         "answer statement",
@@ -368,7 +397,7 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
     for rule in rules:
         if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
             continue
-        if rule.name == "letter with its option":
+        if rule.name in ("option text after its label", "letter with its option"):
             continue
         found = rule.find(said if rule.name == "option text" else alphabet)
         if found is None:
