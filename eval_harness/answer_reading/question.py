@@ -18,7 +18,7 @@ _EMPTY_WORDS = frozenset(
 _GENERIC = frozenset(
     map(
         stem,
-        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "image", "picture",
+        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "view", "image", "picture",
            "photo", "scan"),
     )
 )  # fmt: skip
@@ -112,6 +112,11 @@ def repeats(text: str, question: str) -> str | None:
             if (verdict := _verdict(clause, wanted, bool(finding), named)) is not None:
                 said.add(verdict)
     return said.pop() if len(said) == 1 and said != {""} else None
+
+
+def asks_for_a_finding(question: str) -> bool:
+    """Whether a question asks what is there, so that "there is ..." answers it."""
+    return _FINDING.match(_PREAMBLE.sub("", question.strip())) is not None
 
 
 def denies_abnormal(text: str, question: str) -> str | None:

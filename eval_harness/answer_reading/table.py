@@ -284,6 +284,12 @@ def _leading_word(said: Said) -> Found:
     return _word(said, normal or yes_no.leading(said.text)) if said.yes_no else None
 
 
+def _affirms(said: Said) -> Found:
+    if not said.yes_no or (said.question and not question.asks_for_a_finding(said.question)):
+        return None
+    return _word(said, yes_no.affirms(said.text))
+
+
 def _repeats(said: Said) -> Found:
     if not said.yes_no or not said.question:
         return None
@@ -355,7 +361,7 @@ RULES: tuple[Rule, ...] = (
         "a statement says word for word what the question asks, or its negation",
     ),
     Rule("denial", "implied", _spoken(yes_no.denies), "'there is no nodule', 'I cannot see any'"),
-    Rule("affirmation", "implied", _spoken(yes_no.affirms), "'there is a nodule'"),
+    Rule("affirmation", "implied", _affirms, "'there is a nodule', to a question about what is there"),
     Rule("letter", "rest", _bracketed, "a letter in brackets or after 'option' that is not denied"),
     Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
     Rule("option text", "rest", _texts, "an option's text where the sentence says that it is there"),
