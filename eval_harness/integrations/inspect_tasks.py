@@ -23,11 +23,9 @@ from inspect_ai.scorer import (
     Scorer,
     ScoreReducer,
     Target,
-    accuracy,
     metric,
     score_reducer,
     scorer,
-    stderr,
 )
 from inspect_ai.solver import TaskState, generate
 
@@ -42,7 +40,6 @@ from eval_harness.prompts import prompt_for
 from eval_harness.runs.folder import RunRequest
 from eval_harness.runs.planning.requests import RequestMaker, make_requests
 from eval_harness.runs.planning.selection import select_questions
-from eval_harness.scores.grading import clusters
 
 PACKAGE = "medprobe"
 
@@ -92,7 +89,6 @@ def make_task(
         "form": form,
     }
     rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
-    cluster = dict(zip(chosen.questions["question_id"], clusters(chosen.questions).tolist(), strict=True))
     maker = RequestMaker(request, format, is_api=True)
     instances = [(row, 0) for row in range(len(chosen.questions))]
     samples = {}
@@ -114,7 +110,6 @@ def make_task(
                 metadata=kept_columns(row)
                 | {
                     "question": str(row["question"]),
-                    "cluster": cluster[asked.question_id],
                     "prompt": prompt_for(format, prompt, kind).name,
                     "asked": about,
                 },
@@ -196,7 +191,8 @@ def medprobe_every_answer() -> ScoreReducer:
 
 
 def _scorer_of(format: str) -> Callable[..., Scorer]:
-    @scorer(metrics=[accuracy(), stderr(cluster="cluster"), medprobe_scores(format)], name=f"medprobe_{format}")
+    # inspect-ai's own `accuracy` is left out: a benchmark may have a metric of that name, in percent.
+    @scorer(metrics=[medprobe_scores(format)], name=f"medprobe_{format}")
     def medprobe_reader() -> Scorer:
         return reader_of(format)
 
