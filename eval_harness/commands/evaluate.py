@@ -29,6 +29,12 @@ def evaluate(
         list[str] | None,
         typer.Option(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)'),
     ] = None,
+    facet: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="only questions with this label, e.g. modality=CT (given again: or within a facet, and across facets)"
+        ),
+    ] = None,
     method: Annotated[str, typer.Option(help="how an answer is got: mc, gd, ps, ps_official, ff")] = "mc",
     prompt: Annotated[str | None, typer.Option(help="name of a prompt of the benchmark's paper")] = None,
     shots: Annotated[int, typer.Option(help="worked examples with images before each question")] = 0,
@@ -104,6 +110,7 @@ def evaluate(
         data=data,
         split=split,
         branches=tuple(branch or ()),
+        facets=tuple(facet or ()),
         method=method,
         prompt=prompt,
         shots=shots,

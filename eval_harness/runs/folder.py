@@ -46,6 +46,7 @@ class RunRequest(BaseModel):
     samples: int
     generation: dict[str, Any]
     branches: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
     limit: int | None = None
     shots: int = 0
     permute: bool = False

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import select_by_facets
 from dataset_builders.lexical_tree import select
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
@@ -54,7 +55,7 @@ def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> li
 def odd_selection(selection: str | None, questions: pd.DataFrame, split: pd.DataFrame) -> list[str]:
     """Flags for a part of a `split` that is not what its words (`selection`) say: chosen by hand, or with parts of cases.
 
-    `eval` asks the first N questions with the rest of their cases, and branches of the lexical tree; nothing else.
+    `eval` asks the first N questions with the rest of their cases, branches of the lexical tree, and facets; nothing else.
     """
     if selection is None:
         return []
@@ -62,7 +63,8 @@ def odd_selection(selection: str | None, questions: pd.DataFrame, split: pd.Data
     asked = questions.groupby("case_id").size()
     halves = int((asked < sizes.reindex(asked.index)).sum())
     found = [f"{halves:,} of its {len(asked):,} cases were asked in part"] if halves else []
-    branches = re.search(r"only the branch (.+?)(?:; only the first|$)", selection)
+    branches = re.search(r"only the branch (.+?)(?:; only the f(?:irst|acets) |$)", selection)
+    facets = re.search(r"only the facets (.+?)(?:; only the first|$)", selection)
     first = re.search(r"only the first (\d{1,9}) questions", selection)
     expected = split
     if branches:
@@ -70,11 +72,19 @@ def odd_selection(selection: str | None, questions: pd.DataFrame, split: pd.Data
             expected = expected[select(expected, branches[1].split(" + "))]
         except BadInput:
             return [*found, f"the dataset has no branch {clip(branches[1])}, which it says that it asked"]
+    if facets:
+        try:
+            expected = expected[select_by_facets(expected, facets[1].split(" + "))]
+        except BadInput:
+            return [
+                *found,
+                f"the dataset has no questions of the facets {clip(facets[1])}, which it says that it asked",
+            ]
     if first:
         expected = expected[expected["case_id"].isin(expected["case_id"].iloc[: int(first[1])])]
-    if (branches or first) and set(expected["question_id"]) != set(questions["question_id"]):
+    if (branches or facets or first) and set(expected["question_id"]) != set(questions["question_id"]):
         found.append(f"its questions are not {clip(selection, 200)}: they may have been picked by hand")
-    if not branches and not first and not halves:
+    if not branches and not facets and not first and not halves:
         found.append(f"its questions are a choice of its own ({clip(selection, 200)})")
     return found
 

@@ -37,6 +37,7 @@ class EvalConfig:
     data: str | None = None
     split: str | None = None
     branches: Sequence[str] = ()
+    facets: Sequence[str] = ()
     method: str = "mc"
     prompt: str | None = None
     shots: int = 0

@@ -52,10 +52,12 @@ def describe_run(
         permute=config.permute,
         generation=generation,
         branches=tuple(config.branches),
+        facets=tuple(config.facets),
         limit=config.limit,
     )
     model = backend.model.model_copy(update={"name": normal_name(config.name or backend.model.name)})
-    digest = hashlib.sha256(_in_default_form(request).model_dump_json().encode()).hexdigest()[:8]
+    unsaid = None if request.facets else {"facets"}  # a run without facets is called as before there were any
+    digest = hashlib.sha256(_in_default_form(request).model_dump_json(exclude=unsaid).encode()).hexdigest()[:8]
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
     if backend.template_hash:
         hashes["template_hash"] = backend.template_hash

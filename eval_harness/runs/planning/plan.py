@@ -80,7 +80,9 @@ class Plan:
 
 def make_plan(config: EvalConfig) -> Plan:
     """Pick the questions, load the model, and describe the run. Raises BadInput for anything the user can fix."""
-    selection = select_questions(config.benchmark, config.data, config.split, config.branches, config.limit)
+    selection = select_questions(
+        config.benchmark, config.data, config.split, config.branches, config.limit, config.facets
+    )
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):
         raise BadInput("--permute: the prompt shows no options, so there is no order to change. Leave it out.")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import select_by_facets
 from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.lexical_tree import select
@@ -49,12 +50,18 @@ class Selection:
 
 
 def select_questions(
-    benchmark: str, data: str | None, split: str | None, branches: Sequence[str] = (), limit: int | None = None
+    benchmark: str,
+    data: str | None,
+    split: str | None,
+    branches: Sequence[str] = (),
+    limit: int | None = None,
+    facets: Sequence[str] = (),
 ) -> Selection:
     """Open the dataset and pick the questions.
 
+    `branches` are joined, `facets` (`FACET=VALUE`) narrow what is left: or within a facet, and across facets.
     `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
-    Raises BadInput for an unknown dataset, split, branch, an empty selection, or a dataset of another benchmark.
+    Raises BadInput for an unknown dataset, split, branch, facet, an empty selection, or a dataset of another benchmark.
     """
     where = data or str(Path("data") / benchmark)
     if data is None and not Path(where).is_dir():
@@ -74,6 +81,9 @@ def select_questions(
     if branches:
         questions = questions[select(questions, list(branches))]
         left_out.append("only the branch " + " + ".join(branches))
+    if facets:
+        questions = questions[select_by_facets(questions, facets)]
+        left_out.append("only the facets " + " + ".join(facets))
     if limit is not None:
         if limit < 1:
             raise BadInput(f"--limit {limit}: must be at least 1.")
@@ -81,5 +91,5 @@ def select_questions(
             left_out.append(f"only the first {limit} questions")
         questions = questions[questions["case_id"].isin(questions["case_id"].iloc[:limit])]
     if questions.empty:
-        raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch and --limit.")
+        raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
     return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None, in_split)

@@ -1,0 +1,88 @@
+"""`--facet`: or within a facet, and across facets; over generated questions."""
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from dataset_builders.facets import select_by_facets
+from eval_harness.submissions.plausibility import odd_selection
+
+MODALITIES, DEPARTMENTS, CATEGORIES = (
+    ["CT", "MRI", "X-ray", None],
+    ["Urology", "Oncology (Medical)", None],
+    ["Cardiac", "Spinal", "Head and Neck"],
+)
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(MODALITIES), st.sampled_from(DEPARTMENTS), st.lists(st.sampled_from(CATEGORIES), max_size=2)
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def frame(rows: list[tuple[str | None, str | None, list[str]]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=["modality", "department", "categories"])
+    return table.assign(question_id=[str(at) for at in range(len(rows))], case_id=[str(at) for at in range(len(rows))])
+
+
+@given(
+    ROWS,
+    st.lists(
+        st.sampled_from(["modality=CT", "modality=mri", "Department = urology", "category=Cardiac", "category=spinal"]),
+        max_size=4,
+    ),
+)
+def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, list[str]]], facets: list[str]) -> None:
+    wanted: dict[str, set[str]] = {}
+    for said in facets:
+        name, value = (part.strip().lower() for part in said.split("="))
+        wanted.setdefault(name, set()).add(value)
+    held = [
+        {
+            "modality": {str(m).lower()} if m else set(),
+            "department": {str(d).lower()} if d else set(),
+            "category": {c.lower() for c in cs},
+        }
+        for m, d, cs in rows
+    ]
+    there = {name: {label for row in held for label in row[name]} for name in ("modality", "department", "category")}
+    expected = [all(row[name] & values for name, values in wanted.items()) for row in held]
+    if any(values - there[name] for name, values in wanted.items()) or (wanted and not any(expected)):
+        with pytest.raises(BadInput, match="--facet"):
+            select_by_facets(frame(rows), facets)
+        return
+    mask = select_by_facets(frame(rows), facets)
+    assert mask.tolist() == expected
+    if facets:
+        part = frame(rows)[mask]
+        assert odd_selection("only the facets " + " + ".join(facets), part, frame(rows)) == []
+        if mask.sum() > 1:
+            assert odd_selection("only the facets " + " + ".join(facets), part.iloc[1:], frame(rows))
+
+
+@pytest.mark.parametrize(
+    ("facets", "words"),
+    [
+        (["modality=CTT"], "Did you mean 'CT'"),
+        (["modality=PET"], "There is: CT, MRI"),
+        (["organ=heart"], "They are labelled by: "),
+        (["modality"], "write FACET=VALUE"),
+        (["=CT"], "write FACET=VALUE"),
+        (["modality="], "write FACET=VALUE"),
+        (["modality=CT", "department=Urology"], "no question has them all"),
+    ],
+)
+def test_what_cannot_be_chosen_is_one_line_with_a_remedy(facets: list[str], words: str) -> None:
+    questions = frame([("CT", "Oncology (Medical)", ["Cardiac"]), ("MRI", "Urology", [])])
+    with pytest.raises(BadInput) as caught:
+        select_by_facets(questions, facets)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_questions_without_labels_say_so() -> None:
+    questions = frame([(None, None, [])]).drop(columns="categories")
+    with pytest.raises(BadInput, match="They have no labels"):
+        select_by_facets(questions, ["modality=CT"])
