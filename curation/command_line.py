@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from curation.commands import custom_sets, gmai, mining, publishing, questions
+from curation.commands import custom_sets, gmai, mining, patients, publishing, questions
 
 app = typer.Typer(
     help="Make a benchmark of your own: mine confusing pairs, write questions, review, export.", no_args_is_help=True
 )
+app.command()(patients.deidentify)
+app.command()(patients.texts)
+app.command()(patients.withdraw)
 app.command()(mining.embed)
 app.command()(mining.pairs)
 app.command()(mining.histograms)

@@ -28,7 +28,7 @@ from dataset_builders.schema import LETTERS
 
 NONE, UNKNOWN = "None of the above", "I do not know"
 CONTROL = "c"
-"""What the keys of controls end with (in the NONE file, a list, every second entry is one)."""
+"""What the keys of controls end with (in the NONE file, a list, their `entry_id`)."""
 NEAR = 6
 """Bits of 64 in which the perceptual hashes of near-duplicates differ at most (as `medprobe curate pairs`)."""
 KINDS = {
@@ -100,7 +100,7 @@ def none_of_the_above(questions: Sequence[CustomQuestion], seed: int, controls: 
             made.append(
                 _nota_entry(question, [*shown[:place], question.options[question.answer], *shown[place:]], place)
             )
-        entries += [(2 * number + at, entry) for at, entry in enumerate(made)]
+        entries += [(2 * number + at, {"entry_id": f"{number}{CONTROL * at}"} | entry) for at, entry in enumerate(made)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 

@@ -76,9 +76,16 @@ def read(source: Path, images: ImageFolders | None) -> Content:
 
 
 def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, Entry]]:
-    """(key, entry) of a file: by position in the list of `none`, by its own key elsewhere."""
+    """(key, entry) of a file: by its own key; in the list of `none` by `entry_id` (custom sets, so that an entry that is taken out changes
+    no other's id) or position."""
     if scenario == "none" and isinstance(document, list):
-        pairs = [(str(position), value) for position, value in enumerate(document)]
+        own = [value.get("entry_id") if isinstance(value, dict) else None for value in document]
+        pairs = [
+            (str(position if key is None else key), value)
+            for position, (key, value) in enumerate(zip(own, document, strict=True))
+        ]
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise BadInput(f"{file}: two entries have the same entry_id. {REMEDY}")
     elif scenario != "none" and isinstance(document, dict):
         pairs = list(document.items())
     else:

@@ -1,0 +1,75 @@
+"""deidentify, texts, withdraw: patients first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curation.commands.options import GroupColumn, ImageColumn, Table
+
+
+def deidentify(
+    images: Annotated[Path, typer.Argument(help="folder of images and DICOM files, as they come")],
+    out: Annotated[Path, typer.Option(help="folder to write; its key and list of names go beside it and stay private")],
+    table: Table = None,
+    image_column: ImageColumn = "image",
+    group_column: GroupColumn = "group",
+    no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,
+    planted: Annotated[int, typer.Option(help="made-up texts that the search is measured on")] = 24,
+    keep_dicom: Annotated[bool, typer.Option("--keep-dicom", help="also write the cleaned DICOM files")] = False,
+) -> None:
+    """Take names out of images and DICOM files, set apart what may hold burned-in text, report what was removed."""
+    from curation.deidentify.folder import deidentify as deidentify_folder
+    from curation.images.image_table import read_any
+
+    known = None
+    if table is not None:
+        known = read_any(table).rename(columns={image_column: "image", group_column: "group"})
+    report = deidentify_folder(images, out, known, not no_text_search, planted, keep_dicom)
+    typer.echo(
+        f"taken: {', '.join(f'{count} {what}' for what, count in report['files'].items())}; groups: {report['groups']}"
+    )
+    for why, count in report["not_taken"].items():
+        typer.echo(f"not taken: {count} ({why})")
+    typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
+    typer.echo(report["text"]["recall"] or "burned-in text: the search was not measured")
+    if report["text"]["images_with_text"]:
+        typer.echo(
+            f"{report['text']['images_with_text']} images may hold burned-in text: decide with medprobe curate texts {out}"
+        )
+    typer.echo(f"wrote {out} (report: {out / 'deidentification.json'}); keep {out}.key and {out}.names.csv private")
+
+
+def texts(
+    folder: Annotated[Path, typer.Argument(help="folder that `medprobe curate deidentify` wrote")],
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
+) -> None:
+    """Serve the page on which a person decides about images with burned-in text."""
+    from curation.deidentify.review_texts import serve
+
+    serve(folder, port)
+
+
+def withdraw(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="set that `probe`, `hallucinate` or `export` wrote (the source, not the built dataset)"),
+    ],
+    group: Annotated[
+        str, typer.Option(help="the patient, study or article to take out: as in the table, or its id (g-...)")
+    ],
+) -> None:
+    """Take a patient out of a set: images, questions and entries; the rest keeps its ids."""
+    import json
+
+    from curation.withdraw import withdraw as withdraw_group
+
+    for what, count in withdraw_group(folder, group).items():
+        typer.echo(f"taken out: {count} {what}")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    typer.echo(
+        f"rewrote {folder}; next: medprobe build {manifest['format']} --as {manifest['name']} --source {folder}, and publish again. "
+        "Earlier builds and published revisions still hold the images: have them deleted."
+    )

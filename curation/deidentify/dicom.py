@@ -1,0 +1,169 @@
+"""DICOM data sets by the basic profile of PS3.15 (table E.1-1, as `dicom-anonymizer` has it, edition 2026c), and more strictly.
+
+The library applies the table at the top level. Here it is applied in every sequence, and what the table leaves is looked at too: private
+elements, overlays and curves go; free text that no rule of the table names goes; any element that still holds a word of a value that was
+removed goes. UIDs become keyed ones, the same for the same UID. What is left of the image is its pixels and what describes them.
+
+See also: pixels (`curation/gmai/readers/dicom_pixels.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dataset_builders.pseudonyms import Pseudonyms
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
+
+EDITION = "dicomfields_2026c"
+TEXT = ("LO", "SH", "LT", "ST", "UT", "UC", "UR", "PN", "AE", "UN")
+"""Value representations that hold free text (or anything)."""
+TIMES = ("DA", "TM", "DT", "AS")
+CODE = re.compile(r"[A-Z0-9_ ]{0,16}")
+PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
+METHOD = "medprobe: PS3.15 basic profile, free text and private elements removed"
+DUMMIES = {"", "ANONYMIZED", "00010101", "000000.00", "000Y", "00010101010101.000000+0000", "http://anonymized.invalid"}
+
+
+def deidentify_dataset(dataset: Dataset, pseudonyms: Pseudonyms) -> Counter[str]:
+    """Remove from a data set, in place, what could name a patient; how often each element was removed or replaced, by its keyword.
+
+    A value that may be a name counts as removed wherever it comes up again.
+    """
+    from pydicom.uid import ExplicitVRLittleEndian
+
+    removed: Counter[str] = Counter()
+    words: set[str] = set()
+    _clean(dataset, pseudonyms, removed, words)
+    _sweep(dataset, words, removed)
+    meta = getattr(dataset, "file_meta", None)
+    syntax = getattr(meta, "TransferSyntaxUID", ExplicitVRLittleEndian)
+    dataset.preamble = b"\0" * 128
+    dataset.file_meta = _meta(dataset, syntax)
+    dataset.PatientIdentityRemoved = "YES"
+    dataset.DeidentificationMethod = METHOD
+    return removed
+
+
+def _meta(dataset: Dataset, syntax: Any) -> Any:
+    from pydicom.dataset import FileMetaDataset
+
+    meta = FileMetaDataset()
+    meta.TransferSyntaxUID = syntax
+    if "SOPClassUID" in dataset:
+        meta.MediaStorageSOPClassUID = dataset.SOPClassUID
+    if "SOPInstanceUID" in dataset:
+        meta.MediaStorageSOPInstanceUID = dataset.SOPInstanceUID
+    return meta
+
+
+def _clean(dataset: Dataset, pseudonyms: Pseudonyms, removed: Counter[str], words: set[str]) -> None:
+    """One level and, before it, the sequences in it."""
+    rules = _rules()
+    for element in list(dataset):
+        tag = element.tag
+        name = element.keyword or ("private elements" if tag.is_private else f"group {tag.group:04x}")
+        rule = rules.get((tag.group, tag.element))
+        kept = False
+        if tag in PIXELS:
+            continue
+        if (
+            tag.is_private
+            or 0x5000 <= tag.group <= 0x501E
+            or 0x6000 <= tag.group <= 0x60FF
+            or tag.group in (0x4000, 0x0032)
+        ):
+            words.update(_words(element))
+        elif rule == "replace_UID" and element.VR == "UI":
+            values = element.value if isinstance(element.value, (list, tuple)) or element.VM > 1 else [element.value]
+            dataset[tag].value = (
+                [_uid(str(value), pseudonyms) for value in values]
+                if element.VM > 1
+                else _uid(str(values[0]), pseudonyms)
+            )
+            kept = True
+        elif rule is not None:
+            words.update(_words(element))
+        elif element.VR == "SQ":
+            for item in element.value:
+                _clean(item, pseudonyms, removed, words)
+            continue
+        elif element.VR in (*TEXT, *TIMES) or (
+            element.VR == "CS" and not all(map(CODE.fullmatch, map(str, _values(element))))
+        ):
+            words.update(_words(element))
+        elif element.VR in ("OB", "OW", "OF", "OD", "OL", "OV") and tag.group not in (0x0028,):
+            pass  # bytes that are no pixels: audio, encapsulated documents, icons
+        else:
+            continue
+        removed[name] += 1
+        if not kept:
+            _empty(dataset, element, rule)
+
+
+def _empty(dataset: Dataset, element: Any, rule: str | None) -> None:
+    """Take an element out; what its module demands (type 1 and 2) stays without a value, as the table says with Z and D."""
+    if rule in (
+        "empty",
+        "replace",
+        "empty_or_replace",
+        "delete_or_empty",
+        "delete_or_replace",
+        "delete_or_empty_or_replace",
+    ):
+        dataset[element.tag].value = [] if element.VR == "SQ" else b"" if element.VR in ("OB", "OW", "UN") else None
+    else:
+        del dataset[element.tag]
+
+
+@cache
+def _rules() -> dict[tuple[int, int], str]:
+    """(group, element) -> what the profile does with it."""
+    from dicomanonymizer.simpledicomanonymizer import initialize_actions
+
+    return {tag[:2]: action.__name__ for tag, action in initialize_actions(EDITION).items() if len(tag) == 2}
+
+
+def _uid(uid: str, pseudonyms: Pseudonyms) -> str:
+    """A keyed UID below 2.25, the root of UUIDs."""
+    return f"2.25.{int(pseudonyms.of('u', uid).split('-')[1], 16)}"
+
+
+def _values(element: Any) -> list[Any]:
+    value = element.value
+    return list(value) if element.VM > 1 else [] if value is None else [value]
+
+
+def _words(element: Any) -> set[str]:
+    """The words of a removed value that would name its patient elsewhere."""
+    if element.VR == "SQ":
+        return {word for item in element.value for inner in item for word in _words(inner)}
+    found: set[str] = set()
+    for value in _values(element):
+        text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        if text in DUMMIES or len(text) > 4096:
+            continue
+        found.update(word.casefold() for word in re.split(r"[\W_]+", text) if len(word) >= 4)
+    return found
+
+
+def _sweep(dataset: Dataset, words: set[str], removed: Counter[str]) -> None:
+    """Remove what still holds a word that was removed elsewhere; numbers and UIDs that describe the pixels stay."""
+    for element in list(dataset):
+        if element.VR == "SQ":
+            for item in element.value:
+                _sweep(item, words, removed)
+        elif (
+            element.tag not in PIXELS
+            and element.VR in (*TEXT, "CS")
+            and _words(element) & words
+            and element.value not in (None, "")
+        ):
+            if element.keyword in ("PhotometricInterpretation", "Modality", "PatientIdentityRemoved"):
+                continue
+            removed[element.keyword or "unnamed"] += 1
+            del dataset[element.tag]

@@ -1,0 +1,218 @@
+"""Goes through a folder of images and DICOM files and writes another without names: pictures alone under keyed hashes, what may hold
+burned-in text set apart for a person, a table with keyed groups, a report.
+
+    OUT/images/<id>.png|.jpg    ready to be used
+    OUT/pending/<id>.png        text was found: `medprobe curate texts OUT` asks a person
+    OUT/texts.jsonl             boxes of the text found (never what it says)
+    OUT/dicom/<id>.dcm          with `dicom`: data sets by the basic profile, of images without text
+    OUT/table.csv               image, group, and the other columns of the table given
+    OUT/deidentification.json   what was removed, with counts: for the ethics board, and carried by every set made of the images
+    OUT.key, OUT.names.csv      beside it, private: the key, and which file became which id
+
+See also: the rules (`dicom.py`), text (`texts.py`), the decisions (`review_texts.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from PIL import Image
+from tqdm import tqdm
+
+from curation.deidentify.dicom import METHOD, deidentify_dataset
+from curation.deidentify.texts import Box, Recall, find_text, measure_recall
+from curation.images.image_index import open_rgb
+from curation.images.set_images import REPORT
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
+from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
+from dataset_builders.temporary import temporary_folder
+
+DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
+TEXTS, PENDING = "texts.jsonl", "pending"
+SAMPLE = 24
+"""Images that text is planted on."""
+
+
+@dataclass
+class Report:
+    """What the folder held and what became of it. Holds counts alone, no name and no id."""
+
+    files: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    groups: set[str] = field(default_factory=set)
+    pending: int = 0
+    recall: Recall | None = None
+    searched: bool = True
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "made_by": "medprobe curate deidentify",
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ids": KEYED,
+            "method": METHOD,
+            "files": dict(sorted(self.files.items())),
+            "not_taken": dict(sorted(self.unreadable.items())),
+            "groups": len(self.groups),
+            "removed_elements": dict(self.removed.most_common()),
+            "text": {
+                "searched": self.searched,
+                "images_with_text": self.pending,
+                "undecided": self.pending,
+                "decisions": {},
+                "recall": str(self.recall) if self.recall else None,
+            },
+        }
+
+
+def deidentify(
+    folder: Path,
+    out: Path,
+    known: pd.DataFrame | None = None,
+    search_text: bool = True,
+    planted: int = 24,
+    keep_dicom: bool = False,
+    quiet: bool | None = None,
+) -> dict[str, Any]:
+    """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
+
+    known: the images' table (image: path, name or stem; group; other columns are copied as they are). The group of a DICOM file is its
+    PatientID unless the table says another. planted: texts that the search is measured on (0: none).
+    Raises BadInput where there is nothing to take; files that cannot be read are counted by reason.
+    """
+    if out.exists():
+        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    paths = list(_files(folder))
+    if not paths:
+        raise BadInput(f"{folder}: holds no images and no DICOM files.")
+    pseudonyms = pseudonyms_of(out)
+    rows = _table_rows(known)
+    report, names, table = Report(searched=search_text), [], []
+    sample: list[Image.Image] = []
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(out.parent, f".{out.name}.") as work:
+        for part in ("images", PENDING):
+            (work / part).mkdir()
+        with (work / TEXTS).open("w", encoding="utf-8") as texts:
+            for path in tqdm(paths, desc="de-identifying", unit="file", disable=quiet):
+                name = path.relative_to(folder).as_posix()
+                try:
+                    data, group, dataset = _picture(path, pseudonyms, report)
+                except (ImageError, OSError) as error:
+                    report.unreadable[_reason(str(error))] += 1
+                    continue
+                row = rows.get(name) or rows.get(path.name) or rows.get(path.stem) or {}
+                group = pseudonyms.group(str(row.get("group") or group or ""))
+                new = file_name(pseudonyms.of("i", name), data)
+                boxes = find_text(open_rgb(data)) if search_text else []
+                if boxes:
+                    report.pending += 1
+                    texts.write(json.dumps({"image": new, "boxes": [list(box) for box in boxes]}) + "\n")
+                (work / (PENDING if boxes else "images") / new).write_bytes(data)
+                if dataset is not None and keep_dicom and not boxes:
+                    (work / "dicom").mkdir(exist_ok=True)
+                    dataset.save_as(work / "dicom" / f"{Path(new).stem}.dcm", enforce_file_format=True)
+                if len(sample) < SAMPLE:
+                    sample.append(open_rgb(data))
+                report.groups.update({group} - {""})
+                names.append((new, name))
+                table.append(
+                    {"image": new, "group": group, **{k: v for k, v in row.items() if k not in ("image", "group")}}
+                )
+        if not table:
+            raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.unreadable)}).")
+        if search_text and planted:
+            random.Random(0).shuffle(sample)
+            report.recall = measure_recall(sample, planted)
+        pd.DataFrame(table).to_csv(work / "table.csv", index=False)
+        document = report.document()
+        (work / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        _private_names(out.absolute().with_name(f"{out.name}.names.csv"), names)
+        work.chmod(0o755)
+        work.rename(out)
+    return document
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and (path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or _is_dicom(path)):
+            yield path
+
+
+def _is_dicom(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(132)[128:] == b"DICM"
+
+
+def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, Any]:
+    """(the picture without metadata, the patient's id where the file has one, the cleaned DICOM data set). Raises ImageError, OSError."""
+    if path.suffix.lower() in SUFFIXES and not _is_dicom(path):
+        data = path.read_bytes()
+        check_image(data)
+        report.files["images"] += 1
+        return strip_metadata(data), "", None
+    import pydicom
+
+    from curation.gmai.readers.dicom_pixels import reading, shown
+    from curation.gmai.targets import Skipped
+
+    with reading():
+        try:
+            dataset = pydicom.dcmread(path, force=path.suffix.lower() in DICOM_SUFFIXES)
+            if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
+                raise ImageError("a DICOM file of several frames")
+            picture = Image.fromarray(shown(dataset, None))
+            patient = str(dataset.get("PatientID", "") or "")
+            report.removed.update(deidentify_dataset(dataset, pseudonyms))
+        except ImageError:
+            raise
+        except Skipped as error:
+            raise ImageError(str(error)) from None
+        except Exception as error:  # pydicom raises errors of many kinds on damaged files
+            raise ImageError(f"a DICOM file that cannot be read: {type(error).__name__}") from None
+    report.files["dicom"] += 1
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return strip_metadata(buffer.getvalue()), patient, dataset
+
+
+def _reason(text: str) -> str:
+    """A reason to count by, without what in it depends on the file."""
+    return text.split("(", maxsplit=1)[0].split(":", maxsplit=1)[0].strip()[:80]
+
+
+def _table_rows(known: pd.DataFrame | None) -> dict[str, dict[str, Any]]:
+    return {} if known is None else {str(row["image"]): row for row in known.to_dict("records")}
+
+
+def _private_names(path: Path, names: list[tuple[str, str]]) -> None:
+    def write(partial: Path) -> None:
+        with os.fdopen(
+            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="", encoding="utf-8"
+        ) as file:
+            csv.writer(file).writerows([("image", "file"), *names])
+
+    replace_file(path, write)
+
+
+def read_boxes(out: Path) -> dict[str, list[Box]]:
+    """Image -> boxes of the text found in it."""
+    lines = (out / TEXTS).read_text(encoding="utf-8").splitlines() if (out / TEXTS).is_file() else []
+    entries = [json.loads(line) for line in lines]
+    return {entry["image"]: [(box[0], box[1], box[2], box[3]) for box in entry["boxes"]] for entry in entries}

@@ -1,0 +1,138 @@
+"""A page on which a person decides about images that seem to hold burned-in text: black out the boxes, keep the image as it is, or drop it.
+
+Every decision is in `decisions.jsonl` (who, when, which, what) before the page says so, and is carried out at once: the image goes from
+pending/ to images/, or is deleted. Serves on this machine only.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Literal
+
+from fastapi import FastAPI, Form, HTTPException, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from PIL import Image, ImageDraw
+
+from curation.deidentify.folder import PENDING, REPORT, read_boxes
+from curation.deidentify.texts import mask
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, replace_file
+from dataset_builders.journal import Journal
+
+DECISIONS = "decisions.jsonl"
+Decision = Literal["mask", "keep", "drop"]
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Burned-in text</title><style>
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem; color: #1f2937 }}
+img {{ max-width: 100%; max-height: 65vh; background: #000; image-rendering: auto }}
+button {{ font: inherit; padding: .5rem 1rem; margin-right: .5rem }} input {{ font: inherit; padding: .4rem }}
+.done {{ color: #4b5563 }}</style></head><body><h1>Does the marked text name anyone?</h1>{body}
+<script>document.addEventListener('keydown', e => {{ if (e.target.tagName === 'INPUT') return;
+const b = {{m: 'mask', k: 'keep', d: 'drop'}}[e.key]; if (b) document.querySelector(`button[value=${{b}}]`)?.click(); }});
+const name = document.querySelector('input[name=reviewer]');
+if (name) {{ name.value = localStorage.reviewer || ''; name.onchange = () => localStorage.reviewer = name.value; }}
+</script></body></html>"""
+
+
+def pending_images(out: Path) -> list[str]:
+    """Images that wait for a decision."""
+    return sorted(path.name for path in (out / PENDING).iterdir()) if (out / PENDING).is_dir() else []
+
+
+def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
+    """Record a decision and carry it out. Raises BadInput for an image that does not wait for one, and without a name."""
+    if not reviewer.strip():
+        raise BadInput("Give your name first: every decision is recorded with who made it.")
+    if image not in pending_images(out):
+        raise BadInput(f"{image} waits for no decision in {out}.")
+    boxes = read_boxes(out).get(image, [])
+    with Journal(out / DECISIONS) as journal:
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        journal.append({"when": when, "reviewer": reviewer.strip(), "image": image, "decision": decision})
+        journal.sync()
+        entries = [*journal.entries, {"decision": decision}]
+    waiting = out / PENDING / image
+    if decision == "mask":
+        with Image.open(waiting) as opened:
+            masked = mask(opened.convert("L" if opened.mode in ("L", "1") else "RGB"), boxes)
+        buffer = io.BytesIO()
+        masked.save(buffer, "PNG")
+        # The image keeps its name, whatever its suffix: what else was made of it goes by that.
+        replace_file(out / "images" / image, lambda path: path.write_bytes(buffer.getvalue()))
+        waiting.unlink()
+    elif decision == "keep":
+        waiting.rename(out / "images" / image)
+    else:
+        waiting.unlink()
+    report = json.loads((out / REPORT).read_text(encoding="utf-8"))
+    report["text"] |= {
+        "undecided": len(pending_images(out)),
+        "decisions": dict(Counter(entry["decision"] for entry in entries)),
+    }
+    replace_file(out / REPORT, lambda path: path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8"))
+
+
+def build_app(out: Path) -> FastAPI:
+    """The page. Raises BadInput for a folder that `deidentify` did not write."""
+    if not (out / REPORT).is_file():
+        raise BadInput(f"{out}: holds no {REPORT}. Make it with `medprobe curate deidentify`.")
+    app = FastAPI()
+    boxes = read_boxes(out)
+
+    @app.get("/")
+    def page() -> HTMLResponse:
+        waiting = pending_images(out)
+        if not waiting:
+            return HTMLResponse(PAGE.format(body="<p>No image waits for a decision.</p>"))
+        image = escape(waiting[0])
+        body = (
+            f"<p class='done'>{len(waiting)} images wait; this is {image}, {len(boxes.get(waiting[0], []))} places marked.</p>"
+            f"<img src='/picture/{image}' alt='the image with the places that may hold text in red'>"
+            f"<form method='post' action='/decide'><input type='hidden' name='image' value='{image}'>"
+            "<p><label>Your name <input name='reviewer' required></label></p>"
+            "<button name='decision' value='mask'>black out the marked places (m)</button>"
+            "<button name='decision' value='keep'>keep: it names nobody (k)</button>"
+            "<button name='decision' value='drop'>leave the image out (d)</button></form>"
+        )
+        return HTMLResponse(PAGE.format(body=body))
+
+    @app.get("/picture/{image}")
+    def picture(image: str) -> Response:
+        if image not in pending_images(out):
+            raise HTTPException(404)
+        with Image.open(out / PENDING / image) as opened:
+            shown = opened.convert("RGB")
+        draw = ImageDraw.Draw(shown)
+        for left, top, right, bottom in boxes.get(image, []):
+            draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
+        buffer = io.BytesIO()
+        shown.save(buffer, "PNG")
+        return Response(buffer.getvalue(), media_type="image/png", headers={"cache-control": "no-store"})
+
+    @app.post("/decide")
+    def decided(image: str = Form(), decision: str = Form(), reviewer: str = Form("")) -> Response:
+        if decision not in ("mask", "keep", "drop"):
+            raise HTTPException(400, "mask, keep or drop")
+        try:
+            decide(out, image, decision, reviewer)  # type: ignore[arg-type]
+        except BadInput as error:
+            raise HTTPException(409, str(error)) from None
+        return RedirectResponse("/", 303)
+
+    return app
+
+
+def serve(out: Path, port: int) -> None:
+    """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a folder that another server has."""
+    import uvicorn
+
+    with lock(out, "texts"):
+        print(
+            f"deciding about {len(pending_images(out))} images on http://127.0.0.1:{port} (stop with Ctrl-C)",
+            flush=True,
+        )
+        uvicorn.run(build_app(out), host="127.0.0.1", port=port, log_level="warning")

@@ -1,0 +1,122 @@
+"""Burned-in text: where an image seems to hold some (rapidocr, whose models come with it: nothing is downloaded), and how much of planted
+text it finds.
+
+What is read is used nowhere and kept nowhere: only where it stands. A person decides (`review_texts.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+Box = tuple[int, int, int, int]
+"""left, top, right, bottom in pixels."""
+ENLARGE_FROM, ENLARGE_BELOW = 500, 1000
+"""Images whose longer side lies between are read at twice the size too: small letters are found only there."""
+SMALLEST = 64
+"""Images whose longer side has fewer pixels hold no readable line of text."""
+MARGIN = 3
+
+
+@cache
+def _reader() -> Any:
+    from rapidocr_onnxruntime import RapidOCR
+
+    return RapidOCR(text_score=0.3)
+
+
+def find_text(image: Image.Image) -> list[Box]:
+    """Boxes around what looks like text of two or more characters, with a small margin, in an image of any size."""
+    if max(image.size) < SMALLEST:
+        return []
+    picture = image.convert("RGB")
+    # The detector itself enlarges what is smaller than 736 pixels.
+    scales = (1, 2) if ENLARGE_FROM <= max(picture.size) < ENLARGE_BELOW else (1,)
+    found: list[Box] = []
+    for scale in scales:
+        shown = (
+            picture
+            if scale == 1
+            else picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.BICUBIC)
+        )
+        entries, _ = _reader()(np.asarray(shown)[:, :, ::-1])
+        for corners, text, _ in entries or []:
+            if sum(sign.isalnum() for sign in text) < 2:
+                continue
+            xs, ys = [x / scale for x, _ in corners], [y / scale for _, y in corners]
+            box = (
+                max(0, int(min(xs)) - MARGIN), max(0, int(min(ys)) - MARGIN),
+                min(picture.width, int(max(xs)) + MARGIN + 1), min(picture.height, int(max(ys)) + MARGIN + 1),
+            )  # fmt: skip
+            if not any(covered(box, other) > 0.8 for other in found):
+                found.append(box)
+    return found
+
+
+def covered(box: Box, by: Box) -> float:
+    """Share of a box that another covers."""
+    wide, high = min(box[2], by[2]) - max(box[0], by[0]), min(box[3], by[3]) - max(box[1], by[1])
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    return max(0, wide) * max(0, high) / area if area else 0.0
+
+
+def mask(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
+    """The image with the boxes filled black."""
+    masked = image.copy()
+    draw = ImageDraw.Draw(masked)
+    for left, top, right, bottom in boxes:
+        draw.rectangle((left, top, right - 1, bottom - 1), fill=0)
+    return masked
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How many of the planted texts were found, by the height of their letters in pixels."""
+
+    found: dict[int, int]
+    planted: dict[int, int]
+
+    def __str__(self) -> str:
+        from statsmodels.stats.proportion import proportion_confint
+
+        hits, total = sum(self.found.values()), sum(self.planted.values())
+        low, high = proportion_confint(hits, total, method="wilson")
+        by_size = ", ".join(f"{size} px: {self.found[size]} of {self.planted[size]}" for size in sorted(self.planted))
+        return (
+            f"burned-in text: {hits} of {total} planted texts found ({100 * hits / total:.0f} %, 95%: {100 * low:.0f} to "
+            f"{100 * high:.0f}); by height of the letters {by_size}"
+        )
+
+
+SIZES = (10, 14, 20, 28)
+
+
+def measure_recall(images: Sequence[Image.Image], count: int, seed: int = 0) -> Recall:
+    """Write `count` made-up names, numbers and dates into copies of the images, and count those that `find_text` covers by half."""
+    rng = random.Random(seed)
+    found, planted = dict.fromkeys(SIZES, 0), dict.fromkeys(SIZES, 0)
+    for number in range(count):
+        image = images[number % len(images)].convert("L").convert("RGB")
+        size = SIZES[number % len(SIZES)]
+        font = ImageFont.load_default(size)
+        name = "".join(rng.choice("BCDFGKLMNPRST") + rng.choice("aeiou") for _ in range(rng.randrange(2, 4)))
+        date = f"{rng.randrange(1, 29)}.0{rng.randrange(1, 9)}.19{rng.randrange(30, 99)}"
+        text = rng.choice([f"{name.upper()}^{name[::-1].upper()}", f"ID {rng.randrange(10**7)}", f"{name} {date}"])
+        draw = ImageDraw.Draw(image)
+        left, top, right, bottom = (int(side) for side in draw.textbbox((0, 0), text, font=font))
+        if right >= image.width or bottom >= image.height:
+            image = image.resize((max(image.width, right + 10), max(image.height, bottom + 10)))
+            draw = ImageDraw.Draw(image)
+        x, y = rng.randrange(0, image.width - right), rng.randrange(0, image.height - bottom)
+        behind = float(np.asarray(image.crop((x, y, x + right, y + bottom))).mean())
+        draw.text((x, y), text, font=font, fill=(235,) * 3 if behind < 128 else (15,) * 3)
+        box = (x + left, y + top, x + right, y + bottom)
+        planted[size] += 1
+        found[size] += sum(covered(box, other) for other in find_text(image)) >= 0.5
+    return Recall(found, planted)

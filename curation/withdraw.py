@@ -1,0 +1,120 @@
+"""Takes a patient (study, article) out of a set that `curate` wrote: images, questions on them, entries about them.
+
+The rest keeps its ids, so that results on it stay comparable question by question. What was built or published before still holds the
+patient: build again, publish again, and have old revisions removed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from curation.review.review_log import LOG
+from dataset_builders.build import replacing
+from dataset_builders.errors import BadInput
+from dataset_builders.pseudonyms import KEYED, key_file, pseudonyms_of
+
+KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
+
+
+def withdraw(folder: Path, group: str) -> dict[str, int]:
+    """Rewrite the set without a group, given by its name or its keyed id; what was taken out, counted.
+
+    Raises BadInput for a folder that `curate` did not write, a group that it does not have, and where nothing would be left.
+    """
+    manifest = _read(folder / "manifest.json")
+    images = _read(folder / "image_dict.json")
+    if not isinstance(manifest, dict) or manifest.get("ids") != KEYED or not isinstance(images, dict):
+        raise BadInput(
+            f"{folder}: is no set that `medprobe curate` wrote with keyed ids. Give such a folder (not the built one)."
+        )
+    names = {group}
+    if key_file(folder).is_file():
+        names.add(pseudonyms_of(folder).group(group))
+    gone = {name for name, about in images.items() if about.get("group") in names}
+    if not gone:
+        raise BadInput(f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).")
+    if len(gone) == len(images):
+        raise BadInput(
+            f"{folder}: all {len(images)} images are of that group. Delete the folder and {key_file(folder)}."
+        )
+    taken: Counter[str] = Counter(images=len(gone))
+    with replacing(folder) as fresh:
+        shutil.copytree(folder, fresh, dirs_exist_ok=True)
+        for name in gone:
+            (fresh / "images" / name).unlink(missing_ok=True)
+        pairs: set[str] = set()
+        left = 0
+        for file in sorted(fresh.glob("*.json")):
+            if file.name in KEPT:
+                continue
+            document = _read(file)
+            cleaned, removed = _without(document, gone)
+            if file.name in ("dataset.json", "rejected.json") and isinstance(document, dict):
+                pairs |= set(document) - set(cleaned)
+            if file.name != "rejected.json":
+                taken["questions"] += removed * (2 if file.name == "dataset.json" else 1)
+                left += len(cleaned)
+            _write(file, cleaned)
+        if not left:
+            raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_file(folder)}.")
+        if (fresh / LOG).is_file():
+            lines = (fresh / LOG).read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if json.loads(line).get("pair_id") not in pairs]
+            (fresh / LOG).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            taken["review entries"] = len(lines) - len(kept)
+        _write(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
+        _write(fresh / "manifest.json", _manifest(manifest, gone, fresh))
+        _statistics(fresh)
+    return {what: count for what, count in taken.items() if count}
+
+
+def _without(document: Any, gone: set[str]) -> tuple[Any, int]:
+    """A document of entries (list or object) without those that name an image of the group, and how many they were."""
+
+    def names(entry: Any) -> bool:
+        return isinstance(entry, dict) and any(
+            entry.get(key) in gone for key in ("image", "img", "original_img", "im_1", "im_2")
+        )
+
+    if isinstance(document, list):
+        kept: Any = [entry for entry in document if not names(entry)]
+    elif isinstance(document, dict):
+        kept = {key: entry for key, entry in document.items() if not names(entry)}
+    else:
+        return document, 0
+    return kept, len(document) - len(kept)
+
+
+def _manifest(manifest: dict[str, Any], gone: set[str], fresh: Path) -> dict[str, Any]:
+    made = dict(manifest)
+    stems = {Path(name).stem for name in gone}
+    for key, names in (("images", gone), ("image_of", stems)):
+        if isinstance(made.get(key), dict):
+            made[key] = {name: value for name, value in made[key].items() if name not in names}
+    if (fresh / "dataset.json").is_file():
+        made["pairs"] = len(_read(fresh / "dataset.json"))
+    made["withdrawn_groups"] = int(made.get("withdrawn_groups", 0)) + 1
+    return made
+
+
+def _statistics(fresh: Path) -> None:
+    """statistics.json (images per category) anew, where the set has one."""
+    if not (fresh / "statistics.json").is_file():
+        return
+    labels: Counter[str] = Counter()
+    for entry in _read(fresh / "dataset.json").values():
+        for number in (1, 2):
+            labels.update(entry[f"category_{number}"])
+    _write(fresh / "statistics.json", dict(labels.most_common()))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _write(path: Path, document: Any) -> None:
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

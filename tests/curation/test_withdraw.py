@@ -1,0 +1,99 @@
+"""A patient who withdraws is in no byte of the set any more; everybody else keeps ids, images and answers."""
+
+import json
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curation.command_line import app
+from curation.withdraw import withdraw
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.pseudonyms import pseudonyms_of
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture(params=["probmed", "halt-medvqa"])
+def a_set(request, tmp_path):
+    rng = random.Random(7)
+    (tmp_path / "images").mkdir()
+    rows = []
+    for n in range(24):
+        pixels = np.random.default_rng(n).integers(0, 256, (24, 24), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"Patient {n // 2} {n}.png")
+        organ = ("chest", "brain", "knee")[n % 3]
+        rows.append(
+            {
+                "image": f"Patient {n // 2} {n}.png", "group": f"Patient {n // 2}", "organ": organ, "modality": rng.choice(["CT", "MRI"]),
+                "findings": rng.choice(["hernia", "aneurysm", "normal"]), "question": f"Which lesion is shown ({n})?",
+                "option_A": "a cyst", "option_B": "a stone", "option_C": "a clot", "answer": "A",
+            }
+        )  # fmt: skip
+    pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "my-set"
+    if request.param == "probmed":
+        run("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
+    else:
+        fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
+        (tmp_path / "fakes.jsonl").write_text("".join(json.dumps(fake) + "\n" for fake in fakes))
+        words = (
+            "hallucinate",
+            tmp_path / "table.csv",
+            "--images",
+            tmp_path / "images",
+            "--out",
+            out,
+            "--table",
+            tmp_path / "table.csv",
+        )
+        run(*words, "--fake-questions", tmp_path / "fakes.jsonl")
+    return request.param, out
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
+    format, out = a_set
+    build(format, name="my-set", source=out, out=tmp_path / "before")
+    before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
+    patient = pseudonyms_of(out).group("Patient 3")
+    said = run("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
+    assert "taken out: 2 images" in said and f"medprobe build {format} --as my-set" in said
+    build(format, name="my-set", source=out, out=tmp_path / "after")
+    after = open_repository(tmp_path / "after").questions("test").set_index("question_id")
+    assert patient in set(before["group"]) and patient not in set(after["group"])
+    images = {path.name for path in (out / "images").iterdir()}
+    assert len(images) == len(json.loads((out / "image_dict.json").read_text()))
+    gone = set(before[before["group"] == patient]["image_id"])
+    everything = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+    assert (
+        not any(image.removesuffix(".png").encode() in everything for image in gone)
+        and patient.encode() not in everything
+    )
+    left = before[before["group"] != patient]
+    assert set(after.index) <= set(left.index) and len(after) >= 0.8 * len(
+        left
+    )  # a question swapped to another's image goes with its own
+    assert after["answer"].map(tuple).equals(left.loc[after.index, "answer"].map(tuple))
+    assert after["image_id"].equals(left.loc[after.index, "image_id"])
+    assert format != "probmed" or set(after.index) == set(left.index)
+    with pytest.raises(BadInput, match="no image is of that group"):
+        withdraw(out, "Patient 3")
+
+
+def test_what_is_no_set_of_ours_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(BadInput, match="is no set"):
+        withdraw(tmp_path, "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
