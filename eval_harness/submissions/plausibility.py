@@ -186,7 +186,7 @@ def _remarkable(questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]
 def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     """A method that does not go with the prompts or the answers of a result."""
     format, method = result.benchmark.format, result.method.name
-    prompts = [name for name in (result.method.prompt or "").split("+") if name]
+    prompts = _prompts(format, result.method.prompt or "")
     unknown = [name for name in prompts if (format, name) not in PROMPTS]
     if unknown:
         yield f"{format} has no prompt {clip(unknown[0])}"
@@ -199,6 +199,17 @@ def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
         letters = int(answers["response"].fillna("").str.fullmatch(LETTER).sum())
         if letters > len(answers) / 2:
             yield f"{letters:,} of {len(answers):,} answers are a letter, and the method ff shows no letters"
+
+
+def _prompts(format: str, said: str) -> list[str]:
+    """The names in what a result calls its prompts, joined by a plus, which a name may hold itself: the longest known ones first."""
+    parts = said.split("+") if said else []
+    found = []
+    while parts:
+        count = next((n for n in range(len(parts), 0, -1) if (format, "+".join(parts[:n])) in PROMPTS), 1)
+        found.append("+".join(parts[:count]))
+        parts = parts[count:]
+    return found
 
 
 def _odd_times(result: Result) -> Iterator[str]:
@@ -229,7 +240,7 @@ def _odd_answers(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     if longest > LONGEST_REASON:
         yield f"a finish_reason has {longest:,} characters"
     room = result.method.generation.get("max_tokens")
-    if isinstance(room, int) and not isinstance(room, bool):
+    if isinstance(room, int) and not isinstance(room, bool) and result.method.name in ("mc", "ff"):
         whole = answers["finish_reason"].notna() & ~answers["finish_reason"].isin(CUT_OFF)
         used_up = int((whole & (pd.to_numeric(answers["tokens_out"]) >= room)).sum())
         if used_up > DISPUTED * len(answers):

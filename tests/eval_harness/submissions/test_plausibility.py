@@ -98,6 +98,17 @@ def test_what_honest_runs_say_of_themselves_is_no_reason_to_look(result):
     assert list(odd_texts(result)) == []
 
 
+def test_every_prompt_is_known_alone_and_with_another():
+    """Names of prompts may hold the plus that joins two of them."""
+    from eval_harness.prompts import PROMPTS
+    from eval_harness.submissions.plausibility import _prompts
+
+    for format, name in PROMPTS:
+        others = [other for at, other in PROMPTS if at == format]
+        assert all((format, each) in PROMPTS for other in others for each in _prompts(format, f"{name}+{other}"))
+        assert _prompts(format, name) == [name] and _prompts(format, f"{name}+mine")[-1] == "mine"
+
+
 ODD = [
     ("prompt", lambda r, text: r.model_copy(update={"method": r.method.model_copy(update={"prompt": text})})),
     ("deviations", lambda r, text: r.model_copy(update={"deviations": [*r.deviations, text]})),
