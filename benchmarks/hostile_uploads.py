@@ -64,6 +64,10 @@ def main() -> None:
             for path in upload.iterdir():
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
             upload.rmdir()
+        alone, beside, ended = _beside_large_ones(place, run, data, target)
+        print(
+            f"an honest upload takes {alone:.2f} s alone, and {beside:.2f} s beside two large hostile ones, which end after {ended:.2f} s"
+        )
         worst = [max(row[column] for row in rows) for column in range(3)]
         print(
             f"{len(rows)} uploads; at most {worst[0]:.2f} s, {worst[1]} MB here, {worst[2]} MB in the process that reads"
@@ -111,6 +115,38 @@ def _uploads(run: Path, data: Path, generated: int, seed: int) -> Iterator[tuple
         damaged = bytes(content)
         write = alone(lambda path, damaged=damaged: path.write_bytes(damaged))
         yield f"damaged {number}", write if draw.random() < 0.5 else with_run(damaged)
+
+
+def _beside_large_ones(place: Path, run: Path, data: Path, target: Any) -> tuple[float, float, float]:
+    """Seconds that an honest run folder takes alone, beside two large uploads, and that those take."""
+    from tests.eval_harness.submissions.hostile import REPEATED, spoken
+    from tests.eval_harness.submissions.submitting import responses
+
+    def timed(files: list[Path]) -> float:
+        begun = time.perf_counter()
+        _received(files, target)
+        return time.perf_counter() - begun
+
+    honest = [run / "run.json", run / "answers.jsonl"]
+    alone = timed(honest)
+    large = []
+    for number, size in enumerate((2_900_000, 40_000_000)):  # one of each lane for large ones
+        folder = place / f"large-{number}"
+        folder.mkdir()
+        records = responses(data)
+        text = spoken(REPEATED[number % len(REPEATED)], size // len(records)).decode("utf-8", "replace")
+        lines = (json.dumps({**record, "response": text}) + "\n" for record in records)
+        (folder / "answers.jsonl").write_text("".join(lines))
+        large.append(folder / "answers.jsonl")
+    ended: list[float] = []
+    threads = [threading.Thread(target=lambda path=path: ended.append(timed([path]))) for path in large]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    beside = timed(honest)
+    for thread in threads:
+        thread.join()
+    return alone, beside, max(ended)
 
 
 def _written(write: Callable[[Path], Any], folder: Path) -> list[Path]:

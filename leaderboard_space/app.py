@@ -25,6 +25,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio i
 
 import gradio as gr
 from gradio.utils import get_space
+from starlette.middleware import Middleware
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
@@ -33,6 +34,7 @@ from eval_harness.submissions.untrusted import sandbox
 from eval_harness.submissions.untrusted.files import MAX_FILE
 from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.body_limit import BodyLimit
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.trusted_data import TrustedData
@@ -169,6 +171,7 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
+        "app_kwargs": {"middleware": [Middleware(BodyLimit)]},
         "state_session_capacity": SESSIONS,
         "head": f"<script>{_scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/

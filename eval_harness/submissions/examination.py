@@ -27,7 +27,7 @@ from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, Reread, answer_frame, make_result, scores_of
 from eval_harness.scores import Scored
 from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.plausibility import odd_selection
+from eval_harness.submissions.plausibility import implausible, odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
 from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
 from eval_harness.submissions.untrusted.files import check_file, parquet_rows, parse_object, printable
@@ -36,7 +36,6 @@ from eval_harness.submissions.validation import (
     checked_answers,
     different_numbers,
     different_results,
-    implausible,
     wrong_fields,
     wrong_names,
     wrong_row,
@@ -59,6 +58,9 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str
     stored = stored_as is not None
     claimed = read_claims(bundle)
     fields = list(wrong_fields(claimed))
+    padded = len(bundle.result) - 2 * len(claimed.to_json().encode())
+    if padded > 4096:
+        fields.append(f"result.json has {padded:,} bytes more than what it says takes")
     said = wrong_standing(claimed, reproduced or stored)
     said += [] if stored else [*_wrong_version(claimed), *fields]
     try:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
@@ -25,7 +26,7 @@ from eval_harness.results.spreadsheets import harmless
 REMARKABLE = 0.90
 """Share of right answers from which a result is looked at: no model in the papers of the four benchmarks comes near it."""
 ENOUGH = 30
-"""Questions from which on such a share says something."""
+"""Questions from which on such a share, or a pattern in the answers, says something."""
 DISPUTED = 0.01
 """Share of answers on which the paper's reader and ours may differ without a word."""
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -263,3 +264,50 @@ def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) ->
     differ = sum(list(one) != list(other) for one, other in zip(answers["choice"], ours["choice"], strict=True))
     if differ > DISPUTED * len(answers):
         yield f"{differ:,} of {len(answers):,} answers are read otherwise by our reader"
+
+
+def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
+    """What a human should look at: (nearly) perfect answers, ones in the order of the key, no time taken.
+
+    Answers of another submission: `folder_store.twins`.
+    """
+    flags: list[str] = []
+    key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
+    first = answers[answers["sample"] == 0]
+    given = [_tuple(choice) for choice in first["choice"]]
+    wanted = [key[name] for name in first["question_id"].astype(str)]
+    known = [(g, w) for g, w in zip(given, wanted, strict=True) if w]
+    right = sum(g == w for g, w in known)
+    if known and right == len(known):
+        flags.append(f"a perfect score: all {right:,} answers are right")
+    elif len(known) >= ENOUGH and right >= 0.99 * len(known):
+        flags.append(f"a nearly perfect score: {right:,} of {len(known):,} answers are right")
+    shifted = _in_the_order_of_the_key(known)
+    if shifted:
+        flags.append(f"the answers follow the order of the key, {shifted}")
+    seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
+    if len(seconds) and (seconds <= 0).all() and result.model.kind != "baseline":
+        flags.append("all response times are zero")
+    return [*flags, *doubts(result, questions, answers)]
+
+
+def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:
+    """Whether the answers are the key itself, moved by a few places or turned round: copied, and misaligned."""
+    if len(known) < ENOUGH:
+        return None
+    names = {choice: number for number, choice in enumerate(dict.fromkeys(w for _, w in known))}
+    given = np.array([names.get(g, -1) for g, _ in known])
+    wanted = np.array([names[w] for _, w in known])
+    if np.bincount(wanted).max() > 0.9 * len(wanted):
+        return None  # nearly always the same letter: any constant answer would fit
+    orders = {f"moved by {abs(step)}": np.roll(wanted, step) for step in (1, -1, 2, -2)} | {
+        "turned round": wanted[::-1]
+    }
+    for name, order in orders.items():
+        if (given == order).mean() >= 0.98 and (order == wanted).mean() < 0.9:
+            return name
+    return None
+
+
+def _tuple(choice: Any) -> tuple[int, ...]:
+    return tuple(sorted(int(position) for position in choice))

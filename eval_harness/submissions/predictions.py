@@ -4,7 +4,7 @@ Layouts: `{question_id | index, response[, sample, status, seconds]}`; ProbMed's
 (their eval/inference scripts; a list or JSON Lines); MediConfusion's official output, an object of pairs:
 `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair: {image_1, image_2}}`.
 What inspect-ai, lmms-eval, lighteval and VLMEvalKit write: `eval_harness/integrations/`.
-See also: reading the files within limits (`foreign_files.py`), scoring.
+See also: reading the files within limits (`untrusted/files.py`), scoring.
 """
 
 from __future__ import annotations

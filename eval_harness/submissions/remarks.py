@@ -35,6 +35,8 @@ REMARK = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
 )
 """The path of a remark: the result's folder, and which one."""
+TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII)
+"""As `landing.now` writes it."""
 MOST_NOTES = 50
 """Notes under one result."""
 
@@ -68,12 +70,17 @@ def wrong_remark(path: str, content: bytes, author: str, owner: str, landing: La
     assert match is not None
     try:
         if match[2] == "withdrawn":
-            account = parse_record(content, Withdrawal, path).account
+            withdrawal = parse_record(content, Withdrawal, path)
+            account, said, when = withdrawal.account, withdrawal.reason, withdrawal.withdrawn_at
         else:
             note = parse_record(content, Note, path)
-            account = note.account
+            account, said, when = note.account, note.text, note.written_at
             if path != f"{match[1]}/{note.file_name}":
                 return f"{clip(path, 200)}: is not the name of that note"
+        if _text(said, "its text") != said:
+            return f"{clip(path, 200)}: its text holds line breaks or several blanks in a row"
+        if not TIME.fullmatch(when):
+            return f"{clip(path, 200)}: {clip(when)} is no time"
     except BadInput as error:
         return str(error)
     if account.lower() != author.lower():

@@ -1,6 +1,6 @@
 """Whether a submission is what it says: its names, its answers, and its scores against those that we compute from its answers.
 
-Problems refuse a submission; flags are for a human to look at. See also: reading files (`foreign_files.py`, `predictions.py`), stores.
+Problems refuse a submission. See also: what a human should look at (`plausibility.py`), reading files (`predictions.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dataset_builders.sources.problems import clip
 from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Scores, wrong_model_name
-from eval_harness.submissions.plausibility import doubts
 from eval_harness.submissions.predictions import is_duration, whole, wrong_response
 from eval_harness.submissions.submission import AGAIN
 from eval_harness.submissions.untrusted.envelope import LARGEST_SPLIT, wrong_free_fields
@@ -32,8 +30,6 @@ METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 MOST_SHOTS = LARGEST_SPLIT
 LONGEST_RULE = 200
 """Characters of the name of a reading rule, a status of a server, and the like; the longest of ours has some thirty."""
-ENOUGH = 30
-"""Questions from which on a pattern in the answers says something."""
 
 
 def wrong_names(result: Result, run_id: str) -> list[str]:
@@ -102,6 +98,9 @@ def wrong_fields(result: Result) -> Iterator[str]:
         yield "model.parameters must be a number of parameters, or null"
     if result.benchmark.selection is not None and not result.benchmark.selection.strip():
         yield "benchmark.selection must say in words what was asked, or be null for everything"
+    unknown = [name for name in result.statuses if name not in STATUSES]
+    if unknown:
+        yield f"counts the status {clip(unknown[0])}, which is none of {', '.join(STATUSES)}"
     if any(count < 0 for count in result.statuses.values()):
         yield "counts a status fewer than 0 times"
     yield from wrong_free_fields(result.model_dump(mode="json", exclude={"scores", "breakdown"}))
@@ -200,15 +199,13 @@ def _wrong_words(row: dict[str, Any]) -> str | None:
     return None
 
 
+PARTS = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method")
 NUMBERS = ("value", "n", "n_cases")
 """The parts of a score that no version of medprobe computes otherwise; intervals, chance and verdicts may come to be."""
 
 
-def different_scores(
-    claimed: Scores,
-    computed: Scores,
-    where: str = "",
-    parts: Sequence[str] = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method"),
+def _different_scores(
+    claimed: Scores, computed: Scores, where: str = "", parts: Sequence[str] = PARTS
 ) -> Iterator[str]:
     """Each claimed number that its answers do not give, with both."""
     for name, theirs in claimed.items():
@@ -221,49 +218,66 @@ def different_scores(
                 break
 
 
-def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
-    """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
-    claim, and where an earlier version of the reader read its answers, or of the format holds it, only what it adds to is compared."""
-    now = (claimed.schema_version, claimed.reader_version) == (computed.schema_version, computed.reader_version)
-    if not now:
-        return
-    whole = list(different_scores(claimed.scores, computed.scores))
-    yield from whole
-    if whole:
-        return
+def _different_parts(claimed: Result, computed: Result, parts: Sequence[str] = PARTS) -> Iterator[str]:
+    """The same for its scores by label."""
     for facet, values in claimed.breakdown.items():
         for value, scores in values.items():
             ours = computed.breakdown.get(facet, {}).get(value, {})
-            yield from different_scores(scores, ours, f"{facet} {value}: ")
+            yield from _different_scores(scores, ours, f"{facet} {value}: ", parts)
+
+
+def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
+    """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
+    claim, and where an earlier version of the reader read its answers, or of the format holds it, nothing is compared."""
+    if (claimed.schema_version, claimed.reader_version) == (computed.schema_version, computed.reader_version):
+        whole = list(_different_scores(claimed.scores, computed.scores))
+        yield from whole or _different_parts(claimed, computed)
 
 
 def different_numbers(claimed: Result, computed: Result) -> Iterator[str]:
     """What a stored result says and its choices do not give, of what every version computes alike and this one knows."""
-    known = {name: score for name, score in claimed.scores.items() if name in computed.scores}
-    yield from different_scores(known, computed.scores, parts=NUMBERS)
-    for facet, values in claimed.breakdown.items():
-        for value, scores in values.items():
-            ours = computed.breakdown.get(facet, {}).get(value)
-            if ours is not None:
-                there = {name: score for name, score in scores.items() if name in ours}
-                yield from different_scores(there, ours, f"{facet} {value}: ", NUMBERS)
-    if +Counter(claimed.statuses) != +Counter(computed.statuses):
-        yield f"claims the statuses {claimed.statuses}, its answers give {computed.statuses}"
+    known = claimed.model_copy(
+        update={
+            "scores": _known(claimed.scores, computed.scores),
+            "breakdown": {
+                facet: {
+                    value: _known(scores, computed.breakdown.get(facet, {}).get(value, {}))
+                    for value, scores in values.items()
+                }
+                for facet, values in claimed.breakdown.items()
+            },
+        }
+    )
+    yield from _different_scores(known.scores, computed.scores, parts=NUMBERS)
+    yield from _different_parts(known, computed, NUMBERS)
+    yield from _different_statuses(claimed, computed)
+
+
+def _known(scores: Scores, computed: Scores) -> Scores:
+    return {name: score for name, score in scores.items() if name in computed}
 
 
 def different_results(claimed: Result, computed: Result, with_parts: bool = True) -> Iterator[str]:
     """Everything computed in a result that its answers do not give; what is left out counts as different. `with_parts`: the breakdown
     as well."""
-    yield from different_scores(claimed.scores, computed.scores)
+    yield from _different_scores(claimed.scores, computed.scores)
     yield from (f"lacks the score {name}" for name in sorted(computed.scores.keys() - claimed.scores.keys()))
-    for facet in sorted(claimed.breakdown.keys() | computed.breakdown.keys()) if with_parts else ():
-        theirs, ours = claimed.breakdown.get(facet, {}), computed.breakdown.get(facet, {})
-        if theirs.keys() != ours.keys():
-            yield f"its breakdown by {clip(facet)} has other values than its answers"
-        for value in theirs.keys() & ours.keys():
-            if theirs[value].keys() != ours[value].keys():
-                yield f"its breakdown by {clip(facet)}, {clip(value)} has other scores than its answers"
-            yield from different_scores(theirs[value], ours[value], f"{facet} {value}: ")
+    if with_parts and claimed.breakdown.keys() != computed.breakdown.keys():
+        other = min(claimed.breakdown.keys() ^ computed.breakdown.keys())
+        yield f"its breakdown by {clip(other)} is not that of its answers"
+    elif with_parts:
+        for facet, ours in computed.breakdown.items():
+            theirs = claimed.breakdown[facet]
+            if theirs.keys() != ours.keys():
+                yield f"its breakdown by {clip(facet)} has other values than its answers"
+            for value in theirs.keys() & ours.keys():
+                if theirs[value].keys() != ours[value].keys():
+                    yield f"its breakdown by {clip(facet)}, {clip(value)} has other scores than its answers"
+        yield from _different_parts(claimed, computed)
+    yield from _different_statuses(claimed, computed)
+
+
+def _different_statuses(claimed: Result, computed: Result) -> Iterator[str]:
     if +Counter(claimed.statuses) != +Counter(computed.statuses):  # a status that a file leaves out counts 0
         yield f"claims the statuses {claimed.statuses}, its answers give {computed.statuses}"
 
@@ -272,50 +286,3 @@ def _same(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return abs(left - right) <= TOLERANCE
     return bool(left == right)
-
-
-def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
-    """What a human should look at: (nearly) perfect answers, ones in the order of the key, no time taken.
-
-    Answers of another submission: `folder_store.twins`.
-    """
-    flags: list[str] = []
-    key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
-    first = answers[answers["sample"] == 0]
-    given = [_tuple(choice) for choice in first["choice"]]
-    wanted = [key[name] for name in first["question_id"].astype(str)]
-    known = [(g, w) for g, w in zip(given, wanted, strict=True) if w]
-    right = sum(g == w for g, w in known)
-    if known and right == len(known):
-        flags.append(f"a perfect score: all {right:,} answers are right")
-    elif len(known) >= ENOUGH and right >= 0.99 * len(known):
-        flags.append(f"a nearly perfect score: {right:,} of {len(known):,} answers are right")
-    shifted = _in_the_order_of_the_key(known)
-    if shifted:
-        flags.append(f"the answers follow the order of the key, {shifted}")
-    seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
-    if len(seconds) and (seconds <= 0).all() and result.model.kind != "baseline":
-        flags.append("all response times are zero")
-    return [*flags, *doubts(result, questions, answers)]
-
-
-def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:
-    """Whether the answers are the key itself, moved by a few places or turned round: copied, and misaligned."""
-    if len(known) < ENOUGH:
-        return None
-    names = {choice: number for number, choice in enumerate(dict.fromkeys(w for _, w in known))}
-    given = np.array([names.get(g, -1) for g, _ in known])
-    wanted = np.array([names[w] for _, w in known])
-    if np.bincount(wanted).max() > 0.9 * len(wanted):
-        return None  # nearly always the same letter: any constant answer would fit
-    orders = {f"moved by {abs(step)}": np.roll(wanted, step) for step in (1, -1, 2, -2)} | {
-        "turned round": wanted[::-1]
-    }
-    for name, order in orders.items():
-        if (given == order).mean() >= 0.98 and (order == wanted).mean() < 0.9:
-            return name
-    return None
-
-
-def _tuple(choice: Any) -> tuple[int, ...]:
-    return tuple(sorted(int(position) for position in choice))

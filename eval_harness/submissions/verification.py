@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +40,7 @@ from eval_harness.results import Benchmark, read_result
 from eval_harness.results.landing import LANDING, MAX_BYTES, Landing, now
 from eval_harness.submissions.datasets import Dataset, dataset_for
 from eval_harness.submissions.examination import examine
-from eval_harness.submissions.remarks import REMARK, landing_at, wrong_remark
+from eval_harness.submissions.remarks import MOST_NOTES, REMARK, landing_at, wrong_remark
 from eval_harness.submissions.stores.folder_store import questions_bytes, twins
 from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds, open_pulls
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 ADDED = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(answers\.parquet|result\.json)", re.ASCII
 )
+MOST_ADDED = 1_000
+"""Files that a pull request may add before they are not even listed."""
 SHOWN = 30
 """Problems that a comment spells out; the rest are counted."""
 
@@ -238,16 +241,20 @@ class _Check:
         """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
         from huggingface_hub.hf_api import RepoFile
 
-        def tree(revision: str) -> dict[str, RepoFile]:
+        def tree(revision: str, most: int | None = None) -> dict[str, RepoFile]:
             with _absent_is_empty():
                 entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
-                return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+                files = (entry for entry in entries if isinstance(entry, RepoFile))
+                return {entry.path: entry for entry in islice(files, most)}
             return {}
 
         on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
         commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
         base = next((commit.commit_id for commit in commits if commit.commit_id in on_main), None)
-        before, after = tree(base) if base else {}, tree(head)
+        before = tree(base) if base else {}
+        after = tree(head, len(before) + MOST_ADDED + 1)
+        if len(after) > len(before) + MOST_ADDED:
+            raise _Refused(f"adds over {MOST_ADDED:,} files: a pull request may only add the two of one result")
         problems = [f"deletes {clip(path, 200)}" for path in before if path not in after]
         problems += [
             f"changes {clip(path, 200)}"
@@ -345,6 +352,9 @@ class _Check:
         if result not in patiently(lambda: files_at(self.api, self.repo, main, [result])):
             raise _Refused(f"{clip(added.folder, 200)}: the store holds no such result")
         landing = patiently(lambda: landing_at(self.api, self.repo, main, added.folder))
+        names = patiently(lambda: self.api.list_repo_files(self.repo, revision=main, repo_type="dataset"))
+        if sum(name.startswith(f"{added.folder}/note-") for name in names) >= MOST_NOTES and "/note-" in path:
+            raise _Refused(f"{clip(added.folder, 200)} has {MOST_NOTES} notes already")
         wrong = wrong_remark(path, content, str(details.author), self.repo.split("/")[0], landing)
         if wrong:
             raise _Refused(wrong)

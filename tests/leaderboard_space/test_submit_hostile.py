@@ -1,5 +1,6 @@
 """Uploads that mean harm, through the Space: refused in words, in bounded memory, with nothing written and the board still up."""
 
+import asyncio
 import http.client
 import re
 import shutil
@@ -9,8 +10,14 @@ import urllib.parse
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from gradio_client import Client, handle_file
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from leaderboard_space.app import launch_options
 from tests.eval_harness.submissions.hostile import FILES
 from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
 from tests.leaderboard_space.serving import board
@@ -79,3 +86,38 @@ def test_an_upload_beyond_the_limit_is_cut_off(tmp_path: Path) -> None:
             assert connection.getresponse().status == 413
         assert most_memory(process.pid) - before < 256 << 20
         assert sum(path.stat().st_size for path in (tmp_path / "home").rglob("*") if path.is_file()) < 1 << 20
+
+
+@pytest.mark.parametrize(("announced", "path", "size", "status"), [
+    (True, "/gradio_api/call/check_submission", 300 << 20, 413),
+    (False, "/gradio_api/call/check_submission", 300 << 20, 500),
+    (True, "/gradio_api/call/check_submission", 1 << 20, 200),
+    (False, "/gradio_api/call/check_submission", 1 << 20, 200),
+    (True, "/gradio_api/upload", 20 << 20, 200),
+])  # fmt: skip
+def test_a_request_that_is_no_upload_has_a_small_body(
+    announced: bool, path: str, size: int, status: int | None
+) -> None:
+    """A model's name of 300 MB, with its length in the header and without."""
+    read, said = 0, []
+
+    async def receive() -> dict:
+        nonlocal read
+        read += 1 << 20
+        return {"type": "http.request", "body": bytes(1 << 20), "more_body": read < size}
+
+    async def send(message: dict) -> None:
+        said.append(message)
+
+    async def page(request: Request) -> Response:
+        await request.body()
+        return Response()
+
+    (middleware,) = launch_options()["app_kwargs"]["middleware"]
+    app = Starlette(routes=[Route("/{rest:path}", page, methods=["POST"])], middleware=[middleware])
+    headers = [(b"content-length", str(size).encode())] if announced else []
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+    with suppress(ClientDisconnect):
+        asyncio.run(app(scope, receive, send))
+    assert read <= max(size if path.endswith("upload") else 0, 5 << 20)
+    assert [message["status"] for message in said if "status" in message] == [status]

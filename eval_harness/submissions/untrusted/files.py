@@ -1,4 +1,4 @@
-"""Reads files that strangers wrote (JSON Lines, JSON, CSV, Parquet) record by record, within fixed limits of size, depth and time.
+"""Reads untrusted files (JSON Lines, JSON, CSV, Parquet) record by record, within fixed limits of size, depth and time.
 
 A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
 (`predictions.py`). Every record comes with the place it was read from; what is wrong is noted and the reading goes on.

@@ -125,7 +125,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
             method, back_end = draw.choice(["mc", "gd", "ps"]), "transformers"
             generates = method == "mc"
         kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
-        shows_options = back_end == "plug-in" and method == "mc" and format != "probmed"
+        shows_options = back_end == "plug-in" and method == "mc" and not format.startswith("probmed")
         permute = shows_options and draw.random() < 0.2
         samples = draw.choice([None, None, 2, 3, 150]) if generates and back_end == "plug-in" and not permute else None
         if back_end == "http":

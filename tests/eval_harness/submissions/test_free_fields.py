@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Result
+from eval_harness.results import STATUSES, Result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.datasets import named_dataset
@@ -83,7 +83,8 @@ LIES = [
     ("method.shots", st.one_of(st.integers(max_value=-1), st.integers(min_value=60_001))),
     ("model.parameters", st.one_of(st.integers(max_value=-1), st.integers(min_value=1 << 53))),
     ("benchmark.selection", st.sampled_from(["", " ", "\n"])),
-    ("statuses.invented", st.integers(max_value=-1)),
+    ("statuses.answered", st.integers(max_value=-1)),
+    ("statuses", st.text(max_size=20).filter(lambda name: name not in STATUSES).map(lambda name: {name: 0})),
     ("environment.x", st.integers(0, 99).map(lambda more: "x" * (FREE_BYTES + more))),
     ("environment.x", st.integers(min_value=(1 << 64) + 1).map(lambda number: {"y": [number]})),
     ("deviations", st.integers(1, 9).map(lambda k: ["nothing" * 900] * (45 * k))),
@@ -108,6 +109,18 @@ def test_it_is_refused_at_the_door(said, verdict):
     ):
         problems, _ = verdict(changed(said, path, value))
         assert len(problems) == 1, (path, problems)
+
+
+@settings(max_examples=10, deadline=None)
+@given(name=st.text(min_size=1, max_size=200), padding=st.integers(10_000, 7_000_000))
+def test_nothing_rides_along_beside_the_scores(said, verdict, name, padding):
+    """Labels without scores, statuses that nobody has, blanks between the fields."""
+    if name not in said["breakdown"]:
+        problems, _ = verdict(changed(said, "breakdown", said["breakdown"] | {name: {}}))
+        assert problems
+    text = json.dumps(said).replace("{", "{" + " " * (len(json.dumps(said)) * 3 + padding), 1)
+    problems, _ = verdict(text=text.encode())
+    assert "bytes" in problems[0]
 
 
 def test_how_an_interval_was_made_is_computed_too(said, verdict):

@@ -52,6 +52,35 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
     assert "blob/main" in annotate("ORG/results", folder, "seen by the owner")[0]
 
 
+def test_remarks_of_others_words_are_bounded(owner, run, data, monkeypatch):
+    """What `annotate` would never write, handed in by who may: notes without end, several lines, markup in the time."""
+    from eval_harness.results.landing import Note
+    from eval_harness.submissions import verification
+
+    done = submit(run, "ORG/results", data=str(data))
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert verify("ORG/results@1", data=[str(data)])[0].word == "added"
+    monkeypatch.setattr(verification, "MOST_NOTES", 1)
+    reader = HfApi(endpoint=owner.endpoint, token=READER)
+
+    def handed_in(note):
+        operation = CommitOperationAdd(f"{done.submission.folder}/{note.file_name}", note.to_bytes())
+        pull = reader.create_commit(operations=[operation], commit_message="x", create_pr=True, **REPO)
+        (outcome,) = verify(f"ORG/results@{pull.pr_num}")
+        return outcome.word, "; ".join(outcome.reasons)
+
+    for text, when, words in (
+        ("one\ntwo", now(), "line breaks"),
+        ("\x1b[31mred", now(), "plain text"),
+        ("fine", "<b>today</b>", "is no time"),
+    ):
+        word, told = handed_in(Note(account="reader", written_at=when, text=text))
+        assert word == "refused" and words in told, told
+    assert handed_in(Note(account="reader", written_at=now(), text="first"))[0] == "added"
+    word, told = handed_in(Note(account="reader", written_at=now(), text="second"))
+    assert word == "refused" and "notes already" in told
+
+
 def test_a_store_of_version_1_stays_valid_where_it_is(run, data, tmp_path):
     """Old fingerprint, old id, old schema, no reader version, eight columns: what medprobe wrote before November 2026."""
     import pyarrow.parquet as pq

@@ -198,6 +198,14 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
     assert main_files(owner) == before
 
 
+def test_a_pull_request_of_very_many_files_is_not_even_listed(owner, run, as_owner, monkeypatch):
+    monkeypatch.setattr(verification, "MOST_ADDED", 5)
+    number = propose(owner, files_of(run) | {f"junk/{n}.txt": b"x" for n in range(9)})
+    as_owner()
+    (outcome,) = verify(f"{STORE}@{number}")
+    assert outcome.word == "refused" and "over 5 files" in outcome.reasons[0]
+
+
 def test_main_that_moved_on_is_no_deletion(owner, run, data, as_owner):
     submit(run, STORE)
     owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
