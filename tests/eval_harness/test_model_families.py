@@ -2,6 +2,8 @@
 they are batched, and shared prefixes are only used where they are equal."""
 
 import io
+import json
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -74,7 +76,9 @@ def test_a_family_keeps_its_promises(folder):
             assert response.scores == pytest.approx(b[i].scores, abs=2e-4)
             assert response.text == "ABC"[response.scores.index(max(response.scores))]
     family = folder.name
-    assert many._shown_equal == (family in ("llava_onevision", "idefics3", "internvl")), "who shares the image's prefix"
+    assert many._shown_equal == (family in ("llava_onevision", "idefics3", "internvl", "qwen2_vl")), (
+        "who shares the image's prefix"
+    )
 
 
 def test_a_candidate_scores_as_it_would_be_generated(folder):
@@ -139,4 +143,34 @@ def test_texts_and_scores_are_those_of_naive_loops(family, tmp_path):
     same, sequence, next_token, ours = compare(make(family, tmp_path / family), requests)
     assert same == len(requests)
     assert max(sequence, next_token) < 1e-4
-    assert ours.describe()["shared_image_prefix"] == (family == "llava_next"), "said only where it is done"
+    assert ours.describe()["shared_image_prefix"] == (family in ("llava_next", "qwen3_vl")), (
+        "said only where it is done"
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "window", "shares"),
+    [
+        ("qwen2_5_vl", None, True),
+        ("gemma3", 512, True),
+        ("gemma3", 76, None),
+        ("gemma3", 20, False),
+        ("llama4", 512, True),
+    ],
+)
+def test_prefixes_are_shared_where_positions_have_several_axes_and_within_attention_windows(
+    family, window, shares, tmp_path
+):
+    """Prompts on both sides of the window: texts and scores are those of naive loops, whoever shares."""
+    folder = make(family, tmp_path / family)
+    config = json.loads((folder / "config.json").read_text())
+    if window:
+        text = config["text_config"]
+        text["attention_chunk_size" if "attention_chunk_size" in text else "sliding_window"] = window
+        (folder / "config.json").write_text(json.dumps(config))
+    words = "left or right "
+    requests = [replace(request(i), prompt=f"{words * length}{i}?") for i, length in enumerate([1, 2, 5, 9, 14, 1])]
+    same, sequence, next_token, ours = compare(folder, requests)
+    assert same == len(requests)
+    assert max(sequence, next_token) < 1e-4
+    assert shares is None or ours.describe()["shared_image_prefix"] == shares

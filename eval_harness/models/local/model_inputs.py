@@ -18,16 +18,21 @@ from eval_harness.models.local.chat_form import Message
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
+TOKEN_KINDS = ("token_type_ids", "mm_token_type_ids")
+"""Tensors beside `input_ids` that say which tokens stand for an image; they are cut with the prompt."""
+
 SHARABLE_INPUTS = {
     "input_ids",
     "attention_mask",
     "pixel_values",
     "image_sizes",
+    "image_grid_thw",
     "pixel_attention_mask",
     "batch_num_images",
+    *TOKEN_KINDS,
 }
-"""A model whose processor gives anything else (token types for bidirectional prefixes, grids for 3-D positions, cross-attention masks)
-may treat tokens after a prefix differently, so its prompts are not split."""
+"""A model whose processor gives anything else (cross-attention masks, positions) may treat tokens after a prefix differently, so its
+prompts are not split."""
 
 DECODERS = min(8, os.cpu_count() or 1)
 
@@ -44,6 +49,11 @@ class Prepared:
     inputs: dict[str, Any]
     rows: list[int] | None = None
     suffixes: list[list[int]] | None = None
+
+    @property
+    def width(self) -> int:
+        """Positions of the padded prompts."""
+        return int(self.inputs["input_ids"].shape[1]) + max(map(len, self.suffixes or [[]]))
 
     def lengths(self) -> list[int]:
         """Tokens of each prompt, those of its image included where the processor writes them."""
@@ -92,6 +102,7 @@ class InputMaker:
             return None
         rows, suffixes = [0] * len(requests), [[0]] * len(requests)
         prefixes: list[list[int]] = []
+        kinds: dict[str, list[list[int]]] = {name: [] for name in TOKEN_KINDS if name in inputs}
         for row, members in enumerate(groups.values()):
             full = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
             sequences = _expanded(full, [raw[member] for member in members], self._image_token)
@@ -102,10 +113,17 @@ class InputMaker:
             if cut < head:
                 return None
             prefixes.append(full[:cut])
+            for name, found in kinds.items():
+                own: list[int] = inputs[name][row][inputs["attention_mask"][row].bool()].tolist()
+                if any(own[cut:]):
+                    return None
+                found.append(own[:cut])
             for member, ids in zip(members, whole, strict=True):
                 rows[member], suffixes[member] = row, ids[cut:]
         pad = self.processor.tokenizer.pad_token_id
         inputs["input_ids"], inputs["attention_mask"] = left_padded(prefixes, pad)
+        for name, found in kinds.items():
+            inputs[name] = left_padded(found, 0)[0]
         return Prepared(list(requests), inputs, rows, suffixes)
 
     def rendered_end(self, variables: Mapping[str, Any]) -> str:

@@ -79,7 +79,11 @@ class Network:
         self._takes_positions = "position_ids" in parameters
         self.reads = not (own_generate or self.encoder_decoder)
         """Whether prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
-        self.may_share = self.reads and self._takes_positions and _plain_causal(model)
+        self._rope_owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
+        """What keeps, for models with several position axes, how far the positions after an image are from the count of tokens."""
+        self.window = _window(model)
+        """Tokens within which every layer attends to all earlier ones; None: any number."""
+        self.may_share = self.reads and self._takes_positions and _causal(model, self._rope_owner is not None)
 
     def next_logits(self, prepared: Prepared) -> torch.Tensor:
         """Logits [n, vocabulary] (float32) of the token that comes after each prompt."""
@@ -160,6 +164,19 @@ class Network:
             output.logits[:, -1].float(), output.past_key_values, ids, mask, model_inputs.get("position_ids")
         )
 
+    def within_window(self, shared: Prepared, written: int | None = None) -> bool:
+        """Whether questions after shared prefixes, with what is `written` after them (None: what their requests allow, an option having
+        no more tokens than bytes), stay where every layer attends to all of it: padding between an image and its questions would push
+        tokens out of a sliding window that whole prompts keep in it."""
+        if self.window is None:
+            return True
+        if written is None:
+            written = max(
+                max((len(text.encode()) for text in request.candidates), default=request.max_tokens)
+                for request in shared.requests
+            )
+        return shared.width + written < self.window
+
     def _after_prefix(self, prepared: Prepared, with_last: bool) -> Context:
         """Read each image once, then hand every question its prefix's cache. `with_last`: read the questions' own tokens too."""
         assert prepared.rows is not None
@@ -171,9 +188,13 @@ class Network:
         full_ids = torch.cat([prefix.ids[rows], ids], 1)
         full_mask = torch.cat([prefix.mask[rows], mask], 1)
         positions = full_mask.cumsum(-1).sub(1).masked_fill(full_mask == 0, 0)
+        if self._rope_owner is not None:
+            # What the class itself does with a cache; its `generate` reads the deltas from there, one per row.
+            self._rope_owner.rope_deltas = deltas = self._rope_owner.rope_deltas[rows]
+            positions = positions[None] + deltas
         if not with_last:
             return Context(None, prefix.cache, full_ids, full_mask, positions)
-        logits = self._continue(ids, prefix.cache, full_mask, positions[:, -ids.shape[1] :], last_only=True)
+        logits = self._continue(ids, prefix.cache, full_mask, positions[..., -ids.shape[1] :], last_only=True)
         return Context(logits[:, -1], prefix.cache, full_ids, full_mask, positions)
 
     def _continue(
@@ -307,19 +328,34 @@ def is_encoder_decoder(config: Any) -> bool:
     return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
 
 
-def _plain_causal(model: Any) -> bool:
-    """Whether every layer attends to all earlier tokens and nothing else, at positions that count tokens.
+_SHARABLE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
-    Sliding windows, linear attention, states, several position axes, or bidirectional image blocks: no.
+
+def _causal(model: Any, keeps_deltas: bool) -> bool:
+    """Whether tokens after an image depend on those before them through the cache and the position alone.
+
+    Linear attention, states, and positions of the class's own (but for those that it keeps as `rope_deltas`): no. What a class does
+    beyond that shows in the self-test and in the first shared batch, which is compared with whole prompts.
     """
     text = model.config.get_text_config(decoder=True)
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
-    has_window = bool(getattr(text, "sliding_window", None)) and getattr(text, "use_sliding_window", True)
-    rope = getattr(text, "rope_parameters", None) or {}
-    several_axes = any("mrope" in str(key) for key in rope) if isinstance(rope, dict) else False
     own_positions = hasattr(getattr(model, "model", model), "get_rope_index")
-    bidirectional = bool(getattr(text, "use_bidirectional_attention", None))
-    return kinds == {"full_attention"} and not (has_window or several_axes or own_positions or bidirectional)
+    bidirectional = getattr(text, "use_bidirectional_attention", None) not in (None, False, "vision")
+    return kinds <= _SHARABLE_LAYERS and (keeps_deltas or not own_positions) and not bidirectional
+
+
+def _window(model: Any) -> int | None:
+    """The shortest reach of a layer of the text model in tokens; padding between an image and its questions uses it up too."""
+    text = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(text, "layer_types", None) or [])
+    reach = []
+    if getattr(text, "sliding_window", None) and (
+        "sliding_attention" in kinds or (not kinds and getattr(text, "use_sliding_window", True))
+    ):
+        reach.append(int(text.sliding_window))
+    if "chunked_attention" in kinds:
+        reach.append(int(text.attention_chunk_size))
+    return min(reach, default=None)
 
 
 def _mean(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:

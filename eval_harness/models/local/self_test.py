@@ -92,6 +92,11 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
             if shared is None or again is None:
                 network.may_share = False
                 found.paths["shared image prefix"] = "the prompts cannot be split"
+            elif not network.within_window(shared, TOKENS):
+                network.may_share = False
+                found.paths["shared image prefix"] = (
+                    f"does not fit into the attention window of {network.window} tokens"
+                )
             else:
                 network.may_share = check(
                     "shared image prefix", lambda: network.forced_logits(shared, tokens)

@@ -187,7 +187,7 @@ class TransformersVLM(Backend):
 
     def _prepare(self, batch: list[Request]) -> Prepared:
         shared = self._inputs.shared(batch) if self._shares else None
-        return shared or self._inputs.whole(batch)
+        return shared if shared and self.network.within_window(shared) else self._inputs.whole(batch)
 
     def _within_memory(self, run: Callable[[Prepared], list[Response]], prepared: Prepared) -> list[Response] | None:
         """The responses of one batch with its share of the time in each, None when it does not fit into memory."""
