@@ -18,6 +18,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from dataset_builders.about import read_about
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
 from dataset_builders.case_groups import in_several_splits
 from dataset_builders.errors import BadInput
@@ -98,6 +99,7 @@ def build(
         partial = None if text_only else _complete(content, spec(format).get_images, allow_missing)
         if is_custom:
             _check_groups(content)
+            content.patients = read_about(folder, source_manifest(folder))
             notes = source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
             if source_manifest(folder).get("ids") != KEYED:

@@ -147,6 +147,7 @@ def _body(
         "in a model's training "
         "data. Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of "
         "text corpora.",
+        _patients(content),
         _licences(description, facts, content),
         f"## Citation\n\n```bibtex\n{facts.citation}\n```",
     ]
@@ -244,6 +245,14 @@ def _built(content: Content) -> str:
             f"{_inline(count.note) if differs or not paper else ''} |"
         )
     return "\n".join([*lines, "", *(f"- {_inline(note)}" for note in content.notes)]).rstrip()
+
+
+def _patients(content: Content) -> str:
+    """What the makers of a custom set say of the people in it."""
+    if not content.patients:
+        return ""
+    said = [f"- **{what.capitalize()}:** {_inline(words)}" for what, words in content.patients.items()]
+    return "\n".join(["## Patients", "", *said])
 
 
 def _licences(description: Description, facts: Facts, content: Content) -> str:

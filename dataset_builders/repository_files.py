@@ -176,6 +176,8 @@ def _manifest(description: Description, content: Content, known: ImageFacts) -> 
     }
     if content.more and not description.text_only:
         made["more"] = {config: splits(of) for config, of in content.more.items()}
+    if content.patients is not None:
+        made["patients"] = content.patients
     return made
 
 

@@ -90,6 +90,8 @@ class Content:
     more: dict[str, dict[str, list[Case]]] = field(default_factory=dict)
     hidden: dict[str, tuple[int, ...]] = field(default_factory=dict)
     tree: list[tuple[str, str, str, str]] | None = None
+    patients: dict[str, str] | None = None
+    """Of custom sets: how the images were de-identified, approval, consent, licence, terms, each in words."""
 
     def sizes(self) -> dict[str, int]:
         """Questions of each split."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from dataset_builders.about import check_said
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.images.terms import allows_copies
@@ -47,6 +48,7 @@ def dataset_files(folder: Path, repo_id: str, private: bool) -> DatasetFiles:
     origin = "phantom" if "phantom" in said else str(manifest.get("origin") or "custom")
     _check_name(repo_id, origin)
     _check_counts(folder, card, data)
+    check_said(manifest)
     if not private:
         _check_answers(folder, manifest, card)
         _check_licences(folder, sorted({path for files in data.values() for path in files}))

@@ -132,7 +132,7 @@ def test_a_folder_loses_every_name_and_a_person_decides_about_text(tmp_path, see
     (raw / "broken.dcm").write_bytes(b"nothing")
     (raw / f"{people[1].name}.png").write_bytes(b"nothing")
     out = tmp_path / "out" / "clean"
-    report = deidentify(raw, out, planted=4, keep_dicom=True)
+    report = deidentify(raw, out, planted=1, keep_dicom=True)
     assert found_below(tmp_path / "out", people, PRIVATE) == []
     assert found_in("".join(capfd.readouterr()).encode(), people) == []
     assert report["files"] == {"dicom": 5, "images": 8} and sum(report["not_taken"].values()) == 2
@@ -170,6 +170,6 @@ def test_text_is_found_where_it_stands_and_its_recall_is_measured():
     assert max(covered(box, found) for found in find_text(image)) > 0.9
     assert find_text(Image.fromarray(np.random.default_rng(1).integers(0, 255, (200, 200), dtype=np.uint8))) == []
     blank = Image.fromarray(np.random.default_rng(5).integers(0, 60, (320, 320), dtype=np.uint8))
-    recall = measure_recall([blank], 8, seed=2)
-    assert sum(recall.planted.values()) == 8 and sum(recall.found.values()) >= 6
-    assert "of 8 planted texts found" in str(recall)
+    recall = measure_recall([blank], 4, seed=2)
+    assert sum(recall.planted.values()) == 4 and sum(recall.found.values()) >= 3
+    assert "of 4 planted texts found" in str(recall)

@@ -246,6 +246,11 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         export("mine", questions, images, out, known=join_table(list_images(images), read_table(table), table))
         assert len(without_licence(out)) == closed
         build("mediconfusion", name="mine", source=out, out=data)
+        with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):
+            dataset_files(data, "ORG/mine", private=True)
+        (out / "about.yaml").write_text("deidentification: drawn by a program\napproval: none needed\n")
+        build("mediconfusion", name="mine", source=out, out=data)
+        assert "- **Deidentification:** drawn by a program" in (data / "README.md").read_text()
         rows = (
             load_dataset(str(data), split="test", cache_dir=str(tmp_path / "cache"))
             .to_pandas()
