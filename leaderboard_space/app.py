@@ -36,6 +36,7 @@ from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.body_limit import BodyLimit
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.front import Front
@@ -43,7 +44,7 @@ from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import about, cases, compare
+from leaderboard_space.views import about, cases, claims, compare
 
 ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -71,6 +72,7 @@ def build_app(
     trusted = TrustedData(data)
     trusted.refresh()
     board = Board(store, board_results(), trusted)
+    claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False)
     front = Front(service)
@@ -102,6 +104,8 @@ def build_app(
                 target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
+                if claimed.datasets:
+                    gr.HTML(lambda: _claimed(claimed, board), apply_default_css=False, js_on_load=None)
         submit_tab.select(
             lambda: (gr.Dropdown(choices=submitting.choices()), submitting.open_submissions()),
             outputs=[target, waiting],
@@ -116,8 +120,16 @@ def build_app(
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
     sandbox.start()
+    claimed.watch()
     board.watch()  # last: reading answers would slow the building of the page down
     return app
+
+
+def _claimed(claimed: Claims, board: Board) -> str:
+    """What models' repositories on the Hub state, as heard last."""
+    held = board.snapshot.sections.values()
+    results = [entry.result for sections in held for section in sections for entry in section.entries]
+    return f'<div class="mp-page">{claims.section(claimed.current(), results, claimed.problems)}</div>'
 
 
 def _spoken(tool: Callable[..., Any]) -> Callable[..., Any]:
