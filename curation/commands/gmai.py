@@ -59,3 +59,29 @@ def gmai(
     typer.echo(
         f"keep {out / PRIVATE} and {out / 'dataset-answers'} to yourself: file names, patients' key, the test's answers"
     )
+
+
+def gmai_tag(
+    out: Annotated[Path, typer.Argument(help="folder of `medprobe curate gmai`")],
+    taggers: Annotated[str, typer.Option(help="names of at least three people, with commas; each label goes to three")],
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
+) -> None:
+    """Serve the page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
+    from curation.gmai.pipeline import PRIVATE
+    from curation.gmai.tagging_page import build_tagging
+    from curation.review.review_app import serve_page
+
+    names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
+    serve_page(lambda: build_tagging(out, names), out / PRIVATE, "tag", f"tagging {out}", port)
+
+
+def gmai_validate(
+    out: Annotated[Path, typer.Argument(help="folder of `medprobe curate gmai`")],
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
+) -> None:
+    """Serve the page on which reviewers say what is wrong with a question; the next `gmai` leaves it out."""
+    from curation.gmai.pipeline import PRIVATE
+    from curation.gmai.validation_page import build_validation
+    from curation.review.review_app import serve_page
+
+    serve_page(lambda: build_validation(out), out / PRIVATE, "validate", f"validating {out}", port)

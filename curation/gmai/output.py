@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import io
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,17 +14,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
 from tqdm import tqdm
 
 from curation.gmai.blind import Branch
-from curation.gmai.geometry import decode_mask
 from curation.gmai.items import PICTURES
-from curation.gmai.overlay import burn_box, burn_contour, burn_mask
-from curation.gmai.sources import Dataset, Overlay, Sources
+from curation.gmai.overlay import shown_png
+from curation.gmai.sources import Dataset, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
-from curation.gmai.tree_values import BOX, CONTOUR, MASK
 from curation.gmai.written import Written
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.lexical_tree import Row, tree_page
@@ -37,22 +32,6 @@ COLUMNS = (
     "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
 )  # fmt: skip
 TREE = "LexicalTree.html"
-
-
-def shown_png(each: Written, private: Path, overlay: Overlay) -> bytes:
-    """The PNG that a question shows: its picture, with the target burned into a copy at region level."""
-    with Image.open(private / PICTURES / f"{each.case.item.picture}.png") as image:
-        pixels = np.asarray(image.convert("RGB"))
-    item, granularity = each.case.item, each.case.granularity
-    if granularity == BOX and item.box is not None:
-        pixels = burn_box(pixels, item.box, overlay)
-    elif granularity == MASK and item.mask is not None:
-        pixels = burn_mask(pixels, decode_mask(item.mask), overlay)
-    elif granularity == CONTOUR and item.mask is not None:
-        pixels = burn_contour(pixels, decode_mask(item.mask), overlay)
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources) -> None:
@@ -71,7 +50,10 @@ def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], priv
                 writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
                 writer.writeheader()
                 files[file] = stream, writer
-            png = shown_png(each, private, sources.overlay)
+            item = each.case.item
+            png = shown_png(
+                private / PICTURES, item.picture, each.case.granularity, item.box, item.mask, sources.overlay
+            )
             files[file][1].writerow(_row(index, each, png, datasets[each.case.item.dataset], is_test))
             if is_test:
                 answers.append((index, each.letters, each.case.answer))

@@ -5,10 +5,39 @@ The contour and the box are drawn outside the target; a mask is translucent, at 
 
 from __future__ import annotations
 
-import numpy as np
-from PIL import ImageColor
+import io
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+from PIL import Image, ImageColor
+
+from curation.gmai.geometry import decode_mask
 from curation.gmai.sources import Overlay
+from curation.gmai.tree_values import BOX, CONTOUR, MASK
+
+
+def burn(pixels: np.ndarray, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay) -> np.ndarray:
+    """The picture as a question of this granularity shows it; the pixels themselves at image level, and where there is no geometry."""
+    if granularity == BOX and box is not None:
+        x, y, width, height = box
+        return burn_box(pixels, (x, y, width, height), overlay)
+    if granularity == MASK and mask is not None:
+        return burn_mask(pixels, decode_mask(mask), overlay)
+    if granularity == CONTOUR and mask is not None:
+        return burn_contour(pixels, decode_mask(mask), overlay)
+    return pixels
+
+
+def shown_png(
+    folder: Path, picture: str, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay
+) -> bytes:
+    """The PNG that a question shows: picture `picture` of `folder`, with the target burned into a copy."""
+    with Image.open(folder / f"{picture}.png") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    buffer = io.BytesIO()
+    Image.fromarray(burn(pixels, granularity, box, mask, overlay)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def burn_box(pixels: np.ndarray, box: tuple[float, float, float, float], overlay: Overlay) -> np.ndarray:

@@ -21,7 +21,7 @@ from curation.gmai.output import write_outputs, write_report
 from curation.gmai.selecting import Appearance, select, split
 from curation.gmai.sources import Sources, read_sources
 from curation.gmai.targets import Skip, reasons
-from curation.gmai.written import Written, read_drawn, write_drawn
+from curation.gmai.written import CASES, Written, read_drawn, write_drawn
 from curation.writing.question_writing import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
@@ -129,7 +129,7 @@ def run(
             lambda page: write_report(page, written, branches, funnel, tasks, departments),
         )  # fmt: skip
         write_drawn(private, written, read_drawn(private))
-        _write_page_data(private / "cases.json", written)
+        _write_page_data(private / CASES, written, sources)
     return Made(out, written, funnel, notes)
 
 
@@ -245,9 +245,9 @@ def _csv(path: Path, header: list[str], rows: list[list[Any]]) -> None:
     replace_file(path, write)
 
 
-def _write_page_data(path: Path, written: list[Written]) -> None:
-    """What the validation page shows of each question."""
-    document = [
+def _write_page_data(path: Path, written: list[Written], sources: Sources) -> None:
+    """What the pages show: the questions with their geometry, and the tree's values."""
+    cases = [
         {
             "case": each.case.case, "picture": each.case.item.picture, "question": each.question, "options": list(each.choice.options),
             "right": list(each.choice.right), "task": each.case.task, "department": each.case.department,
@@ -255,4 +255,7 @@ def _write_page_data(path: Path, written: list[Written]) -> None:
         }
         for each in written
     ]  # fmt: skip
+    tasks, departments = values_of(sources)
+    document: dict[str, Any] = {"cases": cases, "tasks": list(tasks), "departments": list(departments)}
+    document |= {"overlay": sources.overlay.model_dump(), "seed": sources.seed}
     replace_file(path, json.dumps(document, ensure_ascii=False).encode())

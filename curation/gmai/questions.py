@@ -96,6 +96,7 @@ TASK_WORDS = {
     "Counting": ("count", "number", "many"),
     "Attribute Recognition": ("attribute", "characteristic", "feature", "property"),
 }
+SYSTEM = "You write questions for a benchmark of medical images."
 PROMPT = (
     "Write {each} different multiple-choice questions for a benchmark of medical images. Each is about one {modality} image, asks for the "
     "{noun} ({task}), and is about {about}. The answer will be \"{label}\", but no question may hold this answer, a synonym, or any hint "
@@ -220,7 +221,7 @@ def propose(
     entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
     todo = {key: text for key, text in prompts.items() if key not in entries}
     if todo:
-        for entry in ask(model, todo, 0, asking, journal, "proposing questions", quiet, None):
+        for entry in ask(model, todo, 0, asking, journal, "proposing questions", quiet, SYSTEM):
             entries[entry["id"]] = entry
     kept_before = _keeps(private / CANDIDATES)
     rows: dict[tuple[str, str, str], dict[str, str]] = {}

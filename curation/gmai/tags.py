@@ -17,7 +17,7 @@ import numpy as np
 from curation.gmai.labels import LabelTable
 from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
-from dataset_builders.journal import read_journal
+from dataset_builders.journal import Journal, read_journal
 from dataset_builders.sources.problems import Problems
 
 SUBJECTS = ("task", "department")
@@ -57,8 +57,21 @@ def read_votes(table: Path | None, log: Path) -> list[dict[str, str]]:
     return [vote for vote in votes.values() if vote["label"] and vote["tagger"]]
 
 
+def vote(private: Path, tagger: str, label: str, subject: str, value: str) -> None:
+    """Add one tag; on the disk when this returns. Raises BadInput where something is missing."""
+    if not tagger or not label or not value:
+        raise BadInput("Choose your name and a label first: every tag is recorded with who gave it.")
+    if subject not in SUBJECTS:
+        raise BadInput(f"{subject!r} is neither task nor department.")
+    with Journal(private / LOG) as journal:
+        journal.append({"label": label, "tagger": tagger, "subject": subject, "value": value})
+
+
 def merge(votes: Iterable[dict[str, str]], table: LabelTable, tasks: Iterable[str], departments: Iterable[str]) -> Tags:
-    """The majority of each label's taggers. A tie is settled by the label table, where its value is among the tied.
+    """The majority of each label's taggers, of whom there must be three; until then the label table holds.
+
+    A tie is settled by the label table, where its value is among the tied.
+
 
     Raises BadInput listing values that are no task or department, and ties that nothing settles.
     """
@@ -78,7 +91,7 @@ def merge(votes: Iterable[dict[str, str]], table: LabelTable, tasks: Iterable[st
     values: dict[str, dict[str, str]] = {}
     for name, subjects in by_label.items():
         for subject, said in subjects.items():
-            if said:
+            if len(said) >= TAGGERS:
                 values.setdefault(name, {})[subject] = _majority(name, subject, said, table, problems)
     problems.check("Correct the tags; a tie is settled by the value in labels.csv.")
     return Tags(

@@ -13,6 +13,8 @@ from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
 
 DRAWN = "questions.json"
+CASES = "cases.json"
+"""What the pages show of the last run."""
 
 
 @dataclass(frozen=True)

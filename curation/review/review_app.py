@@ -166,23 +166,23 @@ def _page(log: ReviewLog) -> gr.Blocks:
             return save
 
         asked = [reviewer, pair_id]
-        page.load(_in_turn(turn, first_look), pair_id, [reviewer, *everything], **DIRECT)
-        reviewer.submit(_in_turn(turn, go), asked, everything, **DIRECT)
-        reviewer.blur(_in_turn(turn, named), asked, everything, **DIRECT)
-        pair_id.input(_in_turn(turn, go), asked, everything, **DIRECT)
-        previous.click(_in_turn(turn, step(-1)), asked, everything, **DIRECT)
-        following.click(_in_turn(turn, step(1)), asked, everything, **DIRECT)
-        opened.click(_in_turn(turn, go_to_open), asked, everything, **DIRECT)
+        page.load(in_turn(turn, first_look), pair_id, [reviewer, *everything], **DIRECT)
+        reviewer.submit(in_turn(turn, go), asked, everything, **DIRECT)
+        reviewer.blur(in_turn(turn, named), asked, everything, **DIRECT)
+        pair_id.input(in_turn(turn, go), asked, everything, **DIRECT)
+        previous.click(in_turn(turn, step(-1)), asked, everything, **DIRECT)
+        following.click(in_turn(turn, step(1)), asked, everything, **DIRECT)
+        opened.click(in_turn(turn, go_to_open), asked, everything, **DIRECT)
         agree.click(lambda: _agreement_text(log), None, agreed, **DIRECT)
         for field, component in fields.items():
             event = component.blur if field in (*TEXTS, "note") else component.input
-            event(_in_turn(turn, change(field)), [*asked, component], status, **DIRECT)
+            event(in_turn(turn, change(field)), [*asked, component], status, **DIRECT)
             if field in LISTS:  # Gradio tells of a category that was typed, not chosen, only when the field is left
-                component.blur(_in_turn(turn, change(field, True)), [*asked, component], status, **DIRECT)
+                component.blur(in_turn(turn, change(field, True)), [*asked, component], status, **DIRECT)
     return page
 
 
-def _in_turn(turn: asyncio.Lock, action: Callable[..., Any]) -> Callable[..., Any]:
+def in_turn(turn: asyncio.Lock, action: Callable[..., Any]) -> Callable[..., Any]:
     """`action`, done after everything that was asked before it: of two quick scores the second holds."""
 
     @functools.wraps(action)  # Gradio reads from the signature that an action wants the request
@@ -217,21 +217,20 @@ def _agreement_text(log: ReviewLog) -> str:
 
 def serve(questions: Path, images: Path, port: int = 7861) -> None:
     """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
+    serve_page(lambda: build_app(questions, images), questions, "review", f"reviewing {questions}", port)
+
+
+def serve_page(build: Callable[[], FastAPI], folder: Path, task: str, doing: str, port: int) -> None:
+    """Serve a page that writes into `folder`, whose lock `task` it holds. Raises BadInput as `serve` does."""
+    import uvicorn
+
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except (OSError, OverflowError) as error:
             raise BadInput(f"--port {port}: cannot be used ({error}). Give another port.") from None
-    with lock(questions, "review"):
-        _serve(build_app(questions, images), questions, port)
-
-
-def _serve(app: FastAPI, questions: Path, port: int) -> None:
-    import uvicorn
-
-    print(
-        f"reviewing {questions} on http://127.0.0.1:{port} (stop with Ctrl-C; everything shown as saved is saved)",
-        flush=True,
-    )
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+    with lock(folder, task):
+        app = build()
+        print(f"{doing} on http://127.0.0.1:{port} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
+        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")

@@ -388,13 +388,12 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
     data = [[codes[said[label][k]] for label in said] for k in range(3)]
     assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
     assert tags.agreement["department"] is None
-    with pytest.raises(BadInput, match="a tie of Bone and Muscle"):
-        merge(
-            [vote | {"task": task} for vote, task in zip(votes[:2], ("Bone", "Muscle"), strict=True)],
-            table,
-            TASKS,
-            DEPARTMENTS,
-        )
+    tied = [vote | {"task": task} for vote, task in zip(votes[:3], ("Bone", "Muscle", "Counting"), strict=True)]
+    with pytest.raises(BadInput, match="a tie of Bone and Counting and Muscle"):
+        merge(tied, table, TASKS, DEPARTMENTS)
+    early = merge(tied[:2], table, TASKS, DEPARTMENTS)
+    assert early.values == {}
+    assert early.fewer_than_three == 1
     shares = assigned([f"l{k}" for k in range(40)], list("abcde"), 0)
     counted = Counter(label for own in shares.values() for label in own)
     assert set(counted.values()) == {3}
