@@ -176,14 +176,14 @@ def main() -> None:
             f" above {100 * one.above:.1f}), width {one.width:.2f}"
         )
     fewer = max(options.draws // 4, 100)
-    for what, rows in (
-        ("ratios (p, ICC, share of valid)", list(ratios(fewer, options.seed))),
-        ("differences (p, p, ICC)", list(differences(fewer, options.seed))),
+    for what, draws, rows in (
+        ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),
+        ("differences (p, p, ICC)", options.draws, list(differences(options.draws, options.seed))),
     ):
         rows.sort(key=lambda row: row[-1])
         cover = [100 * row[-1] for row in rows]
         print(
-            f"\n{what}, {len(rows)} cells, {fewer} draws each: lowest {cover[0]:.1f}, mean {np.mean(cover):.1f}; the lowest:"
+            f"\n{what}, {len(rows)} cells, {draws} draws each: lowest {cover[0]:.1f}, mean {np.mean(cover):.1f}; the lowest:"
         )
         for row in rows[:5]:
             print(f"  {row[0]}, {row[1]}, {row[2]}, {row[3]}: {100 * row[4]:.1f}")
