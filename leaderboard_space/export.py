@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from dataset_builders.errors import BadInput
 from eval_harness.results import Score
 from eval_harness.results.spreadsheets import harmless
 from leaderboard_space.data.groups import reader_of
@@ -73,7 +74,9 @@ def breakdown_table(
 
 
 def as_file(table: Table, name: str, form: str) -> dict[str, str]:
-    """A table as what the browser saves: `name`, `text`, `type`. `form`: csv or json."""
+    """A table as what the browser saves: `name`, `text`, `type`. `form`: csv or json. Raises BadInput for a table without rows."""
+    if not table:
+        raise BadInput("this table is empty, so there is nothing to save. Choose another selection or another score.")
     form = "json" if form == "json" else "csv"
     safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
     return {

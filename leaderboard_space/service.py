@@ -19,7 +19,7 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.sections import Entry, Section, Snapshot
 from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
 from leaderboard_space.data.tree import Path, Tree, branch_name
-from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table
+from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table, selection_in_words
 from leaderboard_space.html import text
 from leaderboard_space.views import aspects, breakdown, leaderboard, plots, provenance, transfer
 from leaderboard_space.views.breakdown import Cells
@@ -241,6 +241,8 @@ class Service:
             name += "-published-cells"
         else:
             table = leaderboard_table(section, found, asked.branches)
+        if asked.branches:
+            name += f"-{selection_in_words(asked.branches)}"
         return as_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
 from leaderboard_space.export import as_csv, as_json, breakdown_table
 from leaderboard_space.service import Service
@@ -112,7 +113,9 @@ def test_files_of_hostile_results_run_nothing_and_are_json(store: Path) -> None:
     board = Board(store)
     service = Service(board)
     asked = {"format": FORMAT, "section": board.snapshot.sections[FORMAT][0].key, "shown": "all"}
-    for of in ("leaderboard", "breakdown", "transfer", "cells"):
+    with pytest.raises(BadInput, match="this table is empty"):  # a message, not a file of 0 bytes
+        service.export({**asked, "of": "cells", "as": "csv"})
+    for of in ("leaderboard", "breakdown", "transfer"):
         json.loads(service.export({**asked, "of": of, "as": "json"})["text"], parse_constant=pytest.fail)
         body = service.export({**asked, "of": of, "as": "csv"})["text"]
         assert not re.search(r'(^|,)"?=HYPERLINK', body, re.MULTILINE)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from dataset_builders.errors import BadInput
 from eval_harness.results import Score
 from eval_harness.scores import HEADLINE
 from leaderboard_space import sentences
@@ -319,3 +320,12 @@ def test_a_citation_names_selection_day_and_address(front: Front) -> None:
     assert "Yan et al." in said and said.count("{") == said.count("}")
     rows = front.topic_file({"id": "ct", "as": "csv"})
     assert rows["name"] == "medprobe-topic-ct.csv" and "chest_ct" in rows["text"]
+
+
+def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front: Front) -> None:
+    asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
+    assert front.service.export(asked)["name"] == "medprobe-gmai-mmbench-test.complete-accuracy-Ophthalmology.csv"
+    with pytest.raises(BadInput, match="this table is empty"):
+        front.service.export({"format": "halt-medvqa", "of": "cells", "as": "csv"})
+    with pytest.raises(BadInput, match="this table is empty"):
+        front.file({"kind": "proprietary", "size": "small", "as": "csv"})
