@@ -2,7 +2,7 @@
 
 Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
 every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
-out).
+out) and ticked correctness, relevance and language; without the ticks it is not reviewed.
 
 See also: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
 """
@@ -47,8 +47,14 @@ class Review:
     note: str = ""
 
     @property
-    def complete(self) -> bool:
+    def scored(self) -> bool:
         return self.score_1 is not None and self.score_2 is not None
+
+    @property
+    def complete(self) -> bool:
+        """Both scores, and where they would keep the pair all checks ticked: what was not checked was not reviewed."""
+        rejects = min(self.score_1 or 0, self.score_2 or 0) < KEEP_FROM
+        return self.scored and (rejects or (self.correctness and self.relevance and self.language))
 
     @property
     def keeps(self) -> bool:
@@ -150,7 +156,7 @@ class ReviewLog:
 
     def progress(self, reviewer: str) -> tuple[int, int]:
         """(pairs this reviewer gave both scores, all pairs)"""
-        done = sum(pair.reviews.get(reviewer.strip(), Review()).complete for pair in self.pairs.values())
+        done = sum(pair.reviews.get(reviewer.strip(), Review()).scored for pair in self.pairs.values())
         return done, len(self.pairs)
 
     def next_open(self, reviewer: str, after: int = -1) -> int:
@@ -159,7 +165,7 @@ class ReviewLog:
         ids = list(self.pairs)
         for step in range(1, len(ids) + 1):
             place = (after + step) % len(ids)
-            if not self.pairs[ids[place]].reviews.get(reviewer.strip(), Review()).complete:
+            if not self.pairs[ids[place]].reviews.get(reviewer.strip(), Review()).scored:
                 return place
         return 0
 

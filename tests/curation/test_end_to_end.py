@@ -116,6 +116,8 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     for k, pair in enumerate(log.pairs):
         log.change("Ada", pair, "score_1", 9)
         log.change("Ada", pair, "score_2", 2 if k == 0 else 7)
+        for check in ("correctness", "relevance", "language"):
+            log.change("Ada", pair, check, True)
     medprobe_curate(
         "export", "my-benchmark", "--questions", q, "--images", images, "--out", out, "--pairs", p, "--table", table
     )
