@@ -1,7 +1,7 @@
 """The harness against a loop written for one family, which reads each image once and hands its cache to every question on it: answers per
-CPU second, in turns, on tiny and mid-size random models, and whether the texts are the same.
+CPU second, in turns, on tiny random models, and whether the texts are the same.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/prefix_sharing.py [--family qwen2_5_vl] [--hidden 512 --layers 8]
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/prefix_sharing.py [--family qwen2_5_vl] [--layers 8]
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--family", default="qwen2_5_vl")
-    parser.add_argument("--hidden", type=int, default=32)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--side", type=int, default=252)
@@ -100,9 +99,7 @@ def main() -> None:
     from tests.eval_harness import tiny_families
 
     torch.set_num_threads(1)
-    tiny_families.TEXT.update(
-        hidden_size=arguments.hidden, intermediate_size=2 * arguments.hidden, num_hidden_layers=arguments.layers
-    )
+    tiny_families.TEXT["num_hidden_layers"] = arguments.layers
     asked = requests(arguments.images, arguments.side, arguments.seed)
     with tempfile.TemporaryDirectory() as name:
         ours = TransformersVLM(str(tiny_families.make(arguments.family, Path(name) / "model")), Settings())
@@ -125,7 +122,7 @@ def main() -> None:
         rates = {label: len(asked) / statistics.median(found) for label, found in times.items()}
         shares = "shares prefixes" if ours.describe()["shared_image_prefix"] else "whole prompts"
         print(
-            f"{arguments.family}, hidden {arguments.hidden}, {arguments.layers} layers, {shares}: harness {rates['harness']:.0f}, loop "
+            f"{arguments.family}, {arguments.layers} layers, {shares}: harness {rates['harness']:.0f}, loop "
             f"{rates['loop']:.0f} answers per CPU second: {rates['harness'] / rates['loop']:.2f} x; texts {same} of {len(asked)} equal"
         )
 
