@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
-from functools import wraps
+from functools import partial, wraps
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -44,7 +44,7 @@ from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import about, cases, claims, compare
+from leaderboard_space.views import about, cases, claims, compare, model
 
 ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -76,7 +76,7 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False)
     front = Front(service)
-    style = (ASSETS / "board.css").read_text(encoding="utf-8")
+    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("board.css", "pages.css"))
     with gr.Blocks(
         title="medprobe: can you trust your AI radiologist?",
         fill_width=True,
@@ -97,9 +97,11 @@ def build_app(
                     _benchmark(format, service)
             for name, views in (("Compare", compare), ("Cases", cases)):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
-                    _page(name.lower(), views.page, views.file, board)
+                    _page(name.lower(), partial(views.page, board), partial(views.file, board))
             with gr.Tab("Topic", id="topic", elem_id="tab-topic"):
-                _page("topic", lambda _, asked: front.topic(asked), lambda _, asked: front.topic_file(asked), board)
+                _page("topic", front.topic, front.topic_file)
+            with gr.Tab("Model", id="model", elem_id="tab-model"):
+                _page("model", partial(model.page, service), partial(model.file, service))
             with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
                 target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
@@ -268,9 +270,8 @@ def _overview(front: Front) -> None:
     )
     _page(
         "overview",
-        lambda _, asked: front.page(asked),
-        lambda _, asked: front.file(asked),
-        front.service.board,
+        front.page,
+        front.file,
         before=search,
         first=front.page({}),
         script="medprobeSearch(element, server);",
@@ -280,9 +281,8 @@ def _overview(front: Front) -> None:
 
 def _page(
     name: str,
-    draw: Callable[[Board, Any], str],
-    save: Callable[[Board, Any], dict[str, str]],
-    board: Board,
+    draw: Callable[[Any], str],
+    save: Callable[[Any], dict[str, str]],
     before: str = "",
     first: str = '<h2 class="finding">Reading the results.</h2>',
     script: str = "",
@@ -294,10 +294,10 @@ def _page(
     """
 
     async def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
-        return await _answer(lambda asked: draw(board, asked), request)
+        return await _answer(draw, request)
 
     async def page_file(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(lambda asked: save(board, asked), request)
+        return await _answer(save, request)
 
     gr.HTML(
         f'{before}<div class="mp-page" data-page="{name}">{first}</div>',

@@ -326,10 +326,9 @@ def compared_in_full(
     difference: float, low: float, high: float, p: float, method: str, n: int, only_a: int, only_b: int
 ) -> str:
     """What stands under the finding of a paired test."""
-    said = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
     alike = n - only_a - only_b
     return (
-        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {said} ({method}). "
+        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} ({method}). "
         f"Of {plural(n, 'scored unit')}, {count(only_a)} {_was(only_a)} won by the first alone and {count(only_b)} by the second alone; "
         f"{count(alike)} ended alike. The p-value is of this one comparison, "
         "chosen by you: not corrected for others you may have looked at."
@@ -359,3 +358,145 @@ def beside(abstained: float | None, answered_accuracy: float | None) -> str:
     if answered_accuracy is not None:
         parts.append(f"accuracy where answered {percent(answered_accuracy)}%")
     return ", ".join(parts)
+
+
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+          "December")  # fmt: skip
+
+
+def month(date: str) -> str:
+    """The month of a date YYYY-MM or YYYY-MM-DD in words; what is no such date stays as it is.
+
+    >>> month("2024-05"), month("2024-08-06"), month("soon")
+    ('May 2024', 'August 2024', 'soon')
+    """
+    year, _, rest = date.partition("-")
+    at = rest[:2]
+    return f"{MONTHS[int(at) - 1]} {year}" if year.isdecimal() and at.isdecimal() and 1 <= int(at) <= 12 else date
+
+
+def model_verdicts(judged: Sequence[tuple[str, Verdict | None]]) -> str:
+    """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score)."""
+    if not judged:
+        return "No ranked result of it is on this board."
+    words: dict[Verdict | None, str] = {
+        "better": "Surely better than guessing on",
+        "no different": "not told apart from guessing on",
+        "worse": "surely worse than guessing on",
+        None: "not tested against guessing on",
+    }
+    parts = [
+        f"{said} {_listed([name for name, found in judged if found == verdict])}"
+        for verdict, said in words.items()
+        if any(found == verdict for _, found in judged)
+    ]
+    line = "; ".join(parts)
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
+    """A verdict in a table's cell, with what guessing gets."""
+    level = "" if chance is None else f" ({percent_of_chance(chance)})"
+    words: dict[Verdict | None, str] = {
+        "better": f"surely better than {guess}{level}",
+        "no different": f"not told apart from {guess}{level}",
+        "worse": f"surely worse than {guess}{level}",
+    }
+    return words.get(
+        verdict, "not tested" + (f"; the paper's random run got {number(chance)}" if chance is not None else "")
+    )
+
+
+def exposure(published: str | None, released: str | None) -> str:
+    """Whether a model could have seen a set's questions: by the months in which the questions were published and the model released."""
+    if not published or not released:
+        return ""
+    one, other = published[:7], released[:7]
+    if one == other:
+        return f"questions public in {month(one)}, the month of this model"
+    when = "before" if one < other else "after"
+    return f"questions public in {month(one)}, {when} this model ({month(other)})"
+
+
+def ends(facet: str, label: str, known: int, left_out: int, against_chance: bool) -> str:
+    """What stands under the weakest and strongest values of a facet."""
+    order = "score minus what guessing gets" if against_chance else "score"
+    rest = ""
+    if left_out:
+        rest = f" {plural(left_out, 'other')} with fewer than {FEW} cases {'is' if left_out == 1 else 'are'} left out."
+    return (
+        f"{label}: the ends of {count(known)} by {order}.{rest} The ends of many look further apart than they are: "
+        "each interval stands for itself."
+    )
+
+
+def shown_cases(show: str, counted: int) -> str:
+    """What a list of cases holds, by how many results (no baselines, none withdrawn)."""
+    who = f"the {plural(counted, 'result')}"
+    if show == "wrong":
+        return (
+            f"Of each, none of {who} scored anything."
+            if counted != 1
+            else "Of each, the 1 result scored nothing."
+        )
+    return f"Of each, {who} together scored between a third and two thirds."
+
+
+def case_result(right: int, wrong: int, scored: int) -> str:
+    """How many results got a case right. `right`: all of it; `wrong`: nothing of it."""
+    if not scored:
+        return "Nobody is scored on this case."
+    parts = [f"{count(right)} of {plural(scored, 'result')} scored this case in full"]
+    between = scored - right - wrong
+    if between:
+        parts.append(f"{count(between)} a part of it")
+    return f"{', '.join(parts)}."
+
+
+def p_value(p: float) -> str:
+    """A p-value with three digits.
+
+    >>> p_value(0.0004), p_value(0.0495), p_value(1.0)
+    ('p < 0.001', 'p = 0.050 (under 0.05)', 'p = 1.000')
+    """
+    if p < 0.001:
+        return "p < 0.001"
+    shown = f"p = {p:.3f}"
+    return f"{shown} (under 0.05)" if p < 0.05 and shown == "p = 0.050" else shown
+
+
+def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
+    """What stands under the finding of a test of two printed numbers."""
+    return (
+        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} (unpaired: only the numbers "
+        "are known, and they are taken as independent, each pulled in by one right and one wrong case). Answers to the same questions "
+        "would tell more apart. The p-value is of this one comparison, chosen by you: not corrected for others you may have looked at."
+    )
+
+
+def pairs_apart(sure: int, pairs: int, label: str) -> str:
+    """The finding of a comparison of more than two results."""
+    if not sure:
+        return f"None of {plural(pairs, 'pair')} can be told apart by {label.lower()}."
+    if sure == pairs:
+        every = "The one pair is" if pairs == 1 else f"All {in_words(pairs)} pairs are"
+        return f"{every} told apart by {label.lower()}."
+    return f"{in_words(sure).capitalize()} of {plural(pairs, 'pair')} {'is' if sure == 1 else 'are'} told apart by {label.lower()}."
+
+
+def pairs_tested(paired: int, unpaired: int) -> str:
+    """What stands under it: how the pairs were tested."""
+    parts = []
+    if paired:
+        parts.append(f"{plural(paired, 'pair')} on the same answers (paired)")
+    if unpaired:
+        parts.append(f"{plural(unpaired, 'pair')} by the numbers alone (unpaired, taken as independent)")
+    return f"Tested: {' and '.join(parts)}. Holm's correction for all of them; those told apart stand first, the largest difference first."
+
+
+def flips(first: str, second: str, units: int, cases: int, shown: int) -> str:
+    """What stands over the cases that two results differ on."""
+    line = f"{first} and {second} differ on {plural(units, 'scored unit')} in {plural(cases, 'case')}"
+    if shown < cases:
+        line += f"; the first {count(shown)} are drawn, the files hold all"
+    return f"{line}. After each option stands who chose it."

@@ -23,6 +23,8 @@ from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
 from eval_harness.submissions.untrusted.files import Found, Record, read_records
 
 ABSENT = object()
+MOST_NAMED = 8
+"""Fields of a record that a message names."""
 
 Key = tuple[str, int]
 
@@ -99,11 +101,22 @@ def _answers(place: str, record: Record, keys: dict[str, Any], found: Found) -> 
         yield place, name, _journal(record, record.get("response", ABSENT))
     else:
         identity = record.get("question_id")
-        yield (
-            place,
-            record.get("index") if identity is None else identity,
-            _journal(record, record.get("response", ABSENT)),
-        )
+        identity = record.get("index") if identity is None else identity
+        for name, there, remedy in (
+            ("`question_id` (or `index`)", identity is not None, "Name the question that was answered."),
+            ("`response`", "response" in record, "Give the model's text, or null where it gave none."),
+        ):
+            if not there:
+                found.add(place, f"has no {name}; it has {_named(record)}. {remedy}")
+                return
+        yield place, identity, _journal(record, record["response"])
+
+
+def _named(record: Record) -> str:
+    """The fields of a record, as a sentence lists them."""
+    names = [clip(name, 40) for name in list(record)[:MOST_NAMED]]
+    more = len(record) - len(names)
+    return (", ".join(names) or "no fields") + (f" and {more} more" if more > 0 else "")
 
 
 def _pair(place: str, pair: str, record: Record, found: Found) -> Iterator[tuple[str, Any, Record]]:

@@ -40,14 +40,21 @@ async function update() {
 }
 function choose(field, value, typing) {
   if (field === "set") { state = state.id ? { id: state.id } : {}; sorts = {}; }
-  if (field !== "page") delete state.page;
+  if (field !== "at") delete state.at;  // another choice starts at its first page
   state[field] = value;
   medprobe[typing ? "rewrite" : "push"](address());  // a word that is typed is one step, not one per letter
   return update();
 }
 root.addEventListener("change", (event) => {
   if (event.target.matches("select[data-name]")) choose(event.target.dataset.name, event.target.value);
+  else if (event.target.matches("input[list][data-name]")) named(event.target);
 });
+function named(input) {  // a name that is chosen from those offered, or typed to its end
+  const { name: field, page } = input.dataset, value = input.value.trim();
+  clearTimeout(typing);
+  if (page) { if (value) medprobe.visit(medprobe.build(page, value, new URLSearchParams())); }
+  else if ((state[field] || "") !== value) choose(field, value);
+}
 async function save(of, as) {
   const answer = await server.page_file({ ...state, of, as, link: link() });
   const box = root.querySelector(".cite");
@@ -58,6 +65,10 @@ async function save(of, as) {
 let typing = null;
 root.addEventListener("input", (event) => {
   if (!event.target.matches("input[data-name]")) return;
+  if (event.target.list) {  // half a name means nothing: it counts when it is one of those offered, or when it is finished
+    if ([...event.target.list.options].some((one) => one.value === event.target.value)) named(event.target);
+    return;
+  }
   clearTimeout(typing);
   const { name: field } = event.target.dataset, value = event.target.value;
   typing = setTimeout(() => choose(field, value, true), 250);

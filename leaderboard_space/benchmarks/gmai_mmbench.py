@@ -15,4 +15,5 @@ SPEC = BoardSpec(
     first_facet="department",
     hidden_splits=frozenset({"test"}),
     prints_chance=True,
+    published="2024-08",  # arXiv:2408.03361
 )

@@ -29,4 +29,5 @@ SPEC = BoardSpec(
     per_image=True,
     plot="scatter",
     plot_metric="confusion",
+    published="2024-09",  # arXiv:2409.15477
 )

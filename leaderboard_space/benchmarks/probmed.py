@@ -21,4 +21,5 @@ SPEC = BoardSpec(
     plot="slopes",
     plot_metric="modality_without_adversarial",
     by_image_type=True,
+    published="2024-05",  # arXiv:2405.20421
 )

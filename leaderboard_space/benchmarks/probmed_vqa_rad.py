@@ -9,4 +9,5 @@ SPEC = BoardSpec(
     task="reject what is not in the image",
     case="pair",
     chance={"accuracy": 25.0, "accuracy_without_adversarial": 50.0},
+    published="2024-05",  # arXiv:2405.20421
 )

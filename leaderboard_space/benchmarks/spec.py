@@ -21,7 +21,7 @@ class BoardSpec:
     printed scores. `facet_metrics`: printed metrics that are cells of a facet:
     (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another image.
     `plot`: the drawing above the breakdown, `plot_metric` the score by which its results are chosen. `by_image_type`: it is also broken
-    down by organ and modality of the image types.
+    down by organ and modality of the image types. `published`: when its questions became public (YYYY-MM), for a model's exposure to them.
     """
 
     label: str
@@ -40,3 +40,4 @@ class BoardSpec:
     plot: Literal["slopes", "scatter"] | None = None
     plot_metric: str | None = None
     by_image_type: bool = False
+    published: str | None = None

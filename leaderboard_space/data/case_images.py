@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,12 +28,12 @@ MOST_BYTES = 128_000_000
 """Images kept in memory; those longest not looked at go first."""
 RETRY_SECONDS = 120.0
 Images = Mapping[str, bytes]
-Place = tuple[str, str | None]
+Dataset = tuple[str, str | None]
 """A dataset as a result names it: folder or ORG/NAME, and the revision."""
 
 
 @dataclass
-class _Dataset:
+class _Open:
     """An open dataset of a section: which of its cases may be shown, and (on the Hub) in which row group each of them lies."""
 
     repository: Repository
@@ -46,20 +46,23 @@ class CaseImages:
     """Images by section and case. Thread-safe; `get` never waits for a network."""
 
     def __init__(self) -> None:
-        self._datasets: dict[tuple[Place, str, str], Future[_Dataset | None]] = {}
-        self._fetching: dict[tuple[Place, str, str], Future[None]] = {}
-        self._held: OrderedDict[tuple[Place, str, str], Images] = OrderedDict()
-        self._failed: dict[tuple[Place, str, str], float] = {}
+        self._datasets: dict[tuple[Dataset, str, str], Future[_Open | None]] = {}
+        self._fetching: dict[tuple[Dataset, str, str], Future[None]] = {}
+        self._held: OrderedDict[tuple[Dataset, str, str], Images] = OrderedDict()
+        self._failed: dict[tuple[Dataset, str, str], float] = {}
         self._bytes = 0
         self._lock = threading.Lock()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="case-images")
 
-    def get(self, section: Section, case_id: str) -> Images | None:
-        """The images of a case by name; empty where none may or can be shown, None while they are being fetched."""
+    def get(self, section: Section, case_id: str, more: Sequence[Dataset] = ()) -> Images | None:
+        """The images of a case by name; empty where none may or can be shown, None while they are being fetched.
+
+        They are looked for in the datasets that the section's results name, and in `more`.
+        """
         if section.fingerprint is None:
             return {}
         waiting = False
-        for place in _places(section):
+        for place in _places(section, more):
             here = Path(place[0]).is_dir()
             key = (place, section.split, case_id)
             with self._lock:
@@ -91,7 +94,7 @@ class CaseImages:
                 waiting = True
         return None if waiting else {}
 
-    def _again(self, place: Place, section: Section) -> None:
+    def _again(self, place: Dataset, section: Section) -> None:
         """A dataset that could not be read is tried again after a while: the Hub may have been away."""
         key, now = (place, section.split, str(section.fingerprint)), time.monotonic()
         with self._lock:
@@ -99,10 +102,10 @@ class CaseImages:
                 self._failed.pop(key)
                 self._datasets.pop(key, None)
 
-    def _fetch_later(self, key: tuple[Place, str, str], dataset: _Dataset) -> None:
+    def _fetch_later(self, key: tuple[Dataset, str, str], dataset: _Open) -> None:
         self._fetch(key, dataset)
 
-    def _fetch(self, key: tuple[Place, str, str], dataset: _Dataset) -> Images:
+    def _fetch(self, key: tuple[Dataset, str, str], dataset: _Open) -> Images:
         try:
             images = dict(_images(dataset, key[2]))
         except (BadInput, OSError, ValueError, KeyError):
@@ -117,8 +120,8 @@ class CaseImages:
         return images
 
 
-def _places(section: Section) -> list[Place]:
-    found = {
+def _places(section: Section, more: Sequence[Dataset]) -> list[Dataset]:
+    found = set(more) | {
         (str(entry.result.benchmark.repo), entry.result.benchmark.revision)
         for entry in section.entries
         if entry.result.benchmark.repo
@@ -126,7 +129,7 @@ def _places(section: Section) -> list[Place]:
     return sorted(found, key=lambda place: (not Path(place[0]).is_dir(), place[0], place[1] or ""))
 
 
-def _open(place: Place, section: Section) -> _Dataset | None:
+def _open(place: Dataset, section: Section) -> _Open | None:
     """The dataset at `place` if it holds images and exactly the questions of the section; None otherwise."""
     try:
         repository = open_repository(place[0], None if Path(place[0]).is_dir() else place[1])
@@ -135,7 +138,7 @@ def _open(place: Place, section: Section) -> _Dataset | None:
             return None
     except Exception:  # a dataset that cannot be read shows no images
         return None
-    return _Dataset(repository, section.split, _may_show(questions, section, repository))
+    return _Open(repository, section.split, _may_show(questions, section, repository))
 
 
 def _may_show(questions: pd.DataFrame, section: Section, repository: Repository) -> frozenset[str]:
@@ -150,7 +153,7 @@ def _may_show(questions: pd.DataFrame, section: Section, repository: Repository)
     return frozenset(cases[allowed]) - frozenset(cases[~allowed])
 
 
-def _images(dataset: _Dataset, case_id: str) -> Images:
+def _images(dataset: _Open, case_id: str) -> Images:
     repository = dataset.repository
     if repository.revision is None:
         (case,) = repository.cases(dataset.split, [case_id])
@@ -158,7 +161,7 @@ def _images(dataset: _Dataset, case_id: str) -> Images:
     return _from_hub(dataset, case_id)
 
 
-def _from_hub(dataset: _Dataset, case_id: str) -> Images:
+def _from_hub(dataset: _Open, case_id: str) -> Images:
     """One row group of the remote file, instead of the whole: datasets are large, and a reader looks at a few cases."""
     import pyarrow.parquet as pq
     from huggingface_hub import HfFileSystem

@@ -40,7 +40,7 @@ from eval_harness.scores.statistics import LEVEL, chance_p_value, published_inte
 from leaderboard_space.benchmarks import spec
 
 FOLDER = Path(__file__).parents[1] / "published"
-ABOUT = ("papers", "tables", "cells", "notes", "models", "departments", "topics")
+ABOUT = ("papers", "tables", "cells", "notes", "models", "departments", "topics", "model_facts", "model_names")
 """The CSVs in `published/` that are no printed table."""
 
 Row = dict[str, str]
@@ -130,7 +130,7 @@ def departments() -> tuple[Row, ...]:
     departments finding by finding (oncology and infections cut through the organs), so that no area of the body is one of them: as it
     stands, no branch is mapped, and nothing reads departments into other benchmarks' questions.
     """
-    return _read("departments")
+    return read_table("departments")
 
 
 def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
@@ -184,13 +184,13 @@ def _merged_as(result: Result) -> tuple[str, ...]:
 
 def printed_tables() -> list[str]:
     """The names of the CSVs in `published/` that mirror a printed table."""
-    return [row["table"] for row in _read("tables")]
+    return [row["table"] for row in read_table("tables")]
 
 
 def cells(table: str) -> Iterator[Cell]:
     """The numbers of a table of `published/` (its name without `.csv`), row by row; labels, sizes and empty cells are left out."""
-    labels = int(next(row for row in _read("tables") if row["table"] == table)["labels"])
-    abouts = [row for row in _read("cells") if row["table"] == table]
+    labels = int(next(row for row in read_table("tables") if row["table"] == table)["labels"])
+    abouts = [row for row in read_table("cells") if row["table"] == table]
     head, *body = _raw(table)
     for line in body:
         row = " / ".join(part for part in line[:labels] if part)
@@ -228,9 +228,9 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
 @cache
 def _published() -> tuple[tuple[Result, list[str], bool], ...]:
     """Every result with the notes on it, and whether its table is an ablation (see `board_results`), one by one."""
-    papers = {row["paper"]: row for row in _read("papers")}
+    papers = {row["paper"]: row for row in read_table("papers")}
     found = []
-    for table in _read("tables"):
+    for table in read_table("tables"):
         for group in _groups(table, papers[table["paper"]]).values():
             notes = _notes(group)
             found.append((_result(group, notes), notes, bool(table["ablation"])))
@@ -267,7 +267,7 @@ def _result(group: _Group, notes: list[str]) -> Result:
             questions=int(about["questions"]),
             origin="official" if benchmark in BENCHMARKS else "custom",
         ),
-        model=_models()[about["model"]],
+        model=models()[about["model"]],
         method=Method(
             name=about["method"],
             prompt=about.get("prompt"),
@@ -351,7 +351,7 @@ def _random_rows(table: str) -> dict[str, float]:
 
 def _notes(group: _Group) -> list[str]:
     notes = [group.table["note"]] if group.table["note"] else []
-    for row in _read("notes"):
+    for row in read_table("notes"):
         if row["table"] == group.table["table"] and any(_selects(row, cell.row, cell.column) for cell in group.cells):
             notes.append(row["note"])
     return notes
@@ -401,15 +401,16 @@ def _model_of(cell: Cell, paper: str) -> str:
 @cache
 def _names(paper: str) -> dict[str, str]:
     """Printed label -> canonical name, in one paper."""
-    return {label: row["name"] for row in _read("models") for label in row[paper].split("; ") if label}
+    return {label: row["name"] for row in read_table("models") for label in row[paper].split("; ") if label}
 
 
 @cache
-def _models() -> dict[str, Model]:
+def models() -> dict[str, Model]:
+    """The models of the papers by their names, with kind and size."""
     kinds = Literal["open", "proprietary", "medical", "baseline"]
     return {
         row["name"]: Model(name=row["name"], kind=cast(kinds, row["kind"]), parameters=_parameters(row["parameters"]))
-        for row in _read("models")
+        for row in read_table("models")
     }
 
 
@@ -422,7 +423,8 @@ def _parameters(printed: str) -> int | None:
 
 
 @cache
-def _read(name: str) -> tuple[Row, ...]:
+def read_table(name: str) -> tuple[Row, ...]:
+    """The rows of a table of `published/`, by its name without `.csv`."""
     head, *body = _raw(name)
     return tuple(dict(zip(head, line, strict=True)) for line in body)
 

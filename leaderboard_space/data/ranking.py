@@ -180,6 +180,26 @@ def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floa
     interval is wider than that, as cases share images, the interval's width counts. Models of one paper answered the same questions: the
     true p-values are mostly smaller.
     """
+    share, variance = _independent(scores, are_counts)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        z = np.abs(share[:, None] - share[None, :]) / np.sqrt(variance[:, None] + variance[None, :])
+    return np.where(np.isfinite(z), 2 * stats.norm.sf(np.nan_to_num(z)), 1.0)
+
+
+def unpaired_difference(one: Score, other: Score) -> tuple[float, float, float]:
+    """The 95 % interval of the difference of two percentages in points, and its p-value, as `unpaired_p_values` has it: the interval
+    leaves out 0 exactly where p is under 0.05. Not a number where a count of cases is not known."""
+    share, variance = _independent([one, other], False)
+    spread = float(np.sqrt(variance.sum()))
+    middle = float(share[0] - share[1])
+    if not np.isfinite(spread) or spread <= 0 or min(one.n_cases, other.n_cases) <= 0:
+        return float("nan"), float("nan"), 1.0
+    p = float(2 * stats.norm.sf(abs(middle) / spread))
+    return 100 * (middle - NORMAL * spread), 100 * (middle + NORMAL * spread), p
+
+
+def _independent(scores: Sequence[Score], are_counts: bool) -> tuple[Floats, Floats]:
+    """Shares, each pulled in by one hit and one miss, and their variances."""
     size = np.array([score.n_cases for score in scores], dtype=float)
     value = np.array([np.nan if score.value is None else score.value for score in scores], dtype=float)
     width = np.array([_width(score) for score in scores], dtype=float)
@@ -187,8 +207,7 @@ def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floa
         value = value / np.array([score.n if are_counts else 100 for score in scores], dtype=float)
         share = np.clip((value * size + 1) / (size + 2), 0, 1)
         variance = np.maximum(share * (1 - share) / (size + 2), np.square(width / (2 * NORMAL)))
-        z = np.abs(share[:, None] - share[None, :]) / np.sqrt(variance[:, None] + variance[None, :])
-    return np.where(np.isfinite(z), 2 * stats.norm.sf(np.nan_to_num(z)), 1.0)
+    return share, variance
 
 
 def _width(score: Score) -> float:

@@ -1,70 +1,106 @@
-"""Cases: the questions of a set, with options, key, and who answered what; images only where their terms allow it."""
+"""Cases: the questions of a set with options, key, and who answered what: a list that can be searched and filtered, and one case with
+its neighbours."""
 
 from __future__ import annotations
 
-import base64
-from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.scores import HEADLINE
 from leaderboard_space import sentences
-from leaderboard_space.data.answers_shown import NONE, Answer, answers_to
+from leaderboard_space.data.answers_shown import NONE
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_images import CaseImages
+from leaderboard_space.data.case_images import Dataset
+from leaderboard_space.data.case_lists import (
+    headline_of,
+    label_choices,
+    labelled,
+    matching,
+    ordered,
+    right_shares,
+    selected,
+    sharing_images,
+)
 from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.ranking import Floats, Ints
 from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.tree import shown_label
+from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import count, options, text
-from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
+from leaderboard_space.views.addresses import address_of, case_address, set_name
+from leaderboard_space.views.case import article, facts_of, given_to, letters
+from leaderboard_space.views.choices import (
+    Request,
+    chosen_section,
+    key_of,
+    labels,
+    no_answers,
+    result_input,
+    section_select,
+)
 from leaderboard_space.views.parts import files
 
 PER_PAGE = 8
-LARGEST_IMAGE = 3_000_000
 MOST_RUNS = 60
 MOST_IN_FILE = 500
-MOST_SAID = 100
-"""Characters shown of a response that names no option."""
-IMAGES = CaseImages()
-"""One for the process: what was fetched for one reader is there for the next."""
+MOST_NEIGHBOURS = 12
 ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
-PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+SHOWN = (("", "all"), ("wrong", "all wrong"), ("disputed", "disputed"))
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list of cases as a request chooses it. `by`: the result whose mistakes alone are listed, where one is named; `shares` (K, C):
+    how much of each case the counted results got right; `unknown`: a result that is named and not there."""
+
+    section: Section
+    outcomes: Outcomes
+    cases: Ints
+    wanted: str
+    order: str
+    show: str
+    label: str
+    by: Entry | None
+    shares: Floats
+    counted: int
+    unknown: str = ""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether anything but the order was chosen."""
+        return bool(self.wanted.strip() or self.show or self.label or self.by)
 
 
 def page(board: Board, request: Request) -> str:
-    """The page for what `request` chooses: `set`, `find` (a text), `order`, `page` (from 1)."""
+    """The page for what `request` chooses: `set`, `find` (words), `label` (facet:value), `show` (wrong, disputed), `model` (a result),
+    `order`, `at` (the page, from 1); `id`: one case alone, then `first`, `second`: the results whose answers are shown."""
     found = chosen_section(board, request)
     if found is None:
-        return '<h2 class="finding">No questions are known yet.</h2>'
+        return no_answers("No questions are known yet.")
     key, section = found
     outcomes = _outcomes(board, section)
     if outcomes is None:
         gone = '<h2 class="finding">The questions of this set are not in the store.</h2>'
         return f'<div class="form">{section_select(board, key)}</div>{gone}'
-    wanted, order, cases = _chosen(outcomes, request)
-    pages = max(-(-len(cases) // PER_PAGE), 1)
-    number = min(max(_whole(request.get("page")), 1), pages)
-    shown = cases[(number - 1) * PER_PAGE : number * PER_PAGE]
+    if request.get("id"):
+        return _one(board, section, outcomes, request)
+    chosen = _chosen(section, outcomes, request)
+    pages = max(-(-len(chosen.cases) // PER_PAGE), 1)
+    at = min(max(_whole(request.get("at") or request.get("page")), 1), pages)
+    shown = chosen.cases[(at - 1) * PER_PAGE : at * PER_PAGE]
     entries = _shown(section, outcomes)
-    given = _given(outcomes, shown, entries)
-    body = "".join(_case(section, outcomes, case, entries, given) for case in shown.tolist())
-    orders = options(list(ORDERS), order)
-    which = (
-        "" if len(cases) <= MOST_IN_FILE else f" The files hold the first {count(MOST_IN_FILE)} cases of this choice."
+    if chosen.by is not None and chosen.by not in entries:
+        entries = [*entries, chosen.by]
+    given = given_to(outcomes, shown, entries)
+    body = "".join(
+        article(section, outcomes, case, entries, given, datasets_of(board, section)) for case in shown.tolist()
     )
-    if len(entries) < len(outcomes.runs):
-        which += f" Of {count(len(outcomes.runs))} results the best {len(entries)} are shown."
     return (
-        f'<div class="form">{section_select(board, key)}<label>Order <select data-name="order">{orders}</select></label>'
-        f'<label>Search <input data-name="find" type="search" value="{text(wanted, 200)}" placeholder="words, id, category"></label>'
-        f'<span class="acts"><button type="button" class="link" data-act="link">Copy link</button>{files("cases")}</span></div>'
-        f'<h2 class="finding">{sentences.cases_found(len(cases), bool(wanted.strip()))}</h2>'
-        '<p class="sub">The key is marked; after each option stand the results that chose it. Images appear where the dataset can be '
-        "read and "
-        f"its licences let anybody pass them on.{which}</p>{body}{_turn(number, pages)}"
+        f"{_form(board, key, chosen)}"
+        f'<h2 class="finding" data-title="Cases">{sentences.cases_found(len(chosen.cases), chosen.is_part)}</h2>'
+        f'<p class="sub">{_explained(chosen, entries)}</p>{body}{_turn(at, pages)}'
     )
 
 
@@ -78,12 +114,12 @@ def file(board: Board, request: Request) -> dict[str, str]:
     if found is None or outcomes is None:
         raise BadInput("the questions of this set are not in the store.")
     section = found[1]
-    _, _, cases = _chosen(outcomes, request)
+    cases = _case(outcomes, str(request["id"])) if request.get("id") else _chosen(section, outcomes, request).cases
     entries = _shown(section, outcomes)
-    given = _given(outcomes, cases[:MOST_IN_FILE], entries)
-    place = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
-    rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(place)))
-    rows = rows[np.argsort([place[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
+    given = given_to(outcomes, cases[:MOST_IN_FILE], entries)
+    rank = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
+    rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(rank)))
+    rows = rows[np.argsort([rank[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
     table: Table = []
     for _, question in outcomes.questions.iloc[rows].iterrows():
         asked = {
@@ -91,24 +127,36 @@ def file(board: Board, request: Request) -> dict[str, str]:
             "question_id": question["question_id"],
             "question": question["question"],
             "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
-            "key": ", ".join(chr(65 + option) for option in key_of(section, question)) or None,
-            "labels": "; ".join(_facts(question)),
+            "key": letters(key_of(section, question)) or None,
+            "labels": "; ".join(facts_of(question)),
         }
         for entry in entries:
             if entry.key in given:
                 choice, status, said = given[entry.key].get(question["question_id"], NONE)
-                chosen = ", ".join(chr(65 + option) for option in choice)
-                table.append(
-                    {
-                        **asked,
-                        "model": entry.result.model.name,
-                        "run": entry.key,
-                        "chosen": chosen,
-                        "status": status,
-                        "response": said,
-                    }
-                )
+                answered = {"chosen": letters(choice), "status": status, "response": said}
+                table.append({**asked, "model": entry.result.model.name, "run": entry.key, **answered})
     return as_file(table, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
+
+
+def failures(board: Board, section: Section, outcomes: Outcomes, entry: Entry, most: int) -> str:
+    """The first cases that a result got wrong altogether, those that most others got right first; nothing where there is none."""
+    others = [key for key in _counted(section, outcomes) if key != entry.key]
+    mine = right_shares(outcomes, [entry.key])[0]
+    cases = np.flatnonzero(mine == 0)
+    if others:
+        cases = ordered(cases, 1 - right_shares(outcomes, others), "wrong")
+    given = given_to(outcomes, cases[:most], [entry])
+    datasets = datasets_of(board, section)
+    return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
+
+
+def datasets_of(board: Board, section: Section) -> list[Dataset]:
+    """The datasets that the board's owner vouches for and that hold the questions of a section: their images may be shown, too."""
+    return [
+        (str(split.benchmark.repo), split.benchmark.revision)
+        for split in board.trusted.splits
+        if split.benchmark.fingerprint == section.fingerprint and split.benchmark.repo
+    ]
 
 
 def _outcomes(board: Board, section: Section) -> Outcomes | None:
@@ -116,16 +164,100 @@ def _outcomes(board: Board, section: Section) -> Outcomes | None:
     return loaded[0] if loaded else None
 
 
-def _chosen(outcomes: Outcomes, request: Request) -> tuple[str, str, np.ndarray]:
-    """The words looked for, the order, and the numbers of the cases in it."""
+def _answered(section: Section, outcomes: Outcomes) -> list[Entry]:
+    """The results of which answers are known."""
+    return [entry for entry in section.entries if entry.key in outcomes.runs]
+
+
+def _counted(section: Section, outcomes: Outcomes) -> list[str]:
+    """The results by which a case counts as wrong or disputed: all that are neither baselines nor withdrawn, where there are any."""
+    models = [
+        entry.key
+        for entry in section.entries
+        if entry.key in outcomes.runs and entry.result.model.kind != "baseline" and entry.standing.withdrawal is None
+    ]
+    return models or list(outcomes.runs)
+
+
+def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:
+    """The cases that a request chooses, in its order."""
     wanted = str(request.get("find") or "")[:200]
     order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
-    return wanted, order, _ordered(outcomes, _matching(outcomes, wanted), order)
+    show = str(request.get("show") or "") if str(request.get("show")) in dict(SHOWN) else ""
+    facet, _, label = str(request.get("label") or "").partition(":")
+    counted = _counted(section, outcomes)
+    entries = _answered(section, outcomes)
+    said = str(request.get("model") or "").strip()
+    by = find_result(entries, said) if said else None
+    mask = matching(outcomes, wanted)
+    if label:
+        mask &= labelled(outcomes, facet, label)
+    shares = right_shares(outcomes, counted)
+    mask &= selected(shares, show)
+    if by is not None:
+        mask &= right_shares(outcomes, [by.key])[0] < 1
+    cases = ordered(np.flatnonzero(mask), shares, order)
+    chosen_label = f"{facet}:{label}" if label else ""
+    unknown = said if said and by is None else ""
+    return _List(section, outcomes, cases, wanted, order, show, chosen_label, by, shares, len(counted), unknown)
+
+
+def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
+    """The result that is named by its key, by its name in the list, or by its model."""
+    named = labels(list(entries))
+    exact = next((entry for entry in entries if said in (entry.key, named[entry.key])), None)
+    return exact or next((entry for entry in entries if entry.result.model.name.lower() == said.lower()), None)
+
+
+def _form(board: Board, key: str, chosen: _List) -> str:
+    section, outcomes = chosen.section, chosen.outcomes
+    entries = _answered(section, outcomes)
+    labels_ = [("", "any")] + [
+        (f"{facet}:{label}", f"{FACET_LABEL.get(facet, facet)}: {shown_label(facet, label)} ({count(size)})")
+        for facet, label, size in label_choices(outcomes)
+    ]
+    by_label = (
+        f'<label>Label <select data-name="label">{options(labels_, chosen.label)}</select></label>'
+        if len(labels_) > 1
+        else ""
+    )
+    model = chosen.unknown or (labels(entries)[chosen.by.key] if chosen.by else "")
+    return (
+        f'<div class="form">{section_select(board, key)}'
+        f'<label>Search <input data-name="find" type="search" value="{text(chosen.wanted, 200)}" placeholder="words, id, category"></label>'
+        f'{by_label}<label>Show <select data-name="show">{options(list(SHOWN), chosen.show)}</select></label>'
+        f"{result_input('Wrong by', 'model', model, entries, 'any result')}"
+        f'<label>Order <select data-name="order">{options(list(ORDERS), chosen.order)}</select></label>'
+        f'<span class="acts"><button type="button" class="link" data-act="link">Copy link</button>{files("cases")}</span></div>'
+    )
+
+
+def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
+    """What is listed, and what is shown of it."""
+    parts = []
+    if chosen.show and headline_of(chosen.outcomes):
+        parts.append(text(sentences.shown_cases(chosen.show, chosen.counted), 300))
+    if chosen.by is not None:
+        named = labels(_answered(chosen.section, chosen.outcomes))[chosen.by.key]
+        parts.append(f"Of each, {text(named, 120)} did not score in full.")
+    if chosen.unknown:
+        parts.append(
+            f"No result of the name {text(repr(chosen.unknown), 140)} has answers here: it is left out of the choice."
+        )
+    parts.append(
+        "The key is marked; after each option stand the results that chose it. Images appear where the dataset can be read and its "
+        "licences let anybody pass them on."
+    )
+    if len(chosen.cases) > MOST_IN_FILE:
+        parts.append(f"The files hold the first {count(MOST_IN_FILE)} cases of this choice.")
+    if len(entries) < len(chosen.outcomes.runs):
+        parts.append(f"Of {count(len(chosen.outcomes.runs))} results the best {count(len(entries))} are shown.")
+    return " ".join(parts)
 
 
 def _shown(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results of which answers are shown: all, or the best where there are more than a reader can take in."""
-    name = _headline(outcomes)
+    name = headline_of(outcomes)
     if name is None:
         return [entry for entry in section.entries if entry.key in outcomes.runs][:MOST_RUNS]
     units = outcomes.metrics[name]
@@ -135,21 +267,58 @@ def _shown(section: Section, outcomes: Outcomes) -> list[Entry]:
     return [entry for entry in entries if entry.key in best]
 
 
-Given = dict[str, dict[str, Answer]]
-"""Entry key -> question id -> answer. Results whose answers cannot be read are missing."""
+# ---- one case and its neighbours
 
 
-def _given(outcomes: Outcomes, cases: np.ndarray, entries: list[Entry]) -> Given:
-    """What the results answered to the questions of some cases."""
-    asked = outcomes.questions["question_id"][np.isin(outcomes.case_of_question, cases)].tolist()
-    found: Given = {}
-    for entry in entries:
-        try:
-            if entry.answers is not None:
-                found[entry.key] = answers_to(entry.answers, asked)
-        except BadInput:
-            continue
-    return found
+def _case(outcomes: Outcomes, case_id: str) -> Ints:
+    rows = np.flatnonzero((outcomes.questions["case_id"].astype(str) == case_id).to_numpy(dtype=bool))
+    return np.unique(outcomes.case_of_question[rows])
+
+
+def _one(board: Board, section: Section, outcomes: Outcomes, request: Request) -> str:
+    case_id = str(request["id"])[:300]
+    every = f'<a class="link" href="{address_of("cases", set=set_name(section))}">All cases of this set</a>'
+    found = _case(outcomes, case_id)
+    if not found.size:
+        return f'<h2 class="finding">Case {text(case_id, 80)} is not in this set of questions.</h2><p>{every}</p>'
+    case = int(found[0])
+    named = [
+        entry for name in ("first", "second") if (entry := find_result(section.entries, str(request.get(name) or "-")))
+    ]
+    entries = named or _shown(section, outcomes)
+    given = given_to(outcomes, found, entries)
+    drawn = article(section, outcomes, case, entries, given, datasets_of(board, section))
+    shown = f' <a class="link" href="{case_address(section, case_id)}">All answers to it</a>' if named else ""
+    save = files("cases")
+    return (
+        f'<div class="form"><span class="acts">{every}{shown}'
+        f'<button type="button" class="link" data-act="link">Copy link</button>{save}</span></div>'
+        f'<h2 class="finding" data-title="Case {text(case_id, 60)}">'
+        f"{text(sentences.case_result(*_tally(section, outcomes, case)), 300)}</h2>{drawn}{_neighbours(section, outcomes, case)}"
+    )
+
+
+def _tally(section: Section, outcomes: Outcomes, case: int) -> tuple[int, int, int]:
+    """Of the counted results: how many got all of a case right, how many nothing, and how many are scored on it."""
+    shares = right_shares(outcomes, _counted(section, outcomes))[:, case]
+    known = shares[np.isfinite(shares)]
+    return int((known == 1).sum()), int((known == 0).sum()), int(known.size)
+
+
+def _neighbours(section: Section, outcomes: Outcomes, case: int) -> str:
+    """What is near a case: the ones before and after it, and those that hold one of its images."""
+    ids = outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
+
+    def link(at: int, said: str) -> str:
+        return f'<a href="{case_address(section, ids[at])}">{text(said, 80)}</a>'
+
+    turn = [link(case - 1, f"Before: case {ids[case - 1]}")] if case > 0 else []
+    turn += [link(case + 1, f"Next: case {ids[case + 1]}")] if case + 1 < len(ids) else []
+    near = sharing_images(outcomes, case)
+    rest = f" and {count(near.size - MOST_NEIGHBOURS)} more" if near.size > MOST_NEIGHBOURS else ""
+    links = ", ".join(link(at, f"case {ids[at]}") for at in near[:MOST_NEIGHBOURS].tolist())
+    shared = f"<p>Cases that hold one of its images: {links}{rest}.</p>" if near.size else ""
+    return f'<h3>Its neighbours</h3>{shared}<nav class="turn" aria-label="Neighbouring cases">{"".join(turn)}</nav>'
 
 
 def _whole(value: object) -> int:
@@ -159,118 +328,13 @@ def _whole(value: object) -> int:
         return 1
 
 
-def _matching(outcomes: Outcomes, wanted: str) -> np.ndarray:
-    """Numbers of the cases of which any question has every word in its text, id, options or labels."""
-    case = outcomes.case_of_question
-    if not wanted.strip():
-        return np.unique(case)
-    questions = outcomes.questions
-    columns = [name for name in ("question_id", "question", "options", "categories", "department", "modality", "task", "keyword",
-                                 "organ", "image_type", "scenario") if name in questions.columns]  # fmt: skip
-    haystack = questions[columns].fillna("").map(str).agg(" ".join, axis=1).str.lower()
-    mask = np.ones(len(questions), dtype=bool)
-    for word in wanted.lower().split():
-        mask &= haystack.str.contains(word, regex=False).to_numpy(dtype=bool)
-    return np.unique(case[mask])
-
-
-def _headline(outcomes: Outcomes) -> str | None:
-    """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first. None where
-    every key is hidden."""
-    name = HEADLINE.get(outcomes.format)
-    return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
-
-
-def _ordered(outcomes: Outcomes, cases: np.ndarray, order: str) -> np.ndarray:
-    """`wrong`: the cases that fewest results got right first; `split`: those about which results differ most."""
-    name = _headline(outcomes)
-    if order == "stored" or not cases.size or name is None:
-        return cases
-    units, place = outcomes.metrics[name], outcomes.places[name]
-    share = (units.top > 0).mean(axis=0)
-    total = np.bincount(place.case, minlength=int(outcomes.case_of_question.max()) + 1)
-    right = np.bincount(place.case, share, minlength=total.size) / np.maximum(total, 1)
-    rate = np.where(total > 0, right, 2.0)[cases]
-    return cases[np.argsort(rate if order == "wrong" else np.abs(rate - 0.5), kind="stable")]
-
-
-def _case(section: Section, outcomes: Outcomes, case: int, entries: list[Entry], given: Given) -> str:
-    rows = outcomes.questions[outcomes.case_of_question == case]
-    named = labels(entries)
-    pictures = _pictures(section, str(rows["case_id"].iloc[0]))
-    body = "".join(_question(section, question, given, named) for _, question in rows.iterrows())
-    return (
-        f'<article class="case"><h3>Case {text(rows["case_id"].iloc[0], 60)}</h3><div class="seen">{pictures}'
-        f'<div class="questions">{body}</div></div></article>'
-    )
-
-
-def _facts(question: pd.Series) -> list[str]:
-    """The labels that the source gives a question."""
-    facts = [
-        shown_label(name, str(question.get(name)))
-        for name in ("department", "modality", "task", "organ", "scenario", "aspect")
-        if isinstance(question.get(name), str)
-    ]
-    categories = question.get("categories")
-    return facts + ([str(label) for label in categories] if isinstance(categories, list) else [])
-
-
-def _question(section: Section, question: pd.Series, given: Given, named: dict[str, str]) -> str:
-    chosen: dict[int, list[str]] = defaultdict(list)
-    nothing: list[str] = []
-    for run, answers in given.items():
-        choice, status, said = answers.get(question["question_id"], NONE)
-        for option in choice:
-            chosen[option].append(named[run])
-        if not choice:
-            quoted = (
-                f": “{' '.join(said[:MOST_SAID].split())}{'…' if len(said) > MOST_SAID else ''}”"
-                if said.strip()
-                else ""
-            )
-            nothing.append(f"{named[run]} ({status}{quoted})")
-    key = set(key_of(section, question))
-    lines = "".join(
-        f'<li class="{"key" if number in key else ""}"><b>{chr(65 + number)}</b> {text(option, 300)}'
-        f"{' <em>key</em>' if number in key else ''} <span>{text(', '.join(chosen[number]), 600)}</span></li>"
-        for number, option in enumerate(question["options"])
-    )
-    rest = f'<p class="fine">Named no option: {text(", ".join(nothing), 1500)}</p>' if nothing else ""
-    hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
-    return (
-        f'<div class="question"><p>{text(question["question"], 2000)}{hidden} <span class="fine">'
-        f"{text(' · '.join([str(question['question_id']), *_facts(question)]), 300)}</span></p><ol>{lines}</ol>{rest}</div>"
-    )
-
-
 def _turn(number: int, pages: int) -> str:
     if pages == 1:
         return ""
-    back = (
-        f'<button type="button" class="link" data-name="page" value="{number - 1}">Previous</button>'
-        if number > 1
-        else ""
-    )
-    on = (
-        f'<button type="button" class="link" data-name="page" value="{number + 1}">Next</button>'
-        if number < pages
-        else ""
-    )
+
+    def button(to: int, said: str) -> str:
+        return f'<button type="button" class="link" data-name="at" value="{to}">{said}</button>'
+
+    back = button(number - 1, "Previous") if number > 1 else ""
+    on = button(number + 1, "Next") if number < pages else ""
     return f'<nav class="turn" aria-label="Pages">{back}<span class="fine">Page {count(number)} of {count(pages)}</span>{on}</nav>'
-
-
-def _pictures(section: Section, case_id: str) -> str:
-    """The images of a case that may be shown; while they are on their way from the Hub a note that the browser asks again for."""
-    images = IMAGES.get(section, case_id)
-    if images is None:
-        return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
-    drawn = "".join(_picture(name, data) for name, data in images.items())
-    return f'<div class="pictures">{drawn}</div>' if drawn else ""
-
-
-def _picture(name: str, data: bytes) -> str:
-    kind = next((mime for start, mime in PICTURES.items() if data.startswith(start)), None)
-    if kind is None or len(data) > LARGEST_IMAGE:
-        return ""
-    return f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 60)} of this case" loading="lazy">'

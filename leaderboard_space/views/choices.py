@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.groups import called
 from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.html import count, options
+from leaderboard_space.html import options, plural, text
 from leaderboard_space.views.provenance import entry_mark
 
 Request = Mapping[str, Any]
@@ -37,12 +37,41 @@ def key_of(section: Section, question: Any) -> list[int]:
 
 
 def section_select(board: Board, key: str) -> str:
+    """The choice of a set of questions of which answers are known."""
+    return set_select([section for _, section in measured_sections(board)], key)
+
+
+def set_select(sections: Sequence[Section], key: str) -> str:
     """The choice of a set of questions."""
     pairs = [
-        (name, f"{LABELS[section.format]}: {section.title()}, {section.split}, {count(section.questions)} questions")
-        for name, section in measured_sections(board)
+        (
+            f"{section.format}/{section.key}",
+            f"{LABELS[section.format]}: {section.title()}, {section.split}, {plural(section.questions, 'question')}",
+        )
+        for section in sections
     ]
     return f'<label>Questions <select data-name="set">{options(pairs, key)}</select></label>'
+
+
+def result_input(said: str, name: str, chosen: str, entries: list[Entry], hint: str) -> str:
+    """A field that takes a result by its name, and offers the names while one types: a list of hundreds cannot be scrolled."""
+    named = sorted(labels(entries).values(), key=str.lower)
+    offered = "".join(f'<option value="{text(one, 300)}"></option>' for one in named)
+    return (
+        f'<label>{text(said)} <input data-name="{name}" type="search" list="results-{name}" value="{text(chosen, 300)}" '
+        f'placeholder="{text(hint)}" autocomplete="off"></label><datalist id="results-{name}">{offered}</datalist>'
+    )
+
+
+def no_answers(line: str) -> str:
+    """What stands where a page needs answers and the board has none: what is missing, and how to get it."""
+    return (
+        f'<h2 class="finding">{text(line)}</h2><p class="sub">This board knows only what papers print: scores, and neither questions nor '
+        "answers. Both come with a run: measure a model with <code>medprobe eval BENCHMARK --model MODEL</code> and add it with "
+        "<code>medprobe submit RUN_DIR --to STORE</code>, or give a file of answers on "
+        '<a href="#/submit">Submit</a>; then serve the board with <code>medprobe board --results STORE</code>. '
+        'Printed scores can be put side by side on <a href="#/compare">Compare</a>.</p>'
+    )
 
 
 def labels(entries: list[Entry]) -> dict[str, str]:

@@ -1,190 +1,204 @@
-"""Compare: two results on the same questions, with a paired test, what differs in their settings, and the questions that flip."""
+"""Compare: two or more results on the same questions: how they differ, what differs in their settings, and the questions that flip."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.scores.statistics import PairedTest, paired_test
 from leaderboard_space import sentences
+from leaderboard_space.comparing import (
+    SLOTS,
+    UNPAIRED,
+    Comparison,
+    Difference,
+    comparable_sections,
+    compared,
+)
 from leaderboard_space.data.answers_shown import responses
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.standings import info_of, metrics_of
+from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.sections import Entry
+from leaderboard_space.data.standings import info_of
 from leaderboard_space.export import Table, as_file
-from leaderboard_space.html import count, number, options, text
-from leaderboard_space.views.choices import Request, chosen_section, key_of, labels, section_select
-from leaderboard_space.views.parts import files, sorted_by
+from leaderboard_space.html import interval, number, options, score_text, text
+from leaderboard_space.views.addresses import address_of, model_address, set_name
+from leaderboard_space.views.case import article, given_to, in_full
+from leaderboard_space.views.cases import datasets_of
+from leaderboard_space.views.choices import Request, key_of, result_input, set_select
+from leaderboard_space.views.parts import dots, files, fitted, sorted_by
+from leaderboard_space.views.provenance import entry_mark
 
-MOST_FLIPS = 20
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Two results on the same questions, as a request chooses them."""
-
-    key: str
-    section: Section
-    outcomes: Outcomes
-    entries: dict[str, Entry]
-    a: Entry
-    b: Entry
-    metrics: list[str]
-    metric: str
-    named: dict[str, str]
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.named[self.a.key], self.named[self.b.key]
+MOST_FLIPS = 8
+MOST_PAIRS = 28
 
 
 def page(board: Board, request: Request) -> str:
-    """The page for what `request` chooses: `set`, `first`, `second`, `metric`."""
-    found = chosen_section(board, request)
+    """The page for what `request` chooses: `set`, `metric`, and results under `first`, `second` ... `eighth`."""
+    found = compared(board, request)
     if found is None:
-        return _nothing("No answers are known yet, so there is nothing to compare.")
-    pair = _pair(board, request)
-    if pair is None:
-        return f'<div class="form">{section_select(board, found[0])}</div>' + _nothing(
-            "Fewer than two results on these questions have answers that can be scored."
-        )
-    return _form(board, pair) + _comparison(pair)
+        return _nothing("No set of questions has two results yet, so there is nothing to compare.")
+    form = _form(board, found)
+    if found.unknown:
+        named = ", ".join(f"“{name}”" for name in found.unknown)
+        return form + _nothing(f"No result of the name {named} on these questions. Choose one from the list.")
+    if len(found.chosen) < 2:
+        return form + _nothing("Choose two different results.")
+    if not found.metric:
+        return form + _nothing("These results have no score in common that is known.")
+    pairs = found.differences(found.metric)
+    parts = [form, _finding(found, pairs), _scores(found)]
+    if len(found.chosen) > 2:
+        parts.append(_pairs(found, pairs))
+    return "".join([*parts, _every_score(found), _settings(found), _flips(board, found)])
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, settings or flips (all of them); `as`: csv or json.
+    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json.
 
     Raises BadInput when there is nothing to compare.
     """
-    pair = _pair(board, request)
-    if pair is None or pair.a is pair.b:
+    found = compared(board, request)
+    if found is None or len(found.chosen) < 2 or not found.metric:
         raise BadInput("there is nothing to compare here. Choose two different results.")
-    tables = {"scores": _score_rows, "settings": _setting_rows, "flips": _flip_rows}
+    tables = {"scores": _score_rows, "pairs": _score_rows, "settings": _setting_rows, "flips": _flip_rows}
     of = str(request.get("of"))
-    table = tables.get(of, _score_rows)(pair)
-    return as_file(
-        table, f"compare-{of if of in tables else 'scores'}-{pair.names[0]}-{pair.names[1]}", str(request.get("as"))
-    )
-
-
-def _pair(board: Board, request: Request) -> _Pair | None:
-    found = chosen_section(board, request)
-    if found is None:
-        return None
-    key, section = found
-    loaded = board.outcomes(section)
-    outcomes = loaded[0] if loaded else None
-    if outcomes is None or len(outcomes.runs) < 2:
-        return None
-    entries = {entry.key: entry for entry in section.entries if entry.key in outcomes.runs}
-    ranked = sorted(entries.values(), key=lambda entry: entry.result.model.kind == "baseline")
-    a = entries.get(str(request.get("first")), ranked[0])
-    b = entries.get(str(request.get("second")), next(entry for entry in ranked if entry is not a))
-    metrics = [
-        name for name in metrics_of(section, outcomes) if name in outcomes.metrics and info_of(name).unit != "count"
-    ]
-    if not metrics:  # every key is hidden: nothing can be scored
-        return None
-    metric = str(request.get("metric")) if str(request.get("metric")) in metrics else metrics[0]
-    return _Pair(key, section, outcomes, entries, a, b, metrics, metric, labels(list(entries.values())))
+    names = "-".join(found.name(entry) for entry in found.chosen[:2])
+    table = tables.get(of, _score_rows)(found)
+    return as_file(table, f"compare-{of if of in tables else 'scores'}-{names}", str(request.get("as")))
 
 
 def _nothing(line: str) -> str:
-    return f'<h2 class="finding">{text(line)}</h2>'
+    return f'<h2 class="finding">{text(line, 400)}</h2>'
 
 
-def _form(board: Board, pair: _Pair) -> str:
-    named = sorted(pair.named.items(), key=lambda item: item[1].lower())
-    choices = options([(name, info_of(name, pair.section.format).label) for name in pair.metrics], pair.metric)
+def _form(board: Board, found: Comparison) -> str:
+    """The choice of questions, score and results, with one more field than there are results."""
+    given = [found.named[entry.key] for entry in found.chosen] + list(found.unknown)
+    slots = SLOTS[: min(max(len(given) + 1, 2), len(SLOTS))]
+    fields = "".join(
+        result_input(
+            slot.capitalize() if at < 2 else f"And {slot}",
+            slot,
+            given[at] if at < len(given) else "",
+            found.section.entries,
+            "add a result" if at >= 2 else "a result",
+        )
+        for at, slot in enumerate(slots)
+    )
+    choices = options([(name, info_of(name, found.section.format).label) for name in found.metrics], found.metric)
     return (
-        f'<div class="form">{section_select(board, pair.key)}'
-        f'<label>First <select data-name="first">{options(named, pair.a.key)}</select></label>'
-        f'<label>Second <select data-name="second">{options(named, pair.b.key)}</select></label>'
+        f'<div class="form">{set_select(comparable_sections(board), set_name(found.section))}{fields}'
         f'<label>Score <select data-name="metric">{choices}</select></label>'
         '<button type="button" class="link" data-act="link">Copy link</button></div>'
     )
 
 
-def _comparison(pair: _Pair) -> str:
-    if pair.a is pair.b:
-        return _nothing("Choose two different results.")
-    first, second = pair.names
-    tests = _tests(pair)
-    test = tests[pair.metric][2] if pair.metric in tests else None
-    parts = [f'<h2 class="finding">{text(_finding(first, second, pair.metric, pair.section.format, test), 400)}</h2>']
-    if test is not None:
-        parts.append(f'<p class="sub">{text(_caption(test), 600)}</p>')
-    return "".join([*parts, _table(tests, first, second, pair.section.format), _settings(pair), _flips(pair)])
-
-
-def _tests(pair: _Pair) -> dict[str, tuple[float, float, PairedTest]]:
-    """Per metric that both have: the two scores in percent, and the paired test."""
-    frames = [_units(pair.outcomes, entry.key, pair.metrics) for entry in (pair.a, pair.b)]
-    found = {}
-    for name in pair.metrics:
-        one, other = (_share(frame, name) for frame in frames)
-        if one is not None and other is not None:
-            found[name] = (one, other, paired_test(frames[0], frames[1], name))
-    return found
-
-
-def _units(outcomes: Outcomes, run: str, metrics: list[str]) -> pd.DataFrame:
-    """The run's units as a table, as the paired test takes them. A unit is named by its place, which is the same for both runs."""
-    row = outcomes.runs.index(run)
-    parts = []
-    for name in metrics:
-        units = outcomes.metrics[name]
-        parts.append(
-            pd.DataFrame(
-                {
-                    "metric": name,
-                    "unit": np.arange(units.cluster.size).astype(str),
-                    "cluster": units.cluster,
-                    "numerator": units.top[row].astype(float),
-                    "denominator": units.base[row if units.base.shape[0] > 1 else 0],
-                }
-            )
+def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
+    info = info_of(found.metric, found.section.format)
+    if not pairs:
+        one, other = (found.name(entry) for entry in found.chosen[:2])
+        said = f"{info.label} cannot be compared between {one} and {other}." if len(found.chosen) == 2 else ""
+        return _nothing(said or f"{info.label} cannot be compared between any two of these.")
+    if len(found.chosen) > 2:
+        sure = sum(pair.is_sure for pair in pairs)
+        paired = sum(pair.is_paired for pair in pairs)
+        return (
+            f'<h2 class="finding">{text(sentences.pairs_apart(sure, len(pairs), info.label), 300)}</h2>'
+            f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>'
         )
-    return pd.concat(parts, ignore_index=True)
+    (pair,) = pairs
+    line = sentences.compared(
+        found.name(pair.one), found.name(pair.other), info.label, info.higher_is_better, pair.value, pair.p
+    )
+    if pair.is_paired:
+        below = sentences.compared_in_full(
+            pair.value, pair.low, pair.high, pair.p, pair.method, pair.n or 0, pair.only_one or 0, pair.only_other or 0
+        )
+    else:
+        below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
+    return f'<h2 class="finding">{text(line, 400)}</h2><p class="sub">{text(below, 700)}</p>'
 
 
-def _share(frame: pd.DataFrame, metric: str) -> float | None:
-    """A run's score in percent; None where nothing is counted."""
-    part = frame[frame["metric"] == metric]
-    total = float(part["denominator"].sum())
-    return 100 * float(part["numerator"].sum()) / total if total > 0 else None
-
-
-def _finding(first: str, second: str, metric: str, format: str, test: PairedTest | None) -> str:
-    info = info_of(metric, format)
-    if test is None:
-        return f"{info.label} cannot be compared between these two."
-    return sentences.compared(first, second, info.label, info.higher_is_better, test.difference, test.p)
-
-
-def _caption(test: PairedTest) -> str:
-    return sentences.compared_in_full(
-        test.difference, test.low, test.high, test.p, test.method, test.n, test.only_a, test.only_b
+def _scores(found: Comparison) -> str:
+    """The chosen results on the chosen score, each with its interval, and a link to its model."""
+    info = info_of(found.metric, found.section.format)
+    held = found.scores(found.metric)
+    axis = fitted(held.values())
+    rows = ""
+    for entry in found.chosen:
+        score = held.get(entry.key)
+        name = f'<a href="{model_address(identity_of(entry.result.model.name))}">{text(found.name(entry), 200)}</a>'
+        if score is None:
+            rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">not known</td><td>{text(entry_mark(entry))}</td></tr>'
+            continue
+        rows += (
+            f'<tr><th scope="row">{name}</th><td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
+            f'<td class="chart">{dots(score, axis)}</td><td class="num">{interval(score.low, score.high)}</td>'
+            f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
+        )
+    chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
+    line = f", the dashed line is chance ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
+    said = f"{info.label}: axis {number(axis[0], 0)} to {number(axis[1], 0)}{line}"
+    return (
+        f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
+        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">%</th><th scope="col">{text(said)}</th>'
+        '<th scope="col" class="num">95% interval</th><th scope="col">Source</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _table(tests: dict[str, tuple[float, float, PairedTest]], first: str, second: str, format: str) -> str:
+def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
+    """Every pair, those told apart first; each is a link to the comparison of the two alone."""
     rows = ""
-    for name, (one, other, test) in tests.items():
-        mark = "not told apart" if test.p >= 0.05 else "surely"
-        rows += (
-            f'<tr><th scope="row">{text(info_of(name, format).label)}</th><td{sorted_by(one)}>{number(one)}</td>'
-            f"<td{sorted_by(other)}>{number(other)}</td><td{sorted_by(test.difference)}>{number(test.difference)}</td>"
-            f"<td{sorted_by(test.low)}>{number(test.low)} to {number(test.high)}</td><td>{mark}</td></tr>"
+    for pair in pairs[:MOST_PAIRS]:
+        alone = address_of(
+            "compare", set=set_name(found.section), metric=found.metric, first=pair.one.key, second=pair.other.key
         )
-    heads = (("score", "Score"), ("first", first), ("second", second), ("difference", "Difference (points)"),
-             ("interval", "95% interval"), ("different", "Different?"))  # fmt: skip
+        upper, lower = (pair.one, pair.other) if pair.value >= 0 else (pair.other, pair.one)
+        sign = 1 if pair.value >= 0 else -1
+        ends = sorted((sign * pair.low, sign * pair.high))
+        rows += (
+            f'<tr><th scope="row"><a href="{alone}">{text(found.name(upper), 100)} over {text(found.name(lower), 100)}</a></th>'
+            f"<td{sorted_by(abs(pair.value))}>{number(abs(pair.value))}</td>"
+            f"<td{sorted_by(ends[0])}>{number(ends[0])} to {number(ends[1])}</td>"
+            f"<td{sorted_by(pair.corrected)}>{text(sentences.p_value(pair.corrected))}</td>"
+            f"<td>{'surely' if pair.is_sure else 'not told apart'}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
+        )
+    heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p (corrected)"),
+             ("different", "Different?"), ("test", "Test"))  # fmt: skip
+    return _framed("Every pair", "pairs", heads, rows)
+
+
+def _every_score(found: Comparison) -> str:
+    """Every score that two of the results have; of two results with the difference."""
+    two = len(found.chosen) == 2
+    rows = ""
+    for name in found.metrics:
+        held = found.scores(name)
+        values = "".join(
+            f"<td{sorted_by(held[entry.key].value)}>{number(held[entry.key].value)}</td>"
+            if entry.key in held
+            else "<td data-v=''>–</td>"
+            for entry in found.chosen
+        )
+        more = ""
+        if two:
+            pair = next(iter(found.differences(name)), None)
+            more = "<td data-v=''>–</td><td data-v=''>–</td><td>not comparable</td>"
+            if pair is not None:
+                mark = "surely" if pair.is_sure else "not told apart"
+                more = (
+                    f"<td{sorted_by(pair.value)}>{number(pair.value)}</td>"
+                    f"<td{sorted_by(pair.low)}>{number(pair.low)} to {number(pair.high)}</td><td>{mark}</td>"
+                )
+        rows += f'<tr><th scope="row">{text(info_of(name, found.section.format).label)}</th>{values}{more}</tr>'
+    heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
+    if two:
+        heads += [("difference", "Difference (points)"), ("interval", "95% interval"), ("different", "Different?")]
     return _framed("Every score (%)", "scores", heads, rows)
 
 
@@ -203,147 +217,191 @@ def _framed(
     )
 
 
-def _score_rows(pair: _Pair) -> Table:
-    return [
-        {
-            "benchmark": pair.section.benchmark,
-            "split": pair.section.split,
-            "first": pair.names[0],
-            "second": pair.names[1],
-            "metric": name,
-            "first_value": one,
-            "second_value": other,
-            "difference": test.difference,
-            "low": test.low,
-            "high": test.high,
-            "p": test.p,
-            "test": test.method,
-            "units": test.n,
-            "only_first": test.only_a,
-            "only_second": test.only_b,
-            "first_run": pair.a.key,
-            "second_run": pair.b.key,
-        }
-        for name, (one, other, test) in _tests(pair).items()
-    ]
+def _score_rows(found: Comparison) -> Table:
+    table: Table = []
+    for name in found.metrics:
+        held = found.scores(name)
+        for pair in found.differences(name):
+            table.append(
+                {
+                    "benchmark": found.section.benchmark,
+                    "split": found.section.split,
+                    "first": found.name(pair.one),
+                    "second": found.name(pair.other),
+                    "metric": name,
+                    "first_value": held[pair.one.key].value,
+                    "second_value": held[pair.other.key].value,
+                    "difference": pair.value,
+                    "low": pair.low,
+                    "high": pair.high,
+                    "p": pair.p,
+                    "p_corrected": pair.corrected,
+                    "test": pair.method,
+                    "units": pair.n,
+                    "only_first": pair.only_one,
+                    "only_second": pair.only_other,
+                    "first_run": pair.one.key,
+                    "second_run": pair.other.key,
+                }
+            )
+    return table
 
 
-def _different(pair: _Pair) -> list[tuple[str, object, object]]:
-    """What differs in how the two were run: name, first, second."""
-    one, other = pair.a.result, pair.b.result
-    pairs = [
-        ("method" if name == "name" else name, getattr(one.method, name), getattr(other.method, name))
+# ---- settings
+
+
+def said(value: object) -> str:
+    """A setting in words: nothing as a dash, a table of settings as `name value` pairs.
+
+    >>> said({"temperature": 0.0, "stop": ["a", "b"]}), said(None), said(True)
+    ('temperature 0.0, stop a, b', '–', 'yes')
+    """
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {said(one)}" for name, one in value.items()) or "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(said(one) for one in value) or "–"
+    return str(value)
+
+
+def _settings_of(entry: Entry) -> dict[str, object]:
+    """How a result was got."""
+    method = entry.result.method
+    found: dict[str, object] = {
+        "method" if name == "name" else name: getattr(method, name)
         for name in ("name", "prompt", "shots", "samples", "extraction", "judge")
-    ]
-    left, right = one.method.generation or {}, other.method.generation or {}
-    pairs += [(name, left.get(name), right.get(name)) for name in sorted(left.keys() | right.keys())]
-    pairs.append(("deviations", "; ".join(one.deviations) or None, "; ".join(other.deviations) or None))
-    return [(name, x, y) for name, x, y in pairs if x != y]
+    }
+    return {**found, **(method.generation or {}), "deviations": "; ".join(entry.result.deviations) or None}
 
 
-def _setting_rows(pair: _Pair) -> Table:
-    first, second = pair.names
+def _different(found: Comparison) -> list[tuple[str, list[object]]]:
+    """What differs in how the results were got: name, one value for each."""
+    held = [_settings_of(entry) for entry in found.chosen]
+    names = dict.fromkeys(name for settings in held for name in settings)
+    rows = [(name, [settings.get(name) for settings in held]) for name in names]
+    return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
+
+
+def _setting_rows(found: Comparison) -> Table:
     return [
-        {"setting": name, "first": None if x is None else str(x), "second": None if y is None else str(y), "first_result": first,
-         "second_result": second}
-        for name, x, y in _different(pair)
+        {"setting": name, **{SLOTS[at]: None if value is None else said(value) for at, value in enumerate(values)},
+         **{f"{SLOTS[at]}_result": found.name(entry) for at, entry in enumerate(found.chosen)}}
+        for name, values in _different(found)
     ]  # fmt: skip
 
 
-def _settings(pair: _Pair) -> str:
-    """What differs in how the two were run; a comparison is only about the models where nothing does."""
-    different = _different(pair)
+def _settings(found: Comparison) -> str:
+    """What differs in how they were run; a comparison is only about the models where nothing does."""
+    different = _different(found)
+    both = "Both" if len(found.chosen) == 2 else "All"
     if not different:
-        return '<h3>Settings</h3><p class="sub">Both were run with the same settings.</p>'
+        known = all(entry.result.kind == "measured" for entry in found.chosen)
+        line = (
+            f"{both} were run with the same settings."
+            if known
+            else "No difference is stated; papers print few settings."
+        )
+        return f'<h3>Settings</h3><p class="sub">{line}</p>'
     rows = "".join(
-        f'<tr><th scope="row">{text(name)}</th><td>{text("–" if x is None else x, 300)}</td>'
-        f"<td>{text('–' if y is None else y, 300)}</td></tr>"
-        for name, x, y in different
+        f'<tr><th scope="row">{text(name)}</th>{"".join(f"<td>{text(said(value), 300)}</td>" for value in values)}</tr>'
+        for name, values in different
     )
-    heads = (("setting", "Setting"), ("first", pair.names[0]), ("second", pair.names[1]))
+    heads = [("setting", "Setting"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     return _framed("Settings that differ", "settings", heads, rows, left=True)
 
 
-def _won_alone(pair: _Pair) -> Iterator[tuple[str, list[int]]]:
-    """The units that one of the two won alone: who, and the positions of the questions of the unit."""
-    units, place = pair.outcomes.metrics[pair.metric], pair.outcomes.places[pair.metric]
-    one, other = (units.top[pair.outcomes.runs.index(entry.key)] for entry in (pair.a, pair.b))
-    for unit in np.flatnonzero(one != other):
-        if place.question[unit] >= 0:
-            where = [int(place.question[unit])]
+# ---- questions that flip
+
+
+def _two(found: Comparison) -> tuple[Entry, Entry] | None:
+    """The first two of the results that can be compared question by question."""
+    answered = [entry for entry in found.chosen if found.has_answers(entry)]
+    if len(answered) < 2 or found.outcomes is None or found.metric not in found.outcomes.metrics:
+        return None
+    return answered[0], answered[1]
+
+
+def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
+    """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
+    assert found.outcomes is not None
+    units, at = found.outcomes.metrics[found.metric], found.outcomes.places[found.metric]
+    left, right = (units.top[found.outcomes.runs.index(entry.key)] for entry in (one, other))
+    for unit in np.flatnonzero(left != right):
+        if at.question[unit] >= 0:
+            where = [int(at.question[unit])]
         else:
-            where = np.flatnonzero(pair.outcomes.case_of_question == place.case[unit]).tolist()
-        yield pair.names[0] if one[unit] > other[unit] else pair.names[1], where
+            where = np.flatnonzero(found.outcomes.case_of_question == at.case[unit]).tolist()
+        yield one if left[unit] > right[unit] else other, int(found.outcomes.case_of_question[where[0]]), where
 
 
-def _said(pair: _Pair) -> tuple[pd.DataFrame, pd.DataFrame]:
-    assert pair.a.answers is not None and pair.b.answers is not None
-    return responses(pair.a.answers), responses(pair.b.answers)
-
-
-def _flip_rows(pair: _Pair) -> Table:
-    said = _said(pair)
-    rows = []
-    for unit, (winner, where) in enumerate(_won_alone(pair), 1):
+def _flip_rows(found: Comparison) -> Table:
+    two = _two(found)
+    if two is None or found.outcomes is None:
+        return []
+    given = [_said(entry) for entry in two]
+    rows: Table = []
+    for unit, (winner, _, where) in enumerate(_won_alone(found, *two), 1):
         for row in where:
-            question = pair.outcomes.questions.iloc[row]
+            question = found.outcomes.questions.iloc[row]
             rows.append(
                 {
                     "unit": unit,
-                    "higher_here": winner,
+                    "higher_here": found.name(winner),
+                    "case_id": question["case_id"],
                     "question_id": question["question_id"],
                     "question": question["question"],
-                    "key": _letters(key_of(pair.section, question)) or "hidden",
-                    "first": pair.names[0],
-                    "first_answer": _given(said[0], question["question_id"]),
-                    "second": pair.names[1],
-                    "second_answer": _given(said[1], question["question_id"]),
+                    "key": in_full(question, key_of(found.section, question)) or "hidden",
+                    "first": found.name(two[0]),
+                    "first_answer": _answer(given[0], question),
+                    "second": found.name(two[1]),
+                    "second_answer": _answer(given[1], question),
                 }
             )
     return rows
 
 
-def _flips(pair: _Pair) -> str:
-    """The units that one of the two won alone, with what was asked and answered."""
-    found = list(_won_alone(pair))
-    if not found:
+def _said(entry: Entry) -> pd.DataFrame:
+    assert entry.answers is not None
+    return responses(entry.answers)
+
+
+def _answer(frame: pd.DataFrame, question: pd.Series) -> str:
+    """The options of an answer with their texts, else its status."""
+    if question["question_id"] not in frame.index:
+        return "no answer"
+    row: Any = frame.loc[question["question_id"]]
+    return in_full(question, [int(option) for option in row["choice"]]) or str(row["status"])
+
+
+def _flips(board: Board, found: Comparison) -> str:
+    """The cases of which one of the two got more right than the other, drawn with their images and both answers."""
+    two = _two(found)
+    if two is None:
+        why = (
+            f"The test is {UNPAIRED}: questions can be compared one by one where both results have their answers here."
+            if len([entry for entry in found.chosen if found.has_answers(entry)]) < 2
+            else "The answers to these questions cannot be scored by this score."
+        )
+        return f'<h3>Questions that flip</h3><p class="sub">{text(why, 300)}</p>'
+    assert found.outcomes is not None
+    flipped = list(_won_alone(found, *two))
+    if not flipped:
         return (
             '<h3>Questions that flip</h3><p class="sub">None: of this score both have the same outcome everywhere.</p>'
         )
-    try:
-        said = _said(pair)
-    except BadInput as error:
-        return f'<h3>Questions that flip</h3><p class="sub">{text(error, 300)}</p>'
-    questions = pair.outcomes.questions
+    cases = list({case: (case, winner.key) for winner, case, _ in reversed(flipped)}.values())[::-1]
+    shown = cases[:MOST_FLIPS]
+    given = given_to(found.outcomes, np.array([case for case, _ in shown]), two)
+    if len(given) < 2:
+        return '<h3>Questions that flip</h3><p class="sub">The answers of one of the two cannot be read.</p>'
+    ids = found.outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
     body = ""
-    for winner, where in found[:MOST_FLIPS]:
-        lines = "".join(_asked(pair.section, questions.iloc[row], said) for row in where[:12])
-        body += f'<tr><td class="left">{text(winner, 60)}</td><td class="left">{lines}</td></tr>'
-    more = (
-        f" The first {MOST_FLIPS} of {count(len(found))} are listed; the files hold all."
-        if len(found) > MOST_FLIPS
-        else ""
-    )
-    heads = (("higher", "Higher here"), ("question", "Question, key, and what each answered"))
-    sub = f'<p class="sub">Of each, one of the two got more right than the other.{more}</p>'
-    return _framed("Questions that flip", "flips", heads, body, sub, left=True)
-
-
-def _letters(chosen: Any) -> str:
-    return ", ".join(chr(65 + int(option)) for option in chosen)
-
-
-def _given(frame: pd.DataFrame, question_id: str) -> str:
-    """The letters of an answer, else its status."""
-    if question_id not in frame.index:
-        return "no answer"
-    row = frame.loc[question_id]
-    return _letters(row["choice"]) or str(row["status"])
-
-
-def _asked(section: Section, question: pd.Series, said: tuple[pd.DataFrame, pd.DataFrame]) -> str:
-    first, second = (_given(frame, question["question_id"]) for frame in said)
-    return (
-        f'<p class="asked">{text(question["question"], 300)} <span class="fine">{text(question["question_id"], 60)}: '
-        f"key {text(_letters(key_of(section, question)) or 'hidden')}, first {text(first)}, second {text(second)}</span></p>"
-    )
+    for case, winner in shown:
+        both = address_of("cases", ids[case], set=set_name(found.section), first=two[0].key, second=two[1].key)
+        head = f'<small>{text(found.name_of(winner), 120)} got more of it · <a href="{both}">both answers and its neighbours</a></small>'
+        body += article(found.section, found.outcomes, case, two, given, datasets_of(board, found.section), head)
+    sub = sentences.flips(found.name(two[0]), found.name(two[1]), len(flipped), len(cases), len(shown))
+    return f'<div class="bar-head"><h3>Questions that flip</h3>{files("flips")}</div><p class="sub">{text(sub, 500)}</p>{body}'

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from eval_harness.results import Result
 from leaderboard_space import findings, sentences
 from leaderboard_space.data.groups import GROUPS as APART
 from leaderboard_space.data.groups import called
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.sections import Section, Snapshot
 from leaderboard_space.data.standings import (
     ALL,
@@ -24,8 +24,9 @@ from leaderboard_space.data.standings import (
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
 from leaderboard_space.sentences import FEW
+from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
-from leaderboard_space.views.parts import KINDS, column_head, dots, sorted_by
+from leaderboard_space.views.parts import KINDS, Axis, column_head, dots, fitted, sorted_by
 from leaderboard_space.views.provenance import entry_mark, tables_title, tags
 from leaderboard_space.views.published_cells import printed_table
 
@@ -45,14 +46,14 @@ def panel(
 ) -> str:
     """Everything right of the tree, as HTML."""
     info = info_of(found.metric, section.format)
-    scale = _scale(found, info.unit)
+    axis = fitted([with_interval(row.score) for row in found.rows], info.unit)
     return "".join(
         [
             _toolbar(snapshot, section, found.metric, metrics, shown),
             f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
             f'<p class="sub">{text(findings.caption(section.format, found, branches, any(_tags(found).values())), 2000)}</p>',
             notes(snapshot, section, found, branches, ready),
-            _table(section, found, scale, branches) if found.rows else "",
+            _table(section, found, axis, branches) if found.rows else "",
             _legend(found) if found.rows else "",
             printed_table(found, branches, section.format),
         ]
@@ -100,33 +101,19 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def _scale(found: Standings, unit: str) -> float:
-    """The right end of the axis: the first round number beyond every interval and chance."""
-    ends = [0.0]
-    for row in found.rows:
-        score = with_interval(row.score)
-        ends += [
-            value for value in (score.value, score.high, score.chance) if value is not None and math.isfinite(value)
-        ]
-    largest = max(ends)
-    if unit == "percent":
-        return next((end for end in (10.0, 20.0, 50.0) if largest <= end), 100.0)
-    power = 10 ** math.floor(math.log10(max(largest, 1.0)))
-    return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if largest <= step * power)
-
-
-def _table(section: Section, found: Standings, scale: float, branches: Sequence[Path]) -> str:
+def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Path]) -> str:
     info = info_of(found.metric, section.format)
     sign = "%" if info.unit == "percent" else ""
     ticks = "".join(
-        f'<span style="left:{100 * part:.0f}%">{number(part * scale, 0)}{sign if part == 1 else ""}</span>'
+        f'<span style="left:{100 * part:.0f}%">{number(axis[0] + part * (axis[1] - axis[0]), 0)}{sign if part == 1 else ""}</span>'
         for part in (0.0, 0.5, 1.0)
     )
     unit = " (%)" if sign else ""
+    ends = f"Axis from {number(axis[0], 0)} to {number(axis[1], 0)}{sign}"
     head = (
         f"<thead><tr>{column_head('place', 'Place', 'place', 'The places this model may hold')}"
         f"{column_head('name', 'Model', 'model')}"
-        f'<th scope="col" class="chart"><span class="axis" aria-label="Axis from 0 to {number(scale, 0)}{sign}">{ticks}</span></th>'
+        f'<th scope="col" class="chart"><span class="axis" aria-label="{ends}">{ticks}</span></th>'
         f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
         f"{column_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
         f"{column_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
@@ -144,7 +131,7 @@ def _table(section: Section, found: Standings, scale: float, branches: Sequence[
                 f"<span>{plural(len(rows), 'result')}</span></th></tr>"
             )
         lines = "".join(
-            _row(row, scale, names[row.entry.key], tags[row.entry.key], found, branches, format=section.format)
+            _row(row, axis, names[row.entry.key], tags[row.entry.key], found, branches, format=section.format)
             for row in rows
         )
         body += f"<tbody>{heading}{lines}</tbody>"
@@ -167,7 +154,7 @@ def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _row(
-    row: Row, scale: float, name: str, tag: str, found: Standings, branches: Sequence[Path], format: str = ""
+    row: Row, axis: Axis, name: str, tag: str, found: Standings, branches: Sequence[Path], format: str = ""
 ) -> str:
     result, score, metric = row.entry.result, with_interval(row.score), found.metric
     kind = result.model.kind if result.model.kind in KINDS else "unstated"
@@ -188,10 +175,11 @@ def _row(
     )
     return (
         f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found)}'
-        f'<th scope="row" class="name"><button type="button" class="more" aria-expanded="false" '
-        f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"><i class="dot"></i>'
-        f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</button></th>"
-        f'<td class="chart">{dots(score, scale)}</td>'
+        f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
+        f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</a>"
+        f'<button type="button" class="more" aria-expanded="false" aria-label="Where this result of {text(name)} comes from" '
+        f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
+        f'<td class="chart">{dots(score, axis)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(f"{score.value}; {beside}" if beside else score.value, 200)}"'
         f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, format).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'

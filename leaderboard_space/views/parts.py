@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from eval_harness.results import Score
 from leaderboard_space.html import text
@@ -22,25 +23,51 @@ def sorted_by(value: float | None) -> str:
     return f' data-v="{value!r}"' if value is not None and math.isfinite(value) else ' data-v=""'
 
 
-def dots(score: Score, scale: float, rest: float | None = None) -> str:
+Axis = tuple[float, float]
+"""The ends of a chart."""
+WHOLE: Axis = (0.0, 100.0)
+NARROW_BAR = 5.0
+"""Percent of an axis under which an interval would hide behind a dot; its score is marked by a fine line instead."""
+
+
+def fitted(scores: Iterable[Score], unit: str = "percent") -> Axis:
+    """The axis that holds every score, interval and level of chance with round ends: of percentages the tens around them, from 0 where
+    that takes no more than a third of it; of counts from 0 to 1, 2 or 5 times a power of ten."""
+    ends = [
+        value
+        for score in scores
+        for value in (score.value, score.low, score.high, score.chance)
+        if value is not None and math.isfinite(value)
+    ]
+    lowest, highest = min(ends, default=0.0), max(ends, default=0.0)
+    if unit != "percent":
+        power = 10 ** math.floor(math.log10(max(highest, 1.0)))
+        return 0.0, next(step * power for step in (1.0, 2.0, 5.0, 10.0) if highest <= step * power)
+    right = min(max(math.ceil(highest / 10 - 1e-9) * 10.0, 10.0), 100.0)
+    left = max(math.floor(lowest / 10 + 1e-9) * 10.0, 0.0)
+    return (0.0 if 3 * left <= right or right - left < 10 else left), right
+
+
+def dots(score: Score, axis: Axis, rest: float | None = None) -> str:
     """Interval bar, dot and chance line, positioned in percent of the axis; decoration for eyes, the numbers stand beside it.
 
     `rest`: what the score is to be seen against, a hollow mark."""
 
-    def place(value: float) -> float:
-        return min(max(100 * value / scale, 0.0), 100.0)
+    def at(value: float) -> float:
+        return min(max(100 * (value - axis[0]) / (axis[1] - axis[0]), 0.0), 100.0)
 
-    parts = ""
+    parts, narrow = "", ""
     if score.chance is not None and math.isfinite(score.chance):
-        parts += f'<i class="chance" style="left:{place(score.chance):.2f}%"></i>'
+        parts += f'<i class="chance" style="left:{at(score.chance):.2f}%"></i>'
     if score.low is not None and score.high is not None:
-        left, right = place(score.low), place(score.high)
+        left, right = at(score.low), at(score.high)
         parts += f'<i class="bar" style="left:{left:.2f}%;width:{right - left:.2f}%"></i>'
+        narrow = " narrow" if right - left < NARROW_BAR else ""
     if rest is not None and math.isfinite(rest):
-        parts += f'<i class="rest" style="left:{place(rest):.2f}%"></i>'
+        parts += f'<i class="rest" style="left:{at(rest):.2f}%"></i>'
     if score.value is not None and math.isfinite(score.value):
-        parts += f'<i class="pt" style="left:{place(score.value):.2f}%"></i>'
-    return f'<span class="track" aria-hidden="true">{parts}</span>'
+        parts += f'<i class="pt" style="left:{at(score.value):.2f}%"></i>'
+    return f'<span class="track{narrow}" aria-hidden="true">{parts}</span>'
 
 
 def files(table: str) -> str:

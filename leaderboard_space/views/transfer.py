@@ -15,7 +15,7 @@ from leaderboard_space.data.standings import info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label
 from leaderboard_space.html import count, interval, number, options, text
 from leaderboard_space.sentences import FEW
-from leaderboard_space.views.parts import dots, files, sorted_by
+from leaderboard_space.views.parts import WHOLE, dots, files, sorted_by
 
 ASPECTS = ("organ", "condition")
 """What the paper's figure shows."""
@@ -123,7 +123,7 @@ def _columns(held: dict[str, Score], name: str) -> str:
     if score is None or score.value is None:
         return '<td class="chart"></td><td class="num val">–</td><td class="num ci">–</td><td class="num ci">–</td>'
     rest = others(held, name)
-    chart = dots(score, 100.0, rest)
+    chart = dots(score, WHOLE, rest)
     said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     said += f", chance {number(score.chance)}" if score.chance is not None else ", chance not known"
     return (

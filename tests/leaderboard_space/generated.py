@@ -23,9 +23,11 @@ from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparisons import paired_test
+from leaderboard_space import comparing
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import info_of
+from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_marks, rounds_to
@@ -402,17 +404,18 @@ def check_comparison(board: Board, format: str, section: Section, truth: dict[st
     if f'value="{key}" selected' in found and "not in the store" not in found:
         of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
         number = of["case_id"].nunique()
-        assert f'<h2 class="finding">{number} case{"" if number == 1 else "s"}.</h2>' in found
-    answered = [entry for entry, found in truth.items() if found.units is not None]
+        assert f'<h2 class="finding" data-title="Cases">{number} case{"" if number == 1 else "s"}.</h2>' in found
+    answered = [entry for entry, one in truth.items() if one.units is not None]
     if f'value="{key}" selected' not in page or len(answered) < 2:
         return
-    if "have answers that can be scored" in page:
+    if "no score in common" in page:
         assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
         return
-    chosen = [
-        html.unescape(re.search(rf'data-name="{name}">.*?value="([^"]*)" selected', page)[1])
-        for name in ("first", "second")
-    ]  # type: ignore[index]
+    found = comparing.compared(board, {"set": key})
+    assert found is not None
+    chosen = [entry.key for entry in found.chosen]
+    for entry in found.chosen:
+        assert text(found.named[entry.key], 300) in page
     metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
     finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
     one, other = (truth[name] for name in chosen)

@@ -10,7 +10,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.answers_shown import answers_to
 from leaderboard_space.data.board import Board
-from leaderboard_space.views import cases
+from leaderboard_space.views import case, cases
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 FORMAT = "halt-medvqa"
@@ -30,7 +30,8 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     board = Board(store)
     page = cases.page(board, {})
     assert "Of 8 results the best 5 are shown." in page
-    assert "Model 7" in page and "Model 0" not in page
+    drawn = page[page.index("<article") :]
+    assert "Model 7" in drawn and "Model 0" not in drawn
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
     monkeypatch.setattr(cases, "MOST_RUNS", 8)
@@ -47,7 +48,7 @@ def test_a_page_reads_each_run_once(store: Path, monkeypatch: pytest.MonkeyPatch
         assert len(ids) == cases.PER_PAGE
         return answers_to(path, ids)
 
-    monkeypatch.setattr(cases, "answers_to", counted)
+    monkeypatch.setattr(case, "answers_to", counted)
     cases.page(board, {})
     assert len(read) == len(set(read)) == 8
 
@@ -118,3 +119,60 @@ def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:
     assert "Named no option: Shy (refused: “I &lt;b&gt;cannot&lt;/b&gt; say so so" in page and "…”)" in page
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert rows[0]["response"] == given.at[0, "response"] and rows[0]["status"] == "refused"
+
+
+def test_filters_list_what_they_say(tmp_path: Path) -> None:
+    """All wrong, disputed, wrong by one, and a label: each list is the cases that the raw answers show, counted here by hand."""
+    format = "mediconfusion"
+    asked = questions(format, 30)
+    runs = {f"Model {number}": answers(asked, 0.2 + 0.2 * number, seed=number) for number in range(4)}
+    for model, given in runs.items():
+        add_run(tmp_path, format, asked, given, model)
+    add_run(tmp_path, format, asked, answers(asked, 1.0), "baseline: oracle", "baseline")
+    board = Board(tmp_path)
+    key = dict(zip(asked["question_id"], asked["answer"], strict=True))
+    case_of = dict(zip(asked["question_id"], asked["case_id"], strict=True))
+    right = pd.DataFrame(
+        {
+            model: {
+                pair: all(list(c) == key[q] for q, c in zip(part["question_id"], part["choice"], strict=True))
+                for pair, part in given.groupby(given["question_id"].map(case_of))
+            }
+            for model, given in runs.items()
+        }
+    )
+    share = right.mean(axis=1)
+
+    def listed(**request: str) -> set[str]:
+        rows = json.loads(cases.file(board, {"as": "json", **request})["text"])
+        return {row["case_id"] for row in rows}
+
+    assert listed(show="wrong") == set(share.index[share == 0])
+    assert listed(show="disputed") == set(share.index[(share >= 1 / 3) & (share <= 2 / 3)])
+    assert listed(model="Model 1") == set(right.index[~right["Model 1"]])
+    spinal = {
+        case_of[q] for q, labels in zip(asked["question_id"], asked["categories"], strict=True) if "Spinal" in labels
+    }
+    assert listed(label="category:Spinal") == spinal
+    assert listed(label="category:Spinal", show="wrong") == spinal & set(share.index[share == 0])
+    page = cases.page(board, {"show": "wrong", "model": "nobody"})
+    assert "none of the 4 results scored anything" in page and "No result of the name" in page
+
+
+def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:
+    format = "mediconfusion"
+    asked = questions(format, 30)
+    add_run(tmp_path, format, asked, answers(asked, 1.0), "All right")
+    add_run(tmp_path, format, asked, answers(asked, 0.0, seed=5), "Guesser")
+    board = Board(tmp_path)
+    page = cases.page(board, {"id": "7"})
+    shared = {
+        row.case_id for row in asked.itertuples() if row.image_id in set(asked[asked["case_id"] == "7"]["image_id"])
+    }
+    assert shared == {"6", "7"}
+    assert "Cases that hold one of its images:" in page and ">case 6</a>" in page
+    assert "Before: case 6" in page and "Next: case 8" in page and page.count("<article") == 1
+    assert "of 2 results scored this case in full" in page
+    assert "is not in this set" in cases.page(board, {"id": "<b>"})
+    alone = cases.page(board, {"id": "7", "first": "All right", "second": "nobody"})
+    assert "All right" in alone and "Guesser" not in alone

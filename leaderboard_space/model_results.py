@@ -1,0 +1,219 @@
+"""Everything that the board knows of one model: its results in every set of questions, and where each is weak and strong.
+
+See also: which names mean one model (`identity.py`), drawing (`views/model.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from eval_harness.results import Score
+from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.groups import GROUPS
+from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.ranking import scores_of
+from leaderboard_space.data.sections import Entry, Section
+from leaderboard_space.data.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
+from leaderboard_space.data.tree import UNLABELLED, values_of
+from leaderboard_space.sentences import FEW
+from leaderboard_space.service import Service
+
+MOST_ENDS = 3
+"""Categories that are listed as the weakest, and as the strongest."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The model's result in a set of questions. `ranked`: how many models hold places there; `outcomes` None: no answers are known."""
+
+    section: Section
+    metric: str
+    row: Row
+    ranked: int
+    outcomes: Outcomes | None
+
+    @property
+    def score(self) -> Score:
+        return with_interval(self.row.score)
+
+    @property
+    def questions(self) -> str:
+        """What was asked, in a sentence: the benchmark, and what its questions are where they are not its complete set."""
+        part = {
+            "phantom": "drawn images",
+            "sample": "a sample",
+            "partial": "a part",
+            "custom": self.section.benchmark,
+            "retired": "an earlier version",
+        }.get(self.section.kind)
+        return LABELS[self.section.format] + (f" ({part})" if part else "")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The weakest and the strongest values of a facet by one metric, worst first and best first. `known`: how many values have at least
+    FEW cases, among which they are the ends; `left_out`: how many have fewer. `against_chance`: ordered by score minus chance."""
+
+    facet: str
+    metric: str
+    weakest: list[tuple[str, Score]]
+    strongest: list[tuple[str, Score]]
+    known: int
+    left_out: int
+    against_chance: bool
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often an option's letter (or yes, no) was chosen where it was offered, and how often it is the key; percent."""
+
+    name: str
+    chosen: Score
+    key: float | None
+
+
+def entries_of(service: Service, name: str) -> list[tuple[Section, Entry]]:
+    """Every result of a model, whatever it is called in it, in the order of the board."""
+    wanted = identity_of(name)
+    return [
+        (section, entry)
+        for format in BENCHMARKS
+        for section in service.board.snapshot.sections.get(format, [])
+        for entry in section.entries
+        if identity_of(entry.result.model.name) == wanted
+    ]
+
+
+def all_models(service: Service) -> list[str]:
+    """The models on the board under their one names, baselines last, in alphabetical order."""
+    found = {
+        identity_of(entry.result.model.name): entry.result.model.kind == "baseline"
+        for sections in service.board.snapshot.sections.values()
+        for section in sections
+        for entry in section.entries
+    }
+    return sorted(found, key=lambda name: (found[name], name.lower()))
+
+
+def lines_of(service: Service, name: str) -> list[Line]:
+    """One line for every set of questions and account, ranked ones first within a set; waits for answers that are still being read."""
+    wanted, lines = identity_of(name), []
+    sections = {id(section): section for section, _ in entries_of(service, name)}
+    for section in sections.values():
+        service.board.outcomes(section)
+        asked = service.asked({"format": section.format, "section": section.key, "shown": ONE})
+        found = service.standings(asked)
+        mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
+        lines += [
+            Line(section, asked.metric, row, len(found.models), asked.outcomes)
+            for row in sorted(mine, key=lambda row: list(GROUPS).index(row.group))
+            if row.score.value is not None
+        ]
+    return lines
+
+
+def main_lines(lines: list[Line]) -> list[Line]:
+    """The first ranked line of every benchmark: what is said of it in a word."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        if line.row.group == "ranked":
+            found.setdefault(line.section.format, line)
+    return list(found.values())
+
+
+def scores_by_metric(service: Service, line: Line) -> dict[str, Score]:
+    """Every score of a line's result but the shares of letters, in the board's order."""
+    found: dict[str, Score] = {}
+    for metric in metrics_of(line.section, line.outcomes):
+        asked = service.asked(
+            {"format": line.section.format, "section": line.section.key, "metric": metric, "shown": ALL}
+        )
+        row = next((row for row in service.standings(asked).rows if row.entry.key == line.row.entry.key), None)
+        if row is not None and row.score.value is not None:
+            found[metric] = with_interval(row.score)
+    return found
+
+
+def ends_of(line: Line) -> list[Ends]:
+    """The ends of each facet of which at least two values are known; by the line's metric, else by the first that is known there."""
+    found = []
+    first = spec(line.section.format).first_facet
+    for facet in sorted(FACETS.get(line.section.format, ()), key=lambda facet: facet != first):
+        for metric in dict.fromkeys((line.metric, *metrics_of(line.section, line.outcomes))):
+            cells = cells_of(line, facet, metric) if info_of(metric).unit == "percent" else {}
+            if len(cells) > 1:
+                found.append(_ends(facet, metric, cells))
+                break
+    return found
+
+
+def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
+    """Value of a facet -> the score of the line's result there: from its answers where they are known, else as the result says."""
+    entry, outcomes = line.row.entry, line.outcomes
+    if outcomes is None or entry.key not in outcomes.runs or metric not in outcomes.metrics:
+        held = {label: scores.get(metric) for label, scores in entry.result.breakdown.get(facet, {}).items()}
+    else:
+        units = outcomes.metrics[metric].of(np.array([outcomes.runs.index(entry.key)]))
+        held = {}
+        for label, rows in values_of(outcomes.questions, facet, np.arange(len(outcomes.questions))).items():
+            mask = np.zeros(len(outcomes.questions), dtype=bool)
+            mask[rows] = True
+            (held[label],) = scores_of(units.part(outcomes.rows(metric, mask)), info_of(metric).higher_is_better)
+    return {
+        label: with_interval(score)
+        for label, score in held.items()
+        if score is not None and score.value is not None and label != UNLABELLED
+    }
+
+
+def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
+    many = {label: score for label, score in cells.items() if score.n_cases >= FEW}
+    held = many if len(many) > 1 else cells
+    against_chance = all(score.chance is not None for score in held.values())
+    sign = -1 if info_of(metric).higher_is_better is False else 1
+
+    def height(item: tuple[str, Score]) -> tuple[float, str]:
+        label, score = item
+        return sign * ((score.value or 0.0) - ((score.chance or 0.0) if against_chance else 0.0)), label
+
+    ordered = sorted(held.items(), key=height)
+    size = min(MOST_ENDS, len(ordered) // 2)
+    return Ends(
+        facet,
+        metric,
+        weakest=ordered[:size],
+        strongest=ordered[::-1][:size],
+        known=len(held),
+        left_out=len(cells) - len(held),
+        against_chance=against_chance,
+    )
+
+
+def shares_of(line: Line) -> list[Share]:
+    """How often the result chose each letter, or yes and no; empty where nobody wrote that down, as in papers."""
+    held = line.row.entry.result.scores
+    keys = _key_shares(line.outcomes) if line.outcomes is not None else {}
+    return [
+        Share(name.removeprefix("share_"), score, keys.get(name.removeprefix("share_")))
+        for name, score in held.items()
+        if name.startswith("share_") and score.value is not None
+    ]
+
+
+def _key_shares(outcomes: Outcomes) -> dict[str, float]:
+    """Letter (yes, no) -> in percent of the questions that offer it, how often it is the one right option."""
+    offered: dict[str, int] = {}
+    right: dict[str, int] = {}
+    table = outcomes.questions
+    for kind, options, key in zip(table["question_type"], table["options"], table["answer"], strict=True):
+        if len(key) != 1:  # several right options, or a hidden key
+            continue
+        names = ("yes", "no") if kind == "yes_no" else [chr(65 + at) for at in range(len(options))]
+        for at, name in enumerate(names[: len(options)]):
+            offered[name] = offered.get(name, 0) + 1
+            right[name] = right.get(name, 0) + (at == int(key[0]))
+    return {name: 100 * right[name] / of for name, of in offered.items()}

@@ -1,0 +1,158 @@
+"""Comparisons of two and more results: paired where answers are known, by their numbers elsewhere."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval_harness.results import Score
+from eval_harness.scores import units
+from eval_harness.scores.statistics import paired_test
+from leaderboard_space import sentences
+from leaderboard_space.comparing import compared
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.ranking import unpaired_difference, unpaired_p_values
+from leaderboard_space.views import compare
+from tests.leaderboard_space.claims import rounds_to
+from tests.leaderboard_space.generated import plain
+from tests.leaderboard_space.stores import add_run, answers, questions
+
+SHARES = st.builds(
+    lambda value, n: Score(value=value, n=n, n_cases=n), st.floats(0, 100), st.integers(1, 30_000)
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def papers() -> Board:
+    return Board(None, board_results())
+
+
+@given(SHARES, SHARES)
+def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: Score, other: Score) -> None:
+    low, high, p = unpaired_difference(one, other)
+    assert (low <= high and (p < 0.05) == (low > 0 or high < 0)) or abs(p - 0.05) < 1e-6
+    assert math.isclose(p, unpaired_p_values([one, other])[0, 1], rel_tol=1e-9, abs_tol=1e-12)
+    back = unpaired_difference(other, one)
+    assert math.isclose(back[0], -high, abs_tol=1e-9) and math.isclose(back[2], p, abs_tol=1e-12)
+
+
+def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
+    """The day of launch: two models of Table 1, and the sentence is about them."""
+    page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
+    said = plain(page)
+    assert "cannot be told apart by set accuracy" in said and "unpaired: only the numbers are known" in said
+    rows = json.loads(
+        compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
+            "text"
+        ]
+    )
+    (row,) = rows
+    assert (row["first_value"], row["second_value"]) == (53.96, 22.93) and math.isclose(row["difference"], 31.03)
+    assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
+    missing = compare.page(papers, {"first": "<i>nobody</i>"})
+    assert "<i>nobody" not in missing and "No result of the name" in missing
+
+
+def test_of_many_pairs_those_told_apart_come_first_and_all_are_corrected(papers: Board) -> None:
+    names = ["GPT-4o", "GPT-4V", "RadFM", "MedDr", "Gemini 1.0"]
+    request = {
+        "set": "gmai-mmbench/test.complete",
+        **dict(zip(("first", "second", "third", "fourth", "fifth"), names, strict=True)),
+    }
+    found = compared(papers, request)
+    assert found is not None and len(found.chosen) == 5
+    pairs = found.differences(found.metric)
+    assert len(pairs) == 10
+    order = [(pair.is_sure, abs(pair.value)) for pair in pairs]
+    sure = [size for is_sure, size in order if is_sure]
+    assert [is_sure for is_sure, _ in order] == sorted((is_sure for is_sure, _ in order), reverse=True)
+    assert sure == sorted(sure, reverse=True)
+    raw = np.sort([pair.p for pair in pairs])
+    holm = np.maximum.accumulate(np.minimum(raw * (10 - np.arange(10)), 1))
+    assert np.allclose(np.sort([pair.corrected for pair in pairs]), holm)
+    said = plain(compare.page(papers, request))
+    assert "of 10 pairs are told apart by accuracy" in said.lower() or "pairs are told apart" in said
+
+
+def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> None:
+    asked = questions("halt-medvqa", 60)
+    given_ = {
+        name: answers(asked, skill, seed=at)
+        for at, (name, skill) in enumerate([("One", 0.2), ("Two", 0.8), ("Three", 0.5)])
+    }
+    for name, said in given_.items():
+        add_run(tmp_path, "halt-medvqa", asked, said, name)
+    next((tmp_path / "results/halt-medvqa").glob("Three/*/answers.parquet")).unlink()
+    board = Board(tmp_path)
+    found = compared(board, {"first": "One", "second": "Two", "third": "Three"})
+    assert found is not None
+    pairs = {(pair.one.result.model.name, pair.other.result.model.name): pair for pair in found.differences("average")}
+    assert pairs["One", "Two"].is_paired and not pairs["One", "Three"].is_paired and not pairs["Two", "Three"].is_paired
+    alone = paired_test(
+        units("halt-medvqa", asked, given_["One"]), units("halt-medvqa", asked, given_["Two"]), "average"
+    )
+    assert math.isclose(pairs["One", "Two"].value, alone.difference, abs_tol=1e-6) and math.isclose(
+        pairs["One", "Two"].p, alone.p, rel_tol=1e-6
+    )
+    assert pairs["One", "Two"].corrected >= alone.p
+
+
+def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> None:
+    asked = questions("gmai-mmbench", 30)
+    for name, skill in (("One", 0.1), ("Two", 0.9)):
+        add_run(tmp_path, "gmai-mmbench", asked, answers(asked, skill, seed=3), name)
+    board = Board(tmp_path)
+    rows = json.loads(compare.file(board, {"of": "flips", "as": "json"})["text"])
+    texts = {row.question_id: list(row.options) for row in asked.itertuples()}
+    assert rows
+    for row in rows:
+        for answer in (row["key"], row["first_answer"], row["second_answer"]):
+            letter, _, said = answer.partition(" ")
+            assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
+    page = compare.page(board, {})
+    assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(
+        len(rows), compare.MOST_FLIPS
+    )
+
+
+def test_settings_are_words() -> None:
+    assert (
+        compare.said({"temperature": 0.0, "extra": {"top_k": 5}, "stop": []})
+        == "temperature 0.0, extra top_k 5, stop –"
+    )
+    assert compare.said(False) == "no" and compare.said("") == "–"
+
+
+@given(st.floats(0, 1))
+def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> None:
+    said = sentences.p_value(p)
+    if said == "p < 0.001":
+        assert p < 0.001
+        return
+    number = re.match(r"p = (\S+)", said)
+    assert number and rounds_to(number[1], p)
+    assert ("under 0.05" in said) == (p < 0.05 and number[1] == "0.050")
+
+
+@given(sure=st.integers(0, 28), pairs=st.integers(1, 28))
+def test_the_finding_of_many_counts_the_pairs(sure: int, pairs: int) -> None:
+    sure = min(sure, pairs)
+    said = sentences.pairs_apart(sure, pairs, "Accuracy")
+    if sure == 0:
+        assert said.startswith("None of ") and (" 1 pair " in said) == (pairs == 1)
+    elif sure == pairs:
+        assert said.startswith("The one pair is" if pairs == 1 else "All ")
+    else:
+        assert (" is told apart" in said) == (sure == 1) and f"of {pairs} pairs" in said
+
+
+@given(units_=st.integers(1, 40), cases=st.integers(1, 40), shown=st.integers(1, 8))
+def test_flips_are_counted(units_: int, cases: int, shown: int) -> None:
+    said = sentences.flips("A", "B", units_, cases, min(shown, cases))
+    assert (f"{units_} scored unit " in said) == (units_ == 1) and ("are drawn" in said) == (shown < cases)

@@ -1,0 +1,178 @@
+"""The page of one model over the papers' numbers and over stores with answers: what it says follows from them."""
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from leaderboard_space import sentences
+from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.identity import exposure, identity_of
+from leaderboard_space.data.published_results import board_results, models, read_table
+from leaderboard_space.model_results import all_models, ends_of, entries_of, lines_of, main_lines
+from leaderboard_space.service import Service
+from leaderboard_space.views import model
+from tests.leaderboard_space.generated import plain
+from tests.leaderboard_space.stores import add_run, answers, land, questions, withdraw
+
+
+@pytest.fixture(scope="module")
+def papers() -> Service:
+    return Service(Board(None, board_results()))
+
+
+def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
+    pages = {model.page(papers, {"id": name}) for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")}
+    assert len(pages) == 1
+    (page,) = pages
+    said = plain(page)
+    assert "gpt-4o-2024-08-06" in said and "snapshot 2024-08-06" in said
+    verdict = "not told apart from guessing on MediConfusion"  # Table 1: 18.75 of 176 pairs
+    assert verdict in said and "Head and Neck" in page and "9.0" in said
+    assert "no paper prints its answers" in said
+
+
+def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
+    """Every number of the first table is one that the paper prints; every link leads to a set that is there."""
+    names = all_models(papers)
+    assert {identity_of(result.model.name) for result in board_results()} == set(names)
+    keys = {(format, one.key) for format, found in papers.board.snapshot.sections.items() for one in found}
+    for name in names[::6]:
+        page = model.page(papers, {"id": name})
+        for format, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
+            assert (format, key) in keys
+        rows = json.loads(model.file(papers, {"id": name, "of": "verdicts", "as": "json"})["text"])
+        for row in rows:
+            printed = [
+                entry.result.scores[row["metric"]].value
+                for _, entry in entries_of(papers, name)
+                if entry.key == row["run"]
+            ]
+            assert printed == [row["value"]]
+
+
+def test_the_tables_of_names_and_facts_fit_the_models() -> None:
+    known = set(models())
+    for row in read_table("model_facts"):
+        assert row["name"] in known
+        assert not row["released"] or re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", row["released"]), row
+        assert not row["paper"] or re.fullmatch(r"arXiv:\d{4}\.\d{5}", row["paper"]), row
+        assert not row["weights"] or re.fullmatch(r"[\w.-]+/[\w.-]+", row["weights"]), row
+    written = [row["written"].lower() for row in read_table("model_names")]
+    assert len(written) == len(set(written)) and not set(written) & {name.lower() for name in known}
+    for row in read_table("model_names"):
+        assert row["name"] in known and identity_of(row["written"].upper()) == row["name"]
+        assert (
+            not row["snapshot"]
+            or row["snapshot"] in row["written"]
+            or row["snapshot"].replace("-", "") in row["written"]
+            or (
+                row["snapshot"] == "2023-11-06"  # gpt-4-1106
+            )
+        )
+
+
+def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_was_withdrawn(tmp_path: Path) -> None:
+    asked = questions("mediconfusion", 40)
+    folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.6), "gpt-4o-2024-05-13", "proprietary")
+    land(folder, "alice")
+    gone = add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.9), "GPT-4o", "proprietary")
+    land(gone, "bob")
+    withdraw(gone, "bob", "<b>wrong</b> prompt")
+    service = Service(Board(tmp_path, board_results()))
+    page = model.page(service, {"id": "GPT-4o"})
+    said = plain(page)
+    assert "withdrawn: <b>wrong</b> prompt" in said and "measured · alice" in said
+    lines = lines_of(service, "gpt-4o")
+    assert [line.section.kind for line in main_lines(lines)].count("complete") == len(main_lines(lines))
+    assert "What it got wrong in MediConfusion (drawn images)" in said
+    history = page[page.index('data-table="history"') :]
+    assert history.count("<tr data-key") == len(entries_of(service, "GPT-4o"))
+
+
+def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
+    asked = questions("mediconfusion", 30)
+    given_ = answers(asked, 0.5)
+    add_run(tmp_path, "mediconfusion", asked, given_, "Mine")
+    page = model.page(Service(Board(tmp_path)), {"id": "Mine"})
+    shown = re.findall(r">Case (\d+)</a>", page)
+    key = dict(zip(asked["question_id"], asked["answer"], strict=True))
+    right = {row.question_id: list(row.choice) == key[row.question_id] for row in given_.itertuples()}
+    assert shown and all(not (right[f"{case}-1"] and right[f"{case}-2"]) for case in shown)
+    assert "Surely better than guessing on MediConfusion (drawn images)" in page or "not told apart" in page.lower()
+    assert "share" not in plain(page).lower() or "What it chooses" in page
+
+
+def test_ends_are_the_ends(papers: Service) -> None:
+    for name in ("GPT-4o", "RadFM", "CheXagent", "LLaVA-v1.5-7B"):
+        for line in main_lines(lines_of(papers, name)):
+            for found in ends_of(line):
+
+                def height(item, against=found.against_chance):  # type: ignore[no-untyped-def]
+                    return item[1].value - (item[1].chance if against else 0)
+
+                low, high = [height(one) for one in found.weakest], [height(one) for one in found.strongest]
+                assert low == sorted(low) and high == sorted(high, reverse=True)
+                assert not low or (max(low) <= min(high) and 2 * len(low) <= found.known)
+                assert all(one[1].n_cases >= 30 for one in found.weakest + found.strongest) or found.left_out == 0
+
+
+def test_the_card_says_what_the_page_says(papers: Service) -> None:
+    badge = model.file(papers, {"id": "GPT-4o", "of": "badge:mediconfusion"})
+    drawn = ElementTree.fromstring(badge["text"])
+    assert badge["name"].endswith(".svg") and "18.8% not told apart from guessing" in "".join(drawn.itertext())
+    card = model.file(papers, {"id": "GPT-4o", "of": "card"})["text"]
+    rows = [line for line in card.splitlines() if line.startswith("|")]
+    assert (
+        len(rows) == 2 + len(main_lines(lines_of(papers, "GPT-4o")))
+        and len({line.count(" | ") for line in rows[2:]}) == 1
+    )
+    assert "Set accuracy 18.8" in card and "flipping a coin for each image (25%)" in card
+    with pytest.raises(BadInput, match="no results of this model"):
+        model.file(papers, {"id": "<nobody>", "of": "card"})
+    with pytest.raises(BadInput, match="no ranked result"):
+        model.file(papers, {"id": "GPT-4o", "of": "badge:halt-medvqa"})
+
+
+def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
+    page = model.page(papers, {"id": '"><script>'})
+    assert "<script>" not in page and "No model of the name" in page and page.count('href="#/model/') >= 70
+    assert "Which model?" in model.page(papers, {})
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(list(LABELS.values())), st.sampled_from(["better", "worse", "no different", None])),
+        max_size=6,
+    )
+)
+def test_the_first_sentence_names_each_benchmark_with_its_verdict(judged) -> None:  # type: ignore[no-untyped-def]
+    judged = list(dict(judged).items())
+    said = sentences.model_verdicts(judged)
+    words = {"better": "surely better than guessing on ", "worse": "surely worse than guessing on ",
+             "no different": "not told apart from guessing on ", None: "not tested against guessing on "}  # fmt: skip
+    read = {}
+    for part in said.removesuffix(".").split("; "):
+        for verdict, start in words.items():
+            if part.lower().startswith(start):
+                for name in re.split(r", | and ", part[len(start) :]):
+                    read[name] = verdict
+    assert read == dict(judged)
+
+
+@given(st.dates(), st.dates())
+def test_exposure_is_by_months(published, released) -> None:  # type: ignore[no-untyped-def]
+    one, other = published.isoformat(), released.isoformat()
+    expected = "same month" if one[:7] == other[:7] else "before" if published < released else "after"
+    assert exposure(one, other) == expected
+    said = sentences.exposure(one, other)
+    assert {"before": "before this model", "after": "after this model", "same month": "the month of this model"}[
+        expected
+    ] in said
+    assert sentences.exposure(None, other) == sentences.exposure(one, None) == ""
