@@ -434,11 +434,7 @@ def shown_cases(show: str, counted: int) -> str:
     """What a list of cases holds, by how many results (no baselines, none withdrawn)."""
     who = f"the {plural(counted, 'result')}"
     if show == "wrong":
-        return (
-            f"Of each, none of {who} scored anything."
-            if counted != 1
-            else "Of each, the 1 result scored nothing."
-        )
+        return f"Of each, none of {who} scored anything." if counted != 1 else "Of each, the 1 result scored nothing."
     return f"Of each, {who} together scored between a third and two thirds."
 
 
