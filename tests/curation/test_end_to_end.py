@@ -22,6 +22,7 @@ from curation.writing.prompts import WRITE, fill, one_line
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.pseudonyms import pseudonyms_of
 
 
 def medprobe_curate(*words):
@@ -127,7 +128,8 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     repository = open_repository(tmp_path / "data")
     rows = repository.questions("test")
     assert len(rows) == 2 * (len(pairs) - 1)
-    stored = pairs.assign(case_id=pairs["i"].astype(str) + "-" + pairs["j"].astype(str)).set_index("case_id")
+    ids = [pseudonyms_of(out).of("p", f"{a}\0{b}") for a, b in zip(pairs["image_1"], pairs["image_2"], strict=True)]
+    stored = pairs.assign(case_id=ids).set_index("case_id")
     assert (rows["sim_med"] == stored.loc[rows["case_id"], "sim_med"].to_numpy()).all()
     assert all(list(value) == ["Pulmonary"] for value in rows["categories"])
     medprobe_curate("quality", out, "--out", tmp_path / "quality.html")
