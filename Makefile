@@ -9,7 +9,7 @@ LINT   := $(TOOLS)/bin
 # Test processes at a time. Each loads torch and a browser (about 2 GB).
 WORKERS ?= 2
 
-.PHONY: demo test test-all some-tests all-tests lint types hooks clean
+.PHONY: demo test test-all test-harnesses some-tests all-tests lint types hooks clean
 
 demo: $(STAMP)
 	$(BIN)/medprobe demo
@@ -22,10 +22,14 @@ test-all: $(STAMP) lint
 	@$(MAKE) --no-print-directory -j2 types all-tests
 
 some-tests: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive and not harness"
 
 all-tests: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not harness"
+
+# Other harnesses (inspect-ai, lmms-eval), each installed into an environment of its own: gigabytes, and many minutes.
+test-harnesses: $(STAMP)
+	$(BIN)/python -m pytest -m harness
 
 lint: $(TOOLS)/.installed
 	$(LINT)/ruff check .

@@ -6,7 +6,6 @@ An environment sees this one's libraries and, as an installed distribution with 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -23,16 +22,11 @@ NO_INDEX = re.compile(
 )
 
 
-def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...], only_when: str | None = None) -> Path:
-    """The Python of an environment that has these requirements. Skips with a reason where they cannot be installed.
-
-    `only_when`: an environment variable without which nothing is installed (gigabytes, many minutes); what is there is used.
-    """
+def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...]) -> Path:
+    """The Python of an environment that has these requirements. Skips with a reason where they cannot be installed."""
     folder = cache.mkdir(f"harness-{name}") / f"{sys.version_info.major}.{sys.version_info.minor}"
     python, stamp = folder / "bin" / "python", folder / "installed.json"
     if not stamp.exists() or json.loads(stamp.read_text()) != list(requirements):
-        if only_when and not os.environ.get(only_when):
-            pytest.skip(f"{name} is not installed; {only_when}=1 installs it into the pytest cache")
         venv.EnvBuilder(with_pip=True, clear=True).create(folder)
         libraries = _libraries(folder)
         (libraries / "libraries.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")

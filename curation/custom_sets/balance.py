@@ -60,7 +60,7 @@ def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], st
     found = linprog(
         -(1 + 0.01 * rng.random(len(pairs))), A_ub=once, b_ub=np.ones(len(facts)), A_eq=flow, b_eq=np.zeros(len(row)),
         bounds=(0, 1), method="highs-ds",
-    )  # fmt: skip
+    )  # type: ignore[call-overload]  # fmt: skip
     if found.status != 0:
         raise RuntimeError(f"the pairs could not be balanced: {found.message}")
     # The constraints are those of a network, so that the corners of its polytope are whole numbers.

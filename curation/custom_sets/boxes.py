@@ -86,7 +86,7 @@ def _placed(
         size = opened.size
     found: dict[int, list[Box]] = {}
     for row in rows:
-        x, y, width, height = (float(table.at[row, name]) for name in ("x", "y", "width", "height"))
+        x, y, width, height = (float(str(table.at[row, name])) for name in ("x", "y", "width", "height"))
         if x < -1 or y < -1 or x + width > size[0] + 1 or y + height > size[1] + 1:
             raise BadInput(
                 f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} pixels. "

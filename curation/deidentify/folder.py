@@ -198,7 +198,11 @@ def _reason(text: str) -> str:
 
 
 def _table_rows(known: pd.DataFrame | None) -> dict[str, dict[str, Any]]:
-    return {} if known is None else {str(row["image"]): row for row in known.to_dict("records")}
+    return (
+        {}
+        if known is None
+        else {str(row["image"]): {str(k): v for k, v in row.items()} for row in known.to_dict("records")}
+    )
 
 
 def _private_names(path: Path, names: list[tuple[str, str]]) -> None:

@@ -26,7 +26,7 @@ from tests.localhub.accounts import CURATOR
 INSPECT = ("inspect-ai==0.3.285",)
 SAYS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,12 @@ from tests.eval_harness.test_inspect_ai import by_text
 
 LMMS = ("lmms-eval==0.7.3",)
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")
 def lmms_python(request):
-    return environment(request.config.cache, "lmms-eval", LMMS, only_when="MEDPROBE_HARNESSES")
+    return environment(request.config.cache, "lmms-eval", LMMS)
 
 
 def lmms_eval(python, folder, benchmark, url):
