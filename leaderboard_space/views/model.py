@@ -5,6 +5,7 @@ See also: the numbers (`model_results.py`), the card as a badge and as Markdown 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,8 +101,8 @@ def _wanted(request: Request) -> str:
 def as_named(name: str, ending: str, content: str) -> dict[str, str]:
     """A text as what the browser saves."""
     types = {"svg": "image/svg+xml", "md": "text/markdown"}
-    named = as_file([], name, "csv")["name"].removesuffix("csv") + ending
-    return {"name": named, "text": content, "type": types[ending]}
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
+    return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
 
 
 def _formats(lines: Sequence[Line]) -> set[str]:
