@@ -63,7 +63,7 @@ def build(
     """Build the benchmark `name` (default: the format's) into `out` (default: data/<name>); `source` None draws phantoms.
 
     `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. An existing
-    dataset in `out` is replaced once the new one is whole. Raises BadInput for anything the user can mend; then nothing is written.
+    dataset in `out` is replaced once the new one is whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
     if format not in BENCHMARKS:
         raise BadInput(f"build {format}: there is no such format. There are {', '.join(BENCHMARKS)}, and all.")

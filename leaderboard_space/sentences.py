@@ -16,17 +16,17 @@ FEW = 30
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
 """The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
 PLACES = (
-    "Place 1 is every model that may be the best. Another place counts the models surely ahead and surely behind; places that overlap "
-    "do not by themselves say that two models are tied: point at one to see."
+    "Rank 1 is every model that may be the best. Another rank counts the models significantly ahead and significantly behind; ranks that "
+    "overlap do not by themselves say that two models are tied: point at one to see."
 )
-"""What the column of places says (`ranks.Places`)."""
+"""What the column of ranks says (`ranks.Places`)."""
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """What a sentence knows of one row that holds places: `verdict` None where chance is not known, `first` the first place it may hold."""
+    """What a sentence knows of one row that holds ranks: `verdict` None where chance is not known, `first` the first rank it may hold."""
 
     name: str
     value: float
@@ -69,26 +69,24 @@ def trust(found: Trust | None) -> str:
     """The first sentence of the board.
 
     >>> trust(Trust("tell two images apart", 14, 0, 9, "a coin flip"))
-    'Not yet. Of 14 models asked to tell two images apart, none is surely better than a coin flip; nine are surely worse.'
+    'Not yet. Of 14 models asked to tell two images apart, none is significantly better than a coin flip; nine are significantly worse.'
     """
     if found is None:
         return "No model here has been tested against guessing yet."
     if found.models == 1:
-        one = {(1, 0): "is surely better than", (0, 1): "is surely worse than"}
+        one = {(1, 0): "is significantly better than", (0, 1): "is significantly worse than"}
         verb = one.get((found.better, found.worse), "cannot be told apart from")
         return f"The one model asked to {found.task} {verb} {found.guess}."
     if found.better == found.models:
-        return f"All {in_words(found.models)} models asked to {found.task} are surely better than {found.guess}."
+        return f"All {in_words(found.models)} models asked to {found.task} are significantly better than {found.guess}."
     lead = "" if found.better else "Not yet. "
     many = in_words(found.better) if found.better else "none"
     verb = "is" if found.better < 2 else "are"
-    said = (
-        f"{lead}Of {count(found.models)} models asked to {found.task}, {many} {verb} surely better than {found.guess}"
-    )
+    said = f"{lead}Of {count(found.models)} models asked to {found.task}, {many} {verb} significantly better than {found.guess}"
     if not found.worse:
         return f"{said}."
     worse = "all" if found.worse == found.models else in_words(found.worse)
-    return f"{said}; {worse} {'is' if found.worse == 1 else 'are'} surely worse."
+    return f"{said}; {worse} {'is' if found.worse == 1 else 'are'} significantly worse."
 
 
 def topic(name: str, knowing: Sequence[str], related: Sequence[str]) -> str:
@@ -139,30 +137,30 @@ def _against_chance(found: Finding, judged: Sequence[Ranked]) -> str:
     if not all_judged:
         one, many = f"{one} compared with chance", f"{many} compared with chance"
     if total == 1:
-        verdicts = {"better": "is surely better than", "worse": "is surely worse than"}
+        verdicts = {"better": "is significantly better than", "worse": "is significantly worse than"}
         verb = verdicts.get(judged[0].verdict or "", "cannot be told apart from")
         return f"{judged[0].name if all_judged else f'The one {one}'} {verb} {found.guess}."
     tail = ""
     if worse:
-        tail = f"; {in_words(worse) if worse < total else 'all'} {'is' if worse == 1 else 'are'} surely worse"
+        tail = f"; {in_words(worse) if worse < total else 'all'} {'is' if worse == 1 else 'are'} significantly worse"
     if not better:
-        return f"No {one} is surely better than {found.guess}{tail}."
+        return f"No {one} is significantly better than {found.guess}{tail}."
     if better == total:
         everyone = "Both" if total == 2 else f"All {in_words(total)}"
         lead = _lead(found.ranked) if all_judged else ""
-        return f"{everyone} {many} are surely better than {found.guess}{lead}."
+        return f"{everyone} {many} are significantly better than {found.guess}{lead}."
     verb = "is" if better == 1 else "are"
-    return f"{in_words(better).capitalize()} of {in_words(total)} {many} {verb} surely better than {found.guess}{tail}."
+    return f"{in_words(better).capitalize()} of {in_words(total)} {many} {verb} significantly better than {found.guess}{tail}."
 
 
 def _lead(ranked: Sequence[Ranked]) -> str:
-    """Who may hold the first place; in words, since several often may."""
+    """Who may hold the first rank; in words, since several often may."""
     first = [row for row in ranked if row.first == 1]
     if len(first) == 1:
-        return f"; {first[0].name} alone holds place 1"
+        return f"; {first[0].name} alone holds rank 1"
     if len(first) < len(ranked):
-        return f"; {in_words(len(first))} may hold place 1"
-    return f"; {'either' if len(ranked) == 2 else 'any'} may hold place 1"
+        return f"; {in_words(len(first))} may hold rank 1"
+    return f"; {'either' if len(ranked) == 2 else 'any'} may hold rank 1"
 
 
 def _extreme(found: Finding) -> str:
@@ -258,9 +256,9 @@ def percent_of_chance(value: float) -> str:
 def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
     """What the signs of a table mean: those that stand in it, and no others. `few`: whether a cell is grey for its few cases."""
     meaning: dict[Verdict | None, str] = {
-        "better": "surely better than guessing",
+        "better": "significantly better than guessing",
         "no different": "cannot be told apart from guessing",
-        "worse": "surely worse than guessing",
+        "worse": "significantly worse than guessing",
         None: "not tested (no exact chance is known)",
     }
     lines = [f"{MARK[verdict]} {said}" for verdict, said in meaning.items() if verdict in seen]
@@ -317,7 +315,9 @@ def compared(first: str, second: str, label: str, higher_is_better: bool | None,
     """The finding of a paired test: `difference` = first - second in points, `p` two-sided."""
     if p >= 0.05 or abs(difference) <= SAME:
         return f"{first} and {second} cannot be told apart by {label.lower()}."
-    word = {True: "surely better than", False: "surely worse than", None: "surely above"}[higher_is_better]
+    word = {True: "significantly better than", False: "significantly worse than", None: "significantly above"}[
+        higher_is_better
+    ]
     upper, lower = (first, second) if difference > 0 else (second, first)
     return f"{upper} is {word} {lower}: {number(abs(difference))} points of {label.lower()}."
 
@@ -347,9 +347,10 @@ def cases_found(cases: int, searched: bool) -> str:
 
 
 def place_in_words(ahead: int, behind: int, tied: int, may_lead: bool) -> str:
-    """What a row's places stand for: how many of the others are surely ahead of it, surely behind it, and not told apart from it."""
-    lead = "may be the best" if may_lead else "surely not the best"
-    return f"{lead}; of the others {count(ahead)} surely ahead, {count(behind)} surely behind, {count(tied)} not told apart from it"
+    """What a row's ranks stand for: how many of the others are significantly ahead, significantly behind, and not told apart from it."""
+    lead = "may be the best" if may_lead else "not the best"
+    others = f"{count(ahead)} significantly ahead, {count(behind)} significantly behind, {count(tied)} not told apart from it"
+    return f"{lead}; of the others {others}"
 
 
 def beside(abstained: float | None, answered_accuracy: float | None) -> str:
@@ -382,7 +383,7 @@ def model_verdicts(judged: Sequence[tuple[str, Verdict | None]]) -> str:
     words: dict[Verdict | None, str] = {
         "better": "Surely better than guessing on",
         "no different": "not told apart from guessing on",
-        "worse": "surely worse than guessing on",
+        "worse": "significantly worse than guessing on",
         None: "not tested against guessing on",
     }
     parts = [
@@ -398,9 +399,9 @@ def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
     """A verdict in a table's cell, with what guessing gets."""
     level = "" if chance is None else f" ({percent_of_chance(chance)})"
     words: dict[Verdict | None, str] = {
-        "better": f"surely better than {guess}{level}",
+        "better": f"significantly better than {guess}{level}",
         "no different": f"not told apart from {guess}{level}",
-        "worse": f"surely worse than {guess}{level}",
+        "worse": f"significantly worse than {guess}{level}",
     }
     return words.get(
         verdict, "not tested" + (f"; the paper's random run got {number(chance)}" if chance is not None else "")

@@ -131,7 +131,7 @@ def review(
     images: Annotated[Path, typer.Option(help="folder of images that was embedded")],
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7861,
 ) -> None:
-    """Serve the page on which radiologists score and mend the questions; every change is saved as it is made."""
+    """Serve the page on which radiologists score and fix the questions; every change is saved as it is made."""
     from curation.review.review_app import serve
 
     serve(questions, images, port)

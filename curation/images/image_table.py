@@ -54,10 +54,10 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
             )
     table = pd.DataFrame({name: _texts(raw, column) for name, column in wanted.items()})
     table = table[table["image"] != ""].reset_index(drop=True)
-    doubled = table["image"][table["image"].duplicated()]
-    if len(doubled):
+    duplicates = table["image"][table["image"].duplicated()]
+    if len(duplicates):
         raise BadInput(
-            f"{path}: image {doubled.iloc[0]!r} has {(table['image'] == doubled.iloc[0]).sum()} rows. Keep one row per image."
+            f"{path}: image {duplicates.iloc[0]!r} has {(table['image'] == duplicates.iloc[0]).sum()} rows. Keep one row per image."
         )
     return table
 

@@ -116,7 +116,7 @@ def _page(log: ReviewLog) -> gr.Blocks:
         fields: dict[str, Any] = {"score_1": score_1, "score_2": score_2, **texts, **checks, **lists, "note": note}
         everything = [pair_id, status, shown, *fields.values()]
 
-        # What each open page was shown, so that a field which somebody else mended meanwhile is not set back unread; and to whom.
+        # What each open page was shown, so that a field which somebody else fixed meanwhile is not set back unread; and to whom.
         seen: dict[tuple[str | None, str, str], Any] = {}
         names: dict[str | None, str] = {}
         turn = asyncio.Lock()

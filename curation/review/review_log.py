@@ -126,7 +126,7 @@ class ReviewLog:
             if name not in OWN and seen is not UNSEEN and seen != before:
                 who = self._last.get((pair_id, name), "somebody")
                 raise BadInput(
-                    f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your words, open the pair anew, then mend it."
+                    f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your words, open the pair anew, then fix it."
                 )
             entry = {
                 "when": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -146,7 +146,7 @@ def write_questions(
     with lock(out, "write"):
         _same_pairs(out, wanted)
         outcome = _Outcome(wanted, read_journal(journal))
-        failed: set[str] = set()  # the server was patiently asked already; the next run asks again
+        failed: set[str] = set()  # the server was with_retries asked already; the next run asks again
         for number in range(asking.tries):
             todo = {
                 key: prompts[key]
@@ -263,7 +263,7 @@ def _write_drafts(path: Path, wanted: pd.DataFrame, outcome: _Outcome, seed: int
 
 
 def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
-    """Which option is right for image 1, by pair. A letter once given stays, also when a later run adds pairs: reviewers mend
+    """Which option is right for image 1, by pair. A letter once given stays, also when a later run adds pairs: reviewers fix
     options by their letter."""
     file = out / LETTERS
     given: dict[str, str] = {}

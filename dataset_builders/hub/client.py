@@ -161,14 +161,14 @@ def quiet() -> Iterator[None]:
         enable_progress_bars()
 
 
-def patiently(action: Callable[[], T], tries: int = TRIES, look: Callable[[], T | None] | None = None) -> T:
+def with_retries(action: Callable[[], T], tries: int = TRIES, look: Callable[[], T | None] | None = None) -> T:
     """Do it, and again a few times when what stands in the way passes.
 
     `look`, before each try, returns what was done already (its answer may have got lost), or None. It has its own patience, so that a
     Hub that fails now and then does not fail the whole for one of many requests.
     """
     for attempt in range(tries):
-        if look is not None and (done := patiently(look)) is not None:
+        if look is not None and (done := with_retries(look)) is not None:
             return done
         try:
             return action()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, patiently, quiet
+from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.space_files import space_files
 
@@ -105,9 +105,9 @@ def publish(
         files, left_out = dict(found.files), found.left_out
     api = connect_with_token()
     with hub_errors(repo_id, "sign in"):
-        who = str(patiently(api.whoami).get("name"))
+        who = str(with_retries(api.whoami).get("name"))
     with quiet(), hub_errors(repo_id, "publish it", who):
-        there = patiently(lambda: _look(api, repo_id, kind))
+        there = with_retries(lambda: _look(api, repo_id, kind))
         created = there is None
         if there is None:
             _create(api, repo_id, kind, private, who)
@@ -168,7 +168,7 @@ def _look(api: HfApi, repo_id: str, kind: str) -> _There | None:
 
 def _create(api: HfApi, repo_id: str, kind: str, private: bool, who: str) -> None:
     with hub_errors(repo_id, "create it", who):
-        patiently(
+        with_retries(
             lambda: api.create_repo(
                 repo_id,
                 repo_type=kind,
@@ -217,7 +217,7 @@ def _commit(
         api.create_commit(repo_id, operations, commit_message=message, repo_type=kind, parent_commit=there.head or None)
         return _look(api, repo_id, kind) or there
 
-    now = patiently(once)
+    now = with_retries(once)
     return now, sent, gone, bool(sent or gone)
 
 
@@ -262,5 +262,5 @@ def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str, n
     if now.tags.get(tag) == now.head:
         return False
     with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
-        patiently(once)
+        with_retries(once)
     return made

@@ -171,12 +171,12 @@ def _from_hub(data: str, revision: str | None) -> Repository:
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
-    from dataset_builders.hub.client import connect, hub_errors, patiently, quiet
+    from dataset_builders.hub.client import connect, hub_errors, quiet, with_retries
     from dataset_builders.hub.revisions import resolve
 
     commit = resolve(data, revision)
     with hub_errors(data, "read it"), quiet():
-        names = patiently(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
+        names = with_retries(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
         for name in sorted(names):
             if name in ("README.md", "manifest.json") or name.startswith(("questions_text/", "lexical_tree/")):
                 _downloaded(data, commit, name)
@@ -185,10 +185,10 @@ def _from_hub(data: str, revision: str | None) -> Repository:
 
 
 def _downloaded(data: str, revision: str, name: str) -> Path:
-    from dataset_builders.hub.client import connect, hub_errors, patiently
+    from dataset_builders.hub.client import connect, hub_errors, with_retries
 
     with hub_errors(data, "read it"):
-        return Path(patiently(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
+        return Path(with_retries(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
 
 
 def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataset_builders.hub.client import connect, hub_errors, patiently
+from dataset_builders.hub.client import connect, hub_errors, with_retries
 
 
 def resolve(repo_id: str, revision: str | None = None) -> str:
@@ -12,7 +12,7 @@ def resolve(repo_id: str, revision: str | None = None) -> str:
     where the Hub cannot be asked, BadInput where it knows no such repository or revision.
     """
     with hub_errors(repo_id, "look up its revision"):
-        commit = patiently(lambda: connect().repo_info(repo_id, revision=revision, repo_type="dataset").sha)
+        commit = with_retries(lambda: connect().repo_info(repo_id, revision=revision, repo_type="dataset").sha)
         if commit is None:
             raise AssertionError(f"{repo_id}: the Hub named no commit")
         return commit
@@ -25,9 +25,9 @@ def is_released(repo_id: str, commit: str) -> bool:
     """
     api = connect()
     with hub_errors(repo_id, "list its commits"):
-        tags = patiently(lambda: api.list_repo_refs(repo_id, repo_type="dataset").tags)
+        tags = with_retries(lambda: api.list_repo_refs(repo_id, repo_type="dataset").tags)
         for revision in ("main", *(tag.target_commit for tag in tags)):
-            line = patiently(lambda at=revision: api.list_repo_commits(repo_id, revision=at, repo_type="dataset"))  # type: ignore[misc]
+            line = with_retries(lambda at=revision: api.list_repo_commits(repo_id, revision=at, repo_type="dataset"))  # type: ignore[misc]
             if any(each.commit_id == commit for each in line):
                 return True
     return False

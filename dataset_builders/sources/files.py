@@ -90,8 +90,8 @@ def _object(path: Path) -> Any:
         made = dict(pairs)
         if len(made) != len(pairs):
             seen: set[str] = set()
-            doubled = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise BadInput(f"{path}: the id or field {clip(doubled)} occurs twice in one object. Keep one of them.")
+            duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise BadInput(f"{path}: the id or field {clip(duplicate)} occurs twice in one object. Keep one of them.")
         return made
 
     return hook

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect, connect_with_token, hub_errors, patiently, quiet
+from dataset_builders.hub.client import check_repo_id, connect, connect_with_token, hub_errors, quiet, with_retries
 from eval_harness.results import Result
 from eval_harness.results.eval_results import eval_result_entries, to_yaml
 from eval_harness.runs.folder import read_run
@@ -73,7 +73,7 @@ def _tasks(dataset: str, revision: str | None) -> list[str]:
     with quiet(), hub_errors(dataset, "read its eval.yaml"):
         try:
             path = Path(
-                patiently(lambda: api.hf_hub_download(dataset, "eval.yaml", revision=revision, repo_type="dataset"))
+                with_retries(lambda: api.hf_hub_download(dataset, "eval.yaml", revision=revision, repo_type="dataset"))
             )
         except EntryNotFoundError:
             raise BadInput(
@@ -95,8 +95,8 @@ def _source(store: str, folder: str) -> str:
     check_repo_id(store)
     api = connect()
     with hub_errors(store, "look for the result"):
-        head = patiently(lambda: api.repo_info(store, repo_type="dataset").sha)
-        there = patiently(lambda: files_at(api, store, head or "main", [f"{folder}/result.json"]))
+        head = with_retries(lambda: api.repo_info(store, repo_type="dataset").sha)
+        there = with_retries(lambda: files_at(api, store, head or "main", [f"{folder}/result.json"]))
     if not there:
         raise BadInput(
             f"--store {store}: does not hold {folder} on main. Submit the run there first, and wait until it is verified."
@@ -115,7 +115,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     check_repo_id(model)
     api = connect_with_token()
     with hub_errors(model, "sign in"):
-        who = str(patiently(api.whoami).get("name"))
+        who = str(with_retries(api.whoami).get("name"))
     title = f"Add {file.path} (medprobe)"
     operations = [CommitOperationAdd(file.path, file.content)]
 
@@ -139,7 +139,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
         return done.pr_url, "opened"
 
     with quiet(), hub_errors(model, "open a pull request", who):
-        return patiently(propose, look=look)
+        return with_retries(propose, look=look)
 
 
 def _own_pulls(api: HfApi, model: str, who: str, title: str) -> list[tuple[int, str]]:

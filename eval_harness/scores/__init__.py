@@ -40,7 +40,7 @@ def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
     subset is a mask; `chance` is the numerator a guesser would get; `count` what the unit adds to n; `cluster` numbers the connected
     components of cases sharing images. With several samples, numerator and denominator are means over them. The facet
     `category` is a list per unit (`explode` makes one row per label).
-    Questions whose answer is hidden are left out. Raises BadInput for unknown ids, doubled answers, missing columns.
+    Questions whose answer is hidden are left out. Raises BadInput for unknown ids, duplicate answers, missing columns.
     """
     return _all_units(format, grade(format, questions, answers))
 

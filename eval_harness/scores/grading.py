@@ -58,7 +58,7 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     """Set answers (columns `question_id, sample, choice, status`) against the key of `questions`.
 
     Questions with a hidden answer are left out. An answer that is missing for one of the samples counts as failed and wrong.
-    A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a doubled
+    A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a duplicate
     (question_id, sample), a sample without a number, an unknown status, a choice outside the options, or a missing column.
     """
     if format not in FACETS:
@@ -172,8 +172,8 @@ def _places(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints,
     samples = max(len(names), 1)
     flat = rows * samples + column
     if len(np.unique(flat)) != len(flat):
-        doubled = answers.loc[pd.Series(flat).duplicated().to_numpy(), "question_id"].iloc[0]
-        raise BadInput(f"answers: {doubled!r} is answered twice in one sample. Give each sample a number of its own.")
+        duplicate = answers.loc[pd.Series(flat).duplicated().to_numpy(), "question_id"].iloc[0]
+        raise BadInput(f"answers: {duplicate!r} is answered twice in one sample. Give each sample a number of its own.")
     return rows.astype(np.int64), column.astype(np.int64), samples
 
 

@@ -23,7 +23,7 @@ CLUSTERED = "Wilson at the effective sample size, 2"
 """The name of the method that `clustered_intervals` follows, as `interval_method` of a score says it."""
 RARE = 0.035
 """One-sided level of the second limit in `wilson`: with it the interval of n >= 8 independent outcomes covers at least 93.3 % for every
-share (exact sums over the binomial law; a test repeats them)."""
+share (exact sums over the binomial pmf; a test repeats them)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,18 +81,18 @@ def _on_a_grid(d: Ints, observed: Floats) -> Floats:
     chunk = max(1, 4_000_000 // size)
     for start in range(0, len(d), chunk):
         part = slice(start, start + chunk)
-        law = np.exp(times[part] @ logs) * (1 - 2 * np.mod(times[part] @ negative, 2))
+        pmf = np.exp(times[part] @ logs) * (1 - 2 * np.mod(times[part] @ negative, 2))
         terms = observed[part] - 1
         with np.errstate(invalid="ignore", divide="ignore"):
             kernel = np.sin(terms[:, None] * frequency) / np.sin(frequency)
         kernel[:, 0] = terms
-        p[part] = 1 - (law * kernel).sum(axis=1) / size
+        p[part] = 1 - (pmf * kernel).sum(axis=1) / size
     return np.where(observed <= 0, 1.0, p)
 
 
 def _saddlepoint(d: Floats, observed: Floats) -> Floats:
     """Lugannani and Rice's tail probability of the sum of the rows of d (P, G) with random signs, doubled; half the weight of the observed
-    pattern is added, which a continuous law leaves out."""
+    pattern is added, which a continuous pmf leaves out."""
     scale = np.sqrt(np.square(d).sum(axis=1, keepdims=True))
     d, z = d / scale, observed / scale[:, 0]
     edge = z >= d.sum(axis=1) * (1 - 1e-9)  # all signs alike: nothing lies further out

@@ -91,28 +91,28 @@ def chance_p_value(numerator: ArrayLike, denominator: ArrayLike, expected: Array
 
 def _poisson_binomial_p(observed: int, probability: Floats) -> float:
     """Sum of the probabilities of all outcomes no more likely than the observed one (as scipy's binomtest)."""
-    law = poisson_binomial(probability)
-    return float(min(1.0, law[law <= law[observed] * (1 + 1e-7)].sum()))
+    pmf = poisson_binomial(probability)
+    return float(min(1.0, pmf[pmf <= pmf[observed] * (1 + 1e-7)].sum()))
 
 
 def poisson_binomial(probability: Floats) -> Floats:
-    """The law of the number of successes of independent trials with these probabilities: (U + 1,), exact.
+    """The pmf of the number of successes of independent trials with these probabilities: (U + 1,), exact.
 
     Equal probabilities are one binomial; the few different ones of a benchmark are convolved.
     """
     values, counts = np.unique(np.round(probability, 12), return_counts=True)
-    law = np.ones(1)
+    pmf = np.ones(1)
     for value, count in zip(values, counts, strict=True):
-        law = np.convolve(law, _binomial(int(count), float(value)))
-    return law
+        pmf = np.convolve(pmf, _binomial(int(count), float(value)))
+    return pmf
 
 
 def _binomial(n: int, p: float) -> Floats:
-    """The binomial law (n + 1,)."""
+    """The binomial pmf (n + 1,)."""
     k = np.arange(n + 1.0)
     ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
-    law: Floats = np.exp(ways + special.xlogy(k, p) + special.xlog1py(n - k, -p))
-    return law
+    pmf: Floats = np.exp(ways + special.xlogy(k, p) + special.xlog1py(n - k, -p))
+    return pmf
 
 
 def verdict(

@@ -133,7 +133,7 @@ def _check_sizes(repo: str, revision: str) -> None:
     """A stranger's dataset is looked at before it is read: its sizes, where its card says the texts are, its Parquet files."""
     from huggingface_hub.hf_api import RepoFile
 
-    from dataset_builders.hub.client import connect, hub_errors, patiently
+    from dataset_builders.hub.client import connect, hub_errors, with_retries
 
     api = connect()
 
@@ -142,10 +142,10 @@ def _check_sizes(repo: str, revision: str) -> None:
         return {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
 
     def fetched(path: str) -> Path:
-        return Path(patiently(lambda: api.hf_hub_download(repo, path, revision=revision, repo_type="dataset")))
+        return Path(with_retries(lambda: api.hf_hub_download(repo, path, revision=revision, repo_type="dataset")))
 
     with hub_errors(repo, "read the dataset"):
-        sizes = patiently(tree)
+        sizes = with_retries(tree)
         about = [path for path in sizes if path in ("README.md", "manifest.json")]
         texts = [path for path in sizes if path.startswith(("questions_text/", "lexical_tree/"))]
         size = sum(sizes[path] for path in (*about, *texts))

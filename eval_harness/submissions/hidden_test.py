@@ -24,7 +24,7 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
-from dataset_builders.hub.client import connect, connect_with_token, hub_errors, patiently, quiet
+from dataset_builders.hub.client import connect, connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
@@ -312,10 +312,10 @@ def _read_key(where: str, asked: _Asked, token: str | None, metric: str | None) 
     if is_hub_store(where):
         api = connect(token) if token else connect_with_token()
         with tempfile.TemporaryDirectory() as place, quiet(), hub_errors(where, "read the answers"):
-            head = patiently(lambda: private_head(api, where, "the answers of a test"))
+            head = with_retries(lambda: private_head(api, where, "the answers of a test"))
             names = ["manifest.json", "answers/*.parquet"]
             # Into a folder that goes at once: the cache of a served board is no place for a key.
-            patiently(
+            with_retries(
                 lambda: api.snapshot_download(
                     where, repo_type="dataset", revision=head, allow_patterns=names, local_dir=place
                 )

@@ -269,7 +269,7 @@ def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) ->
 def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
     """What a human should look at: (nearly) perfect answers, ones in the order of the key, no time taken.
 
-    Answers of another submission: `folder_store.twins`.
+    Answers of another submission: `folder_store.duplicate_submissions`.
     """
     flags: list[str] = []
     key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, patiently, quiet, status_of
+from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of, with_retries
 from dataset_builders.sources.problems import clip
 from eval_harness.results.landing import (
     LANDING,
@@ -138,9 +138,9 @@ def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: i
     check_repo_id(repo_id)
     api = connect_with_token()
     with quiet(), hub_errors(repo_id, "add a remark"):
-        who = str(patiently(api.whoami).get("name"))
-        head = str(patiently(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
-        names = patiently(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
+        who = str(with_retries(api.whoami).get("name"))
+        head = str(with_retries(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
+        names = with_retries(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
         folder = _found(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)
         name, record = make(who)
         path = f"{folder}/{name}"
@@ -160,7 +160,7 @@ def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: i
             return str(done.pr_url) if as_pull_request else f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}"
 
         try:
-            return patiently(lambda: commit(False), LANDING_TRIES), True
+            return with_retries(lambda: commit(False), LANDING_TRIES), True
         except Exception as error:
             if status_of(error) != 403:
                 raise
@@ -170,7 +170,7 @@ def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: i
             raise BadInput(
                 f"{repo_id}: {folder} was submitted by {by}; only they and the store's owner can do this, not {who}."
             )
-        return patiently(lambda: commit(True)), True
+        return with_retries(lambda: commit(True)), True
 
 
 def landing_at(api: HfApi, repo_id: str, revision: str, folder: str) -> Landing | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, patiently, quiet
+from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, quiet, with_retries
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.stores.hub_store import files_at
 
@@ -77,12 +77,12 @@ class HubLedger:
 
     def look(self, path: str) -> Document | None:
         with self._hub("read the ledger") as api:
-            return patiently(lambda: self._read(api, private_head(api, self.repo_id, "the ledger"), path))
+            return with_retries(lambda: self._read(api, private_head(api, self.repo_id, "the ledger"), path))
 
     def change(self, change: Change[T], message: str) -> T:
         with _alone(f"{endpoint()}/{self.repo_id}"), self._hub("write the ledger") as api:
             until = time.monotonic() + PATIENCE
-            return patiently(lambda: self._once(api, change, message, until), TRIES)
+            return with_retries(lambda: self._once(api, change, message, until), TRIES)
 
     def _once(self, api: HfApi, change: Change[T], message: str, until: float) -> T:
         from huggingface_hub import CommitOperationAdd

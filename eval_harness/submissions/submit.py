@@ -89,7 +89,7 @@ def deliver(submission: Submission, to: str | Path, token: str | None = None, ac
             )
         place, new = hub_store.propose(str(to), submission, token)
         return Submitted(submission, place, new)
-    submission.flags.extend(folder_store.twins(Path(to), submission))
+    submission.flags.extend(folder_store.duplicate_submissions(Path(to), submission))
     who = account or local_account()
     landing = Landing(account=who, landed_at=now(), verified_by=who, flags=submission.flags)
     folder, new = folder_store.add(Path(to), submission, landing)

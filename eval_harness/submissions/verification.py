@@ -30,9 +30,9 @@ from dataset_builders.hub.client import (
     connect_with_token,
     endpoint,
     hub_errors,
-    patiently,
     quiet,
     status_of,
+    with_retries,
 )
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.problems import clip
@@ -41,7 +41,7 @@ from eval_harness.results.landing import LANDING, MAX_BYTES, Landing, now
 from eval_harness.submissions.datasets import Dataset, dataset_for
 from eval_harness.submissions.examination import examine
 from eval_harness.submissions.remarks import MOST_NOTES, REMARK, landing_at, wrong_remark
-from eval_harness.submissions.stores.folder_store import questions_bytes, twins
+from eval_harness.submissions.stores.folder_store import duplicate_submissions, questions_bytes
 from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds, open_pulls
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import UNPACKS, envelope
@@ -106,7 +106,7 @@ def verify(
     number = _number(pull) if at else None
     api = connect_with_token()
     with hub_errors(name, "sign in"):
-        who = str(patiently(api.whoami).get("name"))
+        who = str(with_retries(api.whoami).get("name"))
     check = _Check(api, name, who, tuple(data), accept_flagged, with_questions)
     with _one_at_a_time(name):
         if number is not None:
@@ -120,7 +120,7 @@ def _all(check: _Check, tell: Callable[[Outcome], None]) -> list[Outcome]:
     """Verify all open pull requests, the oldest first."""
     name, who = check.repo, check.who
     with hub_errors(name, "list its pull requests", who):
-        listed = patiently(lambda: list(open_pulls(check.api, name)))
+        listed = with_retries(lambda: list(open_pulls(check.api, name)))
     outcomes = []
     for each in sorted(listed, key=lambda pull: pull.num):
         if each.status == "draft":
@@ -171,7 +171,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
                 continue
             find = partial(_questions_here, store, tuple(data))
             submission = sandboxed(examine, Bundle.read(path.parent), find, stored_as=path.parent.name)
-            flags = [*submission.flags, *twins(store, submission)]
+            flags = [*submission.flags, *duplicate_submissions(store, submission)]
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
             outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
         except BadInput as error:
@@ -220,16 +220,18 @@ class _Check:
         """Examine one pull request and do what follows. Raises BadInput when the Hub does not let us."""
         what = f"{self.repo}@{number}"
         with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
-            details = patiently(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
+            details = with_retries(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
             if not details.is_pull_request:
                 raise BadInput(f"{what}: is a discussion, not a pull request.")
             if details.status in CLOSED:
                 return Outcome(what, "closed already", (f"it is {details.status}",))
             head = str(
-                patiently(lambda: self.api.repo_info(self.repo, revision=f"refs/pr/{number}", repo_type="dataset")).sha
+                with_retries(
+                    lambda: self.api.repo_info(self.repo, revision=f"refs/pr/{number}", repo_type="dataset")
+                ).sha
             )
             try:
-                added = patiently(lambda: self._added(head))
+                added = with_retries(lambda: self._added(head))
                 with tempfile.TemporaryDirectory() as place:
                     return self._examined(what, details, added, Path(place))
             except _Refused as refused:
@@ -294,7 +296,7 @@ class _Check:
         for path, entry in added.entries.items():
             if added.remark and entry.size > MAX_BYTES:
                 raise _Refused(f"{path} has {entry.size:,} bytes, at most {MAX_BYTES:,} are read")
-            local = patiently(
+            local = with_retries(
                 lambda path=path: self.api.hf_hub_download(  # type: ignore[misc]
                     self.repo, path, revision=added.head, repo_type="dataset", local_dir=place / "pull"
                 )
@@ -302,7 +304,7 @@ class _Check:
             files[path] = Path(local).read_bytes()
             if entry.size != len(files[path]):
                 raise BadInput(f"{what}: the Hub sent another {path} than it lists. Run this again.")
-        if patiently(lambda: self._is_on_main(added.folder, files)):
+        if with_retries(lambda: self._is_on_main(added.folder, files)):
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
         if added.remark:
             return self._remark(details, added, files[added.remark])
@@ -347,12 +349,12 @@ class _Check:
     def _remark(self, details: DiscussionWithDetails, added: _Added, content: bytes) -> Outcome:
         """Add a withdrawal or a note of who submitted the result, or of the owner."""
         path = str(added.remark)
-        main = str(patiently(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha))
+        main = str(with_retries(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha))
         result = f"{added.folder}/result.json"
-        if result not in patiently(lambda: files_at(self.api, self.repo, main, [result])):
+        if result not in with_retries(lambda: files_at(self.api, self.repo, main, [result])):
             raise _Refused(f"{clip(added.folder, 200)}: the store holds no such result")
-        landing = patiently(lambda: landing_at(self.api, self.repo, main, added.folder))
-        names = patiently(lambda: self.api.list_repo_files(self.repo, revision=main, repo_type="dataset"))
+        landing = with_retries(lambda: landing_at(self.api, self.repo, main, added.folder))
+        names = with_retries(lambda: self.api.list_repo_files(self.repo, revision=main, repo_type="dataset"))
         if sum(name.startswith(f"{added.folder}/note-") for name in names) >= MOST_NOTES and "/note-" in path:
             raise _Refused(f"{clip(added.folder, 200)} has {MOST_NOTES} notes already")
         wrong = wrong_remark(path, content, str(details.author), self.repo.split("/")[0], landing)
@@ -371,14 +373,14 @@ class _Check:
         if not there:
             return []
         place = Path(
-            patiently(lambda: self.api.snapshot_download(self.repo, repo_type="dataset", allow_patterns=[pattern]))
+            with_retries(lambda: self.api.snapshot_download(self.repo, repo_type="dataset", allow_patterns=[pattern]))
         )
 
         def fetch(path: Path) -> Path:
             name = path.relative_to(place).as_posix()
             return Path(self.api.hf_hub_download(self.repo, name, revision=place.name, repo_type="dataset"))
 
-        return twins(place, submission, fetch)
+        return duplicate_submissions(place, submission, fetch)
 
     def _is_on_main(self, folder: str, files: dict[str, bytes], revision: str | None = None) -> bool:
         """Whether main holds these files. Refused when it holds other ones in their place."""
@@ -421,12 +423,12 @@ class _Check:
             )
             return True
 
-        return patiently(land, LANDING_TRIES, look)
+        return with_retries(land, LANDING_TRIES, look)
 
     def _close(self, details: DiscussionWithDetails, added: _Added, outcome: Outcome) -> Outcome:
         """Say what became of it, then close it. Each is looked for first, so that whoever comes second, or again, does what is left."""
         self._comment(details, added.head, outcome)
-        patiently(lambda: self._shut(details.num), look=lambda: self._is_closed(details.num) or None)
+        with_retries(lambda: self._shut(details.num), look=lambda: self._is_closed(details.num) or None)
         return outcome
 
     def _is_closed(self, number: int) -> bool:
@@ -457,7 +459,7 @@ class _Check:
             self.api.comment_discussion(self.repo, details.num, text, repo_type="dataset")
             return True
 
-        patiently(say, look=look)
+        with_retries(say, look=look)
 
 
 @contextmanager

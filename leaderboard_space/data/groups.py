@@ -16,7 +16,7 @@ from leaderboard_space.data.sections import Entry
 Group = Literal["ranked", "official reader", "older reader", "withdrawn"]
 GROUPS: dict[Group, str] = {
     "ranked": "",
-    "official reader": "read by the authors' own reader: places of their own",
+    "official reader": "read by the authors' own reader: ranks of their own",
     "older reader": "read by an older reader: not ranked until their answers are read again",
     "withdrawn": "withdrawn: not ranked",
 }

@@ -1,1 +1,1 @@
-"""The Submit tab: files of answers come in, are scored in front of who brought them, and go to the store or into a ready folder."""
+"""The Submit tab: files of answers come in, are scored in front of who brought them, and go to the store or into a submission bundle."""

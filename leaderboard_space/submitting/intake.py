@@ -1,4 +1,4 @@
-"""From uploaded files to a submission that was computed here, and the ready folder that it makes.
+"""From uploaded files to a submission that was computed here, and the submission bundle that it makes.
 
 Nothing of what is uploaded is believed but the answers: questions, key and fingerprint are the target's. See also: reading strangers'
 files within limits and delivering a submission (`eval_harness/submissions/`).

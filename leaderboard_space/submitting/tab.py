@@ -20,7 +20,7 @@ from gradio.utils import get_space, get_upload_folder
 from dataset_builders.errors import BadInput
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.hidden_test import HiddenTest
-from eval_harness.submissions.stores.folder_store import twins
+from eval_harness.submissions.stores.folder_store import duplicate_submissions
 from eval_harness.submissions.submission import Submission
 from eval_harness.submissions.submit import deliver
 from leaderboard_space.data.board import Board
@@ -37,7 +37,7 @@ CHECKING, SENDING = 18, 18
 """Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.LANES`, which bounds
 the work), or for the Hub. Gradio answers with 40 threads."""
 KEPT_SECONDS = 3600.0
-"""How long a ready folder can be downloaded."""
+"""How long a submission bundle can be downloaded."""
 
 
 class SubmitTab:
@@ -70,11 +70,11 @@ class SubmitTab:
     def lands(self) -> str:
         """Where a submission goes, in words."""
         if self.store is None:
-            return "This board has no store of its own; the ready folder can be downloaded."
+            return "This board has no store of its own; the submission bundle can be downloaded."
         if self.takes and self.signs_in:
             return "A clean submission becomes a pull request in your name, which the store's owner verifies."
         if not self.takes:
-            return "A clean submission is made into a ready folder, with the command that submits it."
+            return "A clean submission is made into a submission bundle, with the command that submits it."
         if self.on_hub:
             return "A clean submission becomes a pull request in the name of this machine's Hub token."
         return "A clean submission is added to the store on this machine."
@@ -91,11 +91,11 @@ class SubmitTab:
             raise BadInput(f"{said}. There are: {'; '.join(known) or 'none (name datasets with --data)'}.")
         found = receive(files or [], known[key], str(model or ""), kind or None)
         if self.board.store is not None:
-            found.flags.extend(twins(self.board.store, found))
+            found.flags.extend(duplicate_submissions(self.board.store, found))
         return found
 
     def check(self, key: str | None, files: list[str] | None, model: str | None, kind: str | None) -> tuple[Any, ...]:
-        """Score the uploaded files: (report, whether they can be submitted, the ready folder, what to do with it, the outcome as data)."""
+        """Score the uploaded files: (report, whether they can be submitted, the bundle, what to do with it, the outcome as data)."""
         nothing = (gr.Button("Submit", interactive=False), gr.DownloadButton(visible=False), "")
         try:
             if key == HIDDEN and self.hidden:
@@ -140,11 +140,11 @@ class SubmitTab:
                 )
             if not self.takes or self.store is None:
                 raise BadInput(
-                    "submissions cannot be sent from here. Download the ready folder and submit it yourself."
+                    "submissions cannot be sent from here. Download the submission bundle and submit it yourself."
                 )
             if not token and not self.may_write:
                 raise BadInput(
-                    "you are not signed in. Sign in above, or download the ready folder and submit it yourself."
+                    "you are not signed in. Sign in above, or download the submission bundle and submit it yourself."
                 )
             found = self.received(key, files, model, kind)
             found.check(Path("the submission"))
@@ -158,7 +158,7 @@ class SubmitTab:
         return shown, self.open_submissions(), {**outcome(found, []), "place": place, "new": done.new}
 
     def command(self, folder: str) -> str:
-        """What submits a ready folder from the command line. A path of this machine would say nothing to who reads the page."""
+        """What submits a submission bundle from the command line. A path of this machine would say nothing to who reads the page."""
         return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
 
     def open_submissions(self) -> str:
@@ -211,7 +211,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
             send = gr.Button("Submit", interactive=False, elem_id="mp-send")
         with gr.Column(scale=5, min_width=300):
             report = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-report")
-            ready = gr.DownloadButton("Download the ready folder", visible=False, size="sm", elem_id="mp-ready")
+            ready = gr.DownloadButton("Download the submission bundle", visible=False, size="sm", elem_id="mp-ready")
             how = gr.HTML("", apply_default_css=False, js_on_load=None)
     waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
     told = gr.JSON(visible=False)
@@ -266,7 +266,7 @@ def _one_file(files: Sequence[str] | None) -> Path:
 
 
 def _kept(found: Submission) -> str:
-    """Write the ready folder where Gradio serves files from; what is older than an hour goes."""
+    """Write the submission bundle where Gradio serves files from; what is older than an hour goes."""
     content = ready_folder(found)
     place = Path(get_upload_folder()) / "ready-folders"
     target = place / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"

@@ -166,7 +166,7 @@ def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
             f"<td{sorted_by(abs(pair.value))}>{number(abs(pair.value))}</td>"
             f"<td{sorted_by(ends[0])}>{number(ends[0])} to {number(ends[1])}</td>"
             f"<td{sorted_by(pair.corrected)}>{text(sentences.p_value(pair.corrected))}</td>"
-            f"<td>{'surely' if pair.is_sure else 'not told apart'}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
+            f"<td>{'significant' if pair.is_sure else 'not told apart'}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
         )
     heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p (corrected)"),
              ("different", "Different?"), ("test", "Test"))  # fmt: skip
@@ -190,7 +190,7 @@ def _every_score(found: Comparison) -> str:
             pair = next(iter(found.differences(name)), None)
             more = "<td data-v=''>–</td><td data-v=''>–</td><td>not comparable</td>"
             if pair is not None:
-                mark = "surely" if pair.is_sure else "not told apart"
+                mark = "significant" if pair.is_sure else "not told apart"
                 more = (
                     f"<td{sorted_by(pair.value)}>{number(pair.value)}</td>"
                     f"<td{sorted_by(pair.low)}>{number(pair.low)} to {number(pair.high)}</td><td>{mark}</td>"

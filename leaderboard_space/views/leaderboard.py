@@ -32,7 +32,11 @@ from leaderboard_space.views.published_cells import printed_table
 
 NARROW = "\N{NO-BREAK SPACE}"
 ABSTAINED = "Responses that choose no option, in percent of all asked for; point at one for the accuracy where an option was chosen"
-GROUPS = (("better", "surely better than"), ("no different", "not told apart from"), ("worse", "surely worse than"))
+GROUPS = (
+    ("better", "significantly better than"),
+    ("no different", "not told apart from"),
+    ("worse", "significantly worse than"),
+)
 
 
 def panel(
@@ -111,7 +115,7 @@ def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Pa
     unit = " (%)" if sign else ""
     ends = f"Axis from {number(axis[0], 0)} to {number(axis[1], 0)}{sign}"
     head = (
-        f"<thead><tr>{column_head('place', 'Place', 'place', 'The places this model may hold')}"
+        f"<thead><tr>{column_head('place', 'Rank', 'place', 'The ranks this model may hold')}"
         f"{column_head('name', 'Model', 'model')}"
         f'<th scope="col" class="chart"><span class="axis" aria-label="{ends}">{ticks}</span></th>'
         f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"

@@ -177,7 +177,7 @@ def _verdicts(lines: Sequence[Line], who: Identity, not_run: Sequence[str]) -> s
         f'<td colspan="6">not run</td></tr>'
         for format in not_run
     )
-    heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Place", "Source")
+    heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Rank", "Source")
     return (
         f'<div class="bar-head"><h3>Every set of questions it answered</h3>{files("verdicts")}</div>'
         f'<div class="scroll"><table class="lines" data-table="verdicts" aria-label="Results of {text(who.name)}"><thead><tr>'

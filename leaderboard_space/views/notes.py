@@ -32,7 +32,7 @@ def notes(snapshot: Snapshot, section: Section, found: Standings, branches: Sequ
         lines.append("Not the benchmark's own set, but one in its format: results on it are ranked among themselves.")
     lines += _unranked(found, branches)
     if not ready:
-        lines.append("The answers are still being read: scores as handed in, places without pairing.")
+        lines.append("The answers are still being read: scores as handed in, ranks without pairing.")
     lines += section.notes
     lines += [note for entry in section.entries for note in entry.notes]
     problems = [f"Set aside, unreadable: {problem}" for problem in snapshot.problems]

@@ -24,7 +24,7 @@ def intro(lands: str) -> str:
     return (
         '<div class="mp-page short"><h2 class="finding">Answers in, scores recomputed.</h2>'
         '<p class="sub">Only answers are taken: they are read again and scored here, and a score that came with them is compared, never '
-        f"believed. Missing answers count as wrong; unknown or doubled questions are refused. {text(lands, 300)}</p>"
+        f"believed. Missing answers count as wrong; unknown or duplicates questions are refused. {text(lands, 300)}</p>"
         '<p class="sub">Give one file (JSON Lines, JSON, CSV or Parquet with <code>question_id</code> and <code>response</code>, or '
         "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.jsonl</code>.</p>"
         '<p class="sub">The keys of these benchmarks are public, so a submitted result says what was handed in, not how it was got: it is '
@@ -78,9 +78,9 @@ def hidden_scored(score: HiddenScore) -> str:
 
 
 def how_to_add(folder: str, command: str) -> str:
-    """What to do with the ready folder."""
+    """What to do with the submission bundle."""
     return (
-        '<div class="mp-page short"><p class="sub">The ready folder holds the bytes that would be submitted. Unpack it; then</p>'
+        '<div class="mp-page short"><p class="sub">The submission bundle holds the bytes that would be submitted. Unpack it; then</p>'
         f'<pre class="command"><code>{text(command, 600)}</code></pre></div>'
     )
 

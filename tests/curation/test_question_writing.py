@@ -256,7 +256,7 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
 
 
 def test_a_letter_once_given_stays_when_pairs_are_added_or_taken_away(tmp_path):
-    """Reviewers mend options by their letter: a later run must not exchange them."""
+    """Reviewers fix options by their letter: a later run must not exchange them."""
     pairs, captions = made_pairs(12)
     kept = {}
     with model_server(template) as (url, _):

@@ -142,7 +142,7 @@ FILE_CASES = {
     "an empty object": (b"{}", "no confusing pairs"),
     "binary": (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
     "latin-1 in one line": ('{"1": {\n"question": "caf\xe9"}}'.encode("latin-1"), "line 2"),
-    "doubled id": (b'{"7": {}, "7": {}}', "'7' occurs twice"),
+    "duplicates id": (b'{"7": {}, "7": {}}', "'7' occurs twice"),
     "NaN": (b'{"7": NaN}', "NaN"),
     "deep": (b"[" * 100_000, "nested too deeply"),
 }
@@ -222,7 +222,7 @@ PROBMED_CASES = {
     "missing field": (lambda rows: rows[3].pop("answer"), ["entry 3", '"answer" is missing']),
     "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
     "unknown qa_type": (lambda rows: rows[3].update(qa_type="colour_gt"), ["entry 3", "colour_gt"]),
-    "doubled": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
+    "duplicates": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
     "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
     "two types": (lambda rows: rows[1].update(image_type="chest_ct"), ["entry 1", "differs"]),
     "odd type": (lambda rows: rows[1].update(image_type="brain"), ["entry 1", "ORGAN_MODALITY"]),
@@ -290,8 +290,8 @@ def test_halt(source, tmp_path, name):
 GMAI_CASES = {
     "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "no option"]),
     "a word": (lambda rows: rows[4].update(answer="first"), ["entry 5", "no option"]),
-    "doubled letter": (lambda rows: rows[4].update(answer="A,A"), ["entry 5", "names an option twice"]),
-    "doubled index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
+    "duplicates letter": (lambda rows: rows[4].update(answer="A,A"), ["entry 5", "names an option twice"]),
+    "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
     "no index": (lambda rows: rows[4].update(index=""), ["line 6", "has no index"]),
     "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "one between them is empty"]),
     "one option": (lambda rows: rows[4].update(A="x", B="", C="", D="", E=""), ["entry 5", "fewer than two"]),
@@ -329,7 +329,7 @@ GMAI_FILES = {
     "open quote": (lambda data: data + b'99\t"never closed\n', "quote is never closed"),
     "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "not UTF-8"),
     "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "NUL"),
-    "doubled column": (lambda data: data.replace(b"l2-category", b"category", 1), "twice"),
+    "duplicates column": (lambda data: data.replace(b"l2-category", b"category", 1), "twice"),
     "comma separated": (lambda data: data.replace(b"\t", b","), "column"),
 }
 

@@ -200,9 +200,9 @@ def test_adversarial_pairs_count_both_questions(seed: int) -> None:
 
 def test_three_questions_are_no_pair() -> None:
     questions, answers = pairs(0)
-    doubled = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
+    duplicates = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
     with pytest.raises(BadInput, match="more than two questions"):
-        pair_units("probmed", grade("probmed", doubled, answers))
+        pair_units("probmed", grade("probmed", duplicates, answers))
 
 
 @pytest.mark.sources

@@ -71,7 +71,7 @@ def check_headline(
             number = len(judged) if found["worse"] == "all" else whole(found["worse"])
             assert number == worse and (found["be"] == "is") == (worse == 1), said
 
-    tail = rf"(?:; (?P<worse>all|{NUM}) (?P<be>is|are) surely worse)?\."
+    tail = rf"(?:; (?P<worse>all|{NUM}) (?P<be>is|are) significantly worse)?\."
     count = r"(?P<noun>models?|results?)(?P<some> compared with chance)?"
     guess = r"(?:guessing|flipping a coin(?: for each image)?)"
     if not rows:
@@ -89,34 +89,40 @@ def check_headline(
         else:
             assert said.endswith(": nothing of this selection counts for it, or the key is hidden.") and uncounted, said
         return
-    one = re.fullmatch(rf"(.+) (is surely better than|is surely worse than|cannot be told apart from) {guess}\.", said)
+    one = re.fullmatch(
+        rf"(.+) (is significantly better than|is significantly worse than|cannot be told apart from) {guess}\.", said
+    )
     if one and (one[1].startswith("The one ") or len(rows) == 1):
         assert len(judged) == 1, said
         assert one[1] == (rows[0].name if len(rows) == 1 else f"The one {noun[0]} compared with chance"), said
-        word = {"is surely better than": "better", "is surely worse than": "worse"}.get(one[2], "no different")
+        word = {"is significantly better than": "better", "is significantly worse than": "worse"}.get(
+            one[2], "no different"
+        )
         assert judged[0].verdict == word, said
         return
-    if found := re.fullmatch(rf"No {count} is surely better than {guess}{tail}", said):
+    if found := re.fullmatch(rf"No {count} is significantly better than {guess}{tail}", said):
         counted(found)
         assert better == 0 and not found["noun"].endswith("s"), said
         return of_worse(found)
-    if found := re.fullmatch(rf"(Both|All (?P<n>{NUM})) {count} are surely better than {guess}(?P<lead>; .+)?\.", said):
+    if found := re.fullmatch(
+        rf"(Both|All (?P<n>{NUM})) {count} are significantly better than {guess}(?P<lead>; .+)?\.", said
+    ):
         counted(found)
         total = 2 if found[1] == "Both" else whole(found["n"])
         assert total == better == len(judged) and total > 1 and found["noun"].endswith("s"), said
         lead = found["lead"]
         if lead is None:
             assert found["some"], said
-        elif lead in ("; any may hold place 1", "; either may hold place 1"):
+        elif lead in ("; any may hold rank 1", "; either may hold rank 1"):
             assert len(firsts) == len(rows) and ("either" in lead) == (len(rows) == 2), said
-        elif alone := re.fullmatch(r"; (.+) alone holds place 1", lead):
+        elif alone := re.fullmatch(r"; (.+) alone holds rank 1", lead):
             assert [row.name for row in firsts] == [alone[1]], said
         else:
-            several = re.fullmatch(rf"; {NUM} may hold place 1", lead)
+            several = re.fullmatch(rf"; {NUM} may hold rank 1", lead)
             assert several and 1 < whole(several[1]) == len(firsts) < len(rows), said
         return
     if found := re.fullmatch(
-        rf"(?P<n>{NUM}) of (?P<m>{NUM}) {count} (?P<verb>is|are) surely better than {guess}{tail}", said, re.I
+        rf"(?P<n>{NUM}) of (?P<m>{NUM}) {count} (?P<verb>is|are) significantly better than {guess}{tail}", said, re.I
     ):
         counted(found)
         assert whole(found["n"]) == better and whole(found["m"]) == len(judged) > 1 and found["noun"].endswith("s"), (
@@ -211,9 +217,9 @@ def check_marks(legend: str, cells: Sequence[tuple[str, str | None, bool]]) -> N
     for sign, verdict, _ in cells:
         assert sign in SIGNS and SIGNS[sign] == verdict, (sign, verdict)
     meaning = {
-        "▲": "surely better than guessing",
+        "▲": "significantly better than guessing",
         "≈": "cannot be told apart from guessing",
-        "▼": "surely worse than guessing",
+        "▼": "significantly worse than guessing",
         "·": "not tested",
     }
     for sign, words in meaning.items():

@@ -277,7 +277,11 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         if score.low is not None and score.high is not None:
             low, high = ends.split("–")
             assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
-        words = {"better": "surely better than", "worse": "surely worse than", "no different": "not told apart from"}
+        words = {
+            "better": "significantly better than",
+            "worse": "significantly worse than",
+            "no different": "not told apart from",
+        }
         if key in stand_apart:
             continue
         if group and score.verdict:
@@ -342,7 +346,7 @@ def check_places(
     up: bool,
     cell: tuple[str, str] | None,
 ) -> None:
-    """Who is shown behind place 1 is surely worse than somebody by the test of that pair alone; who shares place 1 is not beaten by
+    """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair alone; who shares rank 1 is not beaten by
     anybody even at the strictest correction for all pairs (Bonferroni's)."""
     if cell is not None or (METRICS.get(metric) and METRICS[metric].unit == "count"):
         return
@@ -427,7 +431,7 @@ def check_comparison(board: Board, format: str, section: Section, truth: dict[st
         assert "cannot be told apart" in finding, (finding, test)
     else:
         upper = one if test.difference > 0 else other
-        assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is surely ", finding), (finding, test)
+        assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is significantly ", finding), (finding, test)
 
 
 def main() -> None:

@@ -207,14 +207,18 @@ def test_the_finding_is_computed_from_the_verdicts(store: Path) -> None:
     found = standings(section, outcomes, tree, "overall")
     verdicts = [row.score.verdict for row in found.models]
     words = {2: "Two", 3: "Three", 4: "Four"}
-    assert headline("probmed", found).startswith(f"{words[verdicts.count('better')]} of five models are surely better")
+    assert headline("probmed", found).startswith(
+        f"{words[verdicts.count('better')]} of five models are significantly better"
+    )
 
 
 def test_published_results_alone_make_a_board() -> None:
     board = Board(None, [published(29.5, Cerebral=20.0), published(8.5, "Other")])
     service = Service(board)
     shown = service.view({"format": "mediconfusion"})["html"]
-    assert "published · T1" in shown and "No model is surely better than flipping a coin for each image." in shown
+    assert (
+        "published · T1" in shown and "No model is significantly better than flipping a coin for each image." in shown
+    )
     assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
     assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
@@ -247,7 +251,7 @@ def test_compare_finds_the_difference_and_the_questions_that_flip(store: Path) -
     page = compare.page(
         board, {"set": key, "first": runs["Test Small"], "second": runs["baseline: oracle"], "metric": "average"}
     )
-    assert "baseline: oracle is surely better than Test Small" in page
+    assert "baseline: oracle is significantly better than Test Small" in page
     assert "Questions that flip" in page and "Test question" in page and "same settings" in page
     assert "Choose two different" in compare.page(
         board, {"set": key, "first": runs["Test Small"], "second": runs["Test Small"]}

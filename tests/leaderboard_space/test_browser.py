@@ -474,7 +474,7 @@ def test_compare_and_cases_follow_their_choices(chromium: Any, address: str) -> 
     area.get_by_label("First").fill("Test Small")
     eventually(lambda: "first=Test" in here(page), True)
     area.get_by_label("Second").fill("baseline: oracle")
-    area.get_by_text("baseline: oracle is surely better than Test Small").wait_for(timeout=WAIT)
+    area.get_by_text("baseline: oracle is significantly better than Test Small").wait_for(timeout=WAIT)
     eventually(lambda: "second=baseline" in here(page), True)
     link = here(page)
     page.get_by_role("tab", name="Cases").click()
@@ -483,7 +483,7 @@ def test_compare_and_cases_follow_their_choices(chromium: Any, address: str) -> 
     cases.get_by_text("9 cases match").wait_for(timeout=WAIT)
     assert trouble == []
     page.goto(link)
-    page.get_by_text("baseline: oracle is surely better than Test Small").wait_for(timeout=WAIT)
+    page.get_by_text("baseline: oracle is significantly better than Test Small").wait_for(timeout=WAIT)
     page.close()
 
 

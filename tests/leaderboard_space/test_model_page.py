@@ -155,7 +155,7 @@ def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
 def test_the_first_sentence_names_each_benchmark_with_its_verdict(judged) -> None:  # type: ignore[no-untyped-def]
     judged = list(dict(judged).items())
     said = sentences.model_verdicts(judged)
-    words = {"better": "surely better than guessing on ", "worse": "surely worse than guessing on ",
+    words = {"better": "significantly better than guessing on ", "worse": "significantly worse than guessing on ",
              "no different": "not told apart from guessing on ", None: "not tested against guessing on "}  # fmt: skip
     read = {}
     for part in said.removesuffix(".").split("; "):

@@ -158,14 +158,14 @@ def test_the_first_sentence_counts_what_it_says(models: int, data: st.DataObject
         )
 
     if models == 1:
-        verb = "surely better" if better else "surely worse" if worse else "cannot be told apart from"
+        verb = "significantly better" if better else "significantly worse" if worse else "cannot be told apart from"
         assert verb in said
     elif better == models:
         assert said.startswith("All ") and value(said.split()[1]) == models
     else:
         match = re.fullmatch(
-            r"(Not yet\. )?Of (\d+) models asked to tell two images apart, (\w+) (is|are) surely better than a coin flip"
-            r"(?:; (\w+) (is|are) surely worse)?\.",
+            r"(Not yet\. )?Of (\d+) models asked to tell two images apart, (\w+) (is|are) significantly better than a coin flip"
+            r"(?:; (\w+) (is|are) significantly worse)?\.",
             said,
         )
         assert match and int(match[2]) == models and value(match[3]) == better and bool(match[1]) == (better == 0), said
@@ -179,7 +179,7 @@ def test_the_first_sentence_is_of_the_hardest_benchmark(front: Front) -> None:
     assert found.finding is not None and found.finding.models == sum(marks.values())
     assert (found.finding.better, found.finding.worse) == (marks["better"], marks["worse"])
     assert plain(front.page({})).startswith(
-        "Not yet. Of 14 models asked to tell two confusing images apart, none is surely better than"
+        "Not yet. Of 14 models asked to tell two confusing images apart, none is significantly better than"
     )
 
 

@@ -107,7 +107,9 @@ def test_a_comparison_claims_what_the_test_says(difference, p, up, n, won) -> No
     if p >= 0.05:
         assert said == "A and B cannot be told apart by accuracy."
     elif abs(difference) > 1e-9:
-        found = re.fullmatch(r"(A|B) is surely (better than|worse than|above) (A|B): (\S+) points of accuracy\.", said)
+        found = re.fullmatch(
+            r"(A|B) is significantly (better than|worse than|above) (A|B): (\S+) points of accuracy\.", said
+        )
         assert found and {found[1], found[3]} == {"A", "B"} and rounds_to(found[4], abs(difference))
         assert (found[1] == "A") == (difference > 0)
         assert found[2] == {True: "better than", False: "worse than", None: "above"}[up]

@@ -46,9 +46,9 @@ def records(file: Path) -> Iterator[Record]:
         values = _split(data, file, line)
         if header is None:
             header = [name.strip() for name in values]
-            doubled = sorted({name for name in header if header.count(name) > 1})
-            if not all(header) or doubled:
-                what = f"names the column {doubled[0]!r} twice" if doubled else "has a column without a name"
+            duplicates = sorted({name for name in header if header.count(name) > 1})
+            if not all(header) or duplicates:
+                what = f"names the column {duplicates[0]!r} twice" if duplicates else "has a column without a name"
                 raise BadInput(f"{file}: the header {what}. Get the file again from the benchmark's authors.")
             continue
         if not values:

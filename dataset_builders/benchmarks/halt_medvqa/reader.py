@@ -39,7 +39,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
         file = needed_file(source, name, f"the questions of scenario {scenario}")
         entries = _entries(file, read_json(file), scenario, problems)
         found[scenario] = len(entries)
-        doubled = []
+        duplicates = []
         for key, entry in entries:
             case = _question(entry, scenario, key, images, shelf, own)
             if case is None:
@@ -47,9 +47,9 @@ def read(source: Path, images: ImageFolders | None) -> Content:
             cases.append(case)
             options = case.questions[0].options
             if len(set(options)) < len(options):
-                doubled.append(case.case_id)
-        if doubled:
-            notes.append(f"The same option text stands twice in {', '.join(doubled)} (as in the authors' file).")
+                duplicates.append(case.case_id)
+        if duplicates:
+            notes.append(f"The same option text stands twice in {', '.join(duplicates)} (as in the authors' file).")
     problems.check(REMEDY)
     nota = [case.questions[0].options for case in cases if case.case_id.startswith("none-")]
     twice = sum(sum("none of the above" in option.lower() for option in options) > 1 for options in nota)

@@ -48,7 +48,9 @@ def add(store: Path, submission: Submission, landing: Landing) -> tuple[Path, bo
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
 
 
-def twins(store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path) -> list[str]:
+def duplicate_submissions(
+    store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path
+) -> list[str]:
     """Flags for results of the store whose every response is that of the submission, or whose model's name its own looks like.
 
     `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.

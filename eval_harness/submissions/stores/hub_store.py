@@ -18,9 +18,9 @@ from dataset_builders.hub.client import (
     connect,
     connect_with_token,
     hub_errors,
-    patiently,
     quiet,
     status_of,
+    with_retries,
 )
 from eval_harness.results import read_result
 from eval_harness.results.landing import LANDING, Landing, now
@@ -54,7 +54,7 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
     api = connect(token) if token else connect_with_token()
     files = submission.files()
     with hub_errors(repo_id, "sign in"):
-        who = str(patiently(api.whoami).get("name"))
+        who = str(with_retries(api.whoami).get("name"))
     title = title_of(submission.folder)
 
     def look() -> tuple[str, bool] | None:
@@ -76,7 +76,7 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
         return place, True
 
     with quiet(), hub_errors(repo_id, "open a pull request", who):
-        return patiently(propose_it, look=look)
+        return with_retries(propose_it, look=look)
 
 
 def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
@@ -104,7 +104,7 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
     api = connect_with_token()
     files = submission.files()
     with hub_errors(repo_id, "sign in"):
-        who = str(patiently(api.whoami).get("name"))
+        who = str(with_retries(api.whoami).get("name"))
     place = f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}"
     questions = f"questions/{submission.result.benchmark.fingerprint}.parquet"
     head: str | None = None
@@ -135,7 +135,7 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
 
     with quiet(), hub_errors(repo_id, "add a reproduced result", who):
         try:
-            return patiently(add_it, LANDING_TRIES, look)
+            return with_retries(add_it, LANDING_TRIES, look)
         except Exception as error:
             if status_of(error) != 403:
                 raise

@@ -60,7 +60,7 @@ def defect():
     return {}["nothing"]
 
 
-def surroundings():
+def collect_environment():
     return os.environ.get("MARK"), Path.cwd(), os.getpid()
 
 

@@ -213,7 +213,7 @@ def test_a_submission_that_was_reproduced_is_no_suspicious_twin(run, api, data, 
 
 
 def test_from_a_published_dataset_by_command(run, api, data, tmp_path, monkeypatch):
-    """The ready folder of one store becomes a pull request to another, by the dataset revision that it names."""
+    """The submission bundle of one store becomes a pull request to another, by the dataset revision that it names."""
     publish(data, "ORG/phantoms")
     folder = really_run("ORG/phantoms", tmp_path / "hub-run")
     command = CliRunner()
