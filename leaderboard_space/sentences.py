@@ -381,7 +381,7 @@ def model_verdicts(judged: Sequence[tuple[str, Verdict | None]]) -> str:
     if not judged:
         return "No ranked result of it is on this board."
     words: dict[Verdict | None, str] = {
-        "better": "Surely better than guessing on",
+        "better": "Significantly better than guessing on",
         "no different": "not told apart from guessing on",
         "worse": "significantly worse than guessing on",
         None: "not tested against guessing on",

@@ -9,6 +9,9 @@ from leaderboard_space.data.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path
 from leaderboard_space.html import text
 
+LONGEST_ID = 300
+"""Characters of an id in an address."""
+
 
 def address_of(page: str, id: str = "", /, **named: str | Sequence[str] | None) -> str:
     """A link within the board, escaped for an attribute; a key with several values repeats, one without any is left out.
@@ -34,8 +37,8 @@ def benchmark_address(section: Section, metric: str | None = None, branch: Path 
 
 
 def model_address(name: str) -> str:
-    """The page of a model."""
-    return address_of("model", name)
+    """The page of a model; for a name that no honest model has, the page that says so."""
+    return address_of("model", name if len(name) <= LONGEST_ID else "")
 
 
 def case_address(section: Section, case_id: str) -> str:
