@@ -105,7 +105,9 @@ def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
     key = dict(zip(asked["question_id"], asked["answer"], strict=True))
     right = {row.question_id: list(row.choice) == key[row.question_id] for row in given_.itertuples()}
     assert shown and all(not (right[f"{case}-1"] and right[f"{case}-2"]) for case in shown)
-    assert "Significantly better than guessing on MediConfusion (drawn images)" in page or "not told apart" in page.lower()
+    assert (
+        "Significantly better than guessing on MediConfusion (drawn images)" in page or "not told apart" in page.lower()
+    )
     assert "share" not in plain(page).lower() or "What it chooses" in page
 
 

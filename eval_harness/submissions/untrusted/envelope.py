@@ -34,6 +34,10 @@ FREE_BYTES = 64 << 10
 """Bytes of a result.json beside its numbers (environment, command, deviations ...); those of our runs have some thousand."""
 UNPACKS = 8
 """What a byte of Parquet is reckoned to unpack to."""
+MOST_COUNTED = 512 << 20
+"""Bytes that answers which compress better than that are allowed for."""
+LEAST_ROW = 16
+"""Bytes of an answer in any file."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def _numbers(value: Any) -> Iterator[int]:
 
 def envelope(size: int, questions: int = LARGEST_SPLIT) -> Envelope:
     """What may be spent on files of so many bytes (see `weight`) that answer some of so many questions."""
-    answers = min(MOST_ANSWERS, size // 16)  # no answer is shorter in any file
+    answers = min(MOST_ANSWERS, size // LEAST_ROW)
     cpu_seconds = 30 + questions // 2_000 + answers // 2_000 + size // (1 << 20)
     return Envelope(
         (1 << 30) + questions * (8 << 10) + 8 * size + answers * (2 << 10), cpu_seconds, 120 + 4 * cpu_seconds

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
@@ -426,3 +427,16 @@ def test_the_lock_of_a_verifier_that_was_killed_is_free(monkeypatch, tmp_path):
     monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
     with verification._one_at_a_time("ORG/results"):
         pass
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 10), (5000, 4000), (3, 5_000_000)])
+def test_answers_that_repeat_themselves_get_room_for_what_they_unpack_to(tmp_path, monkeypatch, rows, length):
+    path = tmp_path / "answers.parquet"
+    pd.DataFrame({"question_id": [str(n) for n in range(rows)], "response": ["so " * (length // 3)] * rows}).to_parquet(
+        path
+    )
+    answers = path.read_bytes()
+    assert verification.weight_of(answers) >= max(rows * (length // 3) * 3, verification.UNPACKS * len(answers))
+    monkeypatch.setattr(verification, "MOST_COUNTED", 1000)
+    assert verification.unpacked_size(answers) <= 1000  # however much is claimed
+    assert verification.weight_of(b"PAR1" + bytes(100)) == verification.UNPACKS * 104  # damaged: examining it says so
