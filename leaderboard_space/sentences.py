@@ -384,7 +384,7 @@ def model_verdicts(judged: Sequence[tuple[str, Verdict | None]]) -> str:
         "better": "Significantly better than guessing on",
         "no different": "not told apart from guessing on",
         "worse": "significantly worse than guessing on",
-        None: "not tested against guessing on",
+        None: "not tested where chance is not known exactly, on",
     }
     parts = [
         f"{said} {_listed([name for name, found in judged if found == verdict])}"

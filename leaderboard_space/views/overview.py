@@ -96,7 +96,7 @@ def _bar(found: Overview, request: Request, shown: int) -> str:
         else f"{count(shown)} of {plural(len(found.lines), 'model')}"
     )
     return (
-        f'<div class="bar-head"><h3>{of}, {plural(len(found.columns), "question")} of trust</h3>'
+        f'<div class="bar-head"><h3>{of}, {plural(len(found.columns), "benchmark")}</h3>'
         f'<details class="filters" data-keep="filters"><summary>Filter</summary><span>{selects}</span></details>'
         f'{_acts()}</div><div class="cite" hidden></div>'
     )

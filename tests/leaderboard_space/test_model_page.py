@@ -158,7 +158,7 @@ def test_the_first_sentence_names_each_benchmark_with_its_verdict(judged) -> Non
     judged = list(dict(judged).items())
     said = sentences.model_verdicts(judged)
     words = {"better": "significantly better than guessing on ", "worse": "significantly worse than guessing on ",
-             "no different": "not told apart from guessing on ", None: "not tested against guessing on "}  # fmt: skip
+             "no different": "not told apart from guessing on ", None: "not tested where chance is not known exactly, on "}  # fmt: skip
     read = {}
     for part in said.removesuffix(".").split("; "):
         for verdict, start in words.items():
