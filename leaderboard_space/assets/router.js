@@ -75,10 +75,19 @@ window.medprobe = (() => {
     const hash = location.hash.length > 2 ? location.hash : build(page, "", said);
     history.replaceState(null, "", location.pathname + (search ? "?" + search : "") + hash);
   }
+  function comeBack() {  // signing in leads away and back without the hash
+    const before = sessionStorage.getItem("medprobe-signing-in");
+    sessionStorage.removeItem("medprobe-signing-in");
+    if (before && location.hash.length <= 2) history.replaceState(null, "", full(before));
+  }
   function start() {
     oldAddress();
+    comeBack();
     addEventListener("popstate", () => show());
     addEventListener("hashchange", () => show());
+    document.addEventListener("click", (event) => {
+      if (event.target.closest("#mp-sign-in")) sessionStorage.setItem("medprobe-signing-in", location.hash);
+    }, true);
     document.addEventListener("click", (event) => {
       const link = event.target.closest('a[href^="#/"]');
       if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;

@@ -207,7 +207,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
             )
             check = gr.Button("Score it", variant="primary", elem_id="mp-check")
             if tab.signs_in:
-                gr.LoginButton(size="sm")
+                gr.LoginButton(size="sm", elem_id="mp-sign-in")
             send = gr.Button("Submit", interactive=False, elem_id="mp-send")
         with gr.Column(scale=5, min_width=300):
             report = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-report")

@@ -78,6 +78,7 @@ WRITES = {
     "curation/report/blind_baseline.py": {"mediconfusion"},
     "curation/export.py": {"mediconfusion"},
     "curation/commands/custom_sets.py": {"probmed", "halt-medvqa"},
+    "curation/gmai/output.py": {"gmai-mmbench"},
 }
 """The makers of custom sets: each writes the format of one benchmark."""
 
