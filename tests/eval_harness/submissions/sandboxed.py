@@ -60,7 +60,7 @@ def defect():
     return {}["nothing"]
 
 
-def collect_environment():
+def surroundings():
     return os.environ.get("MARK"), Path.cwd(), os.getpid()
 
 
