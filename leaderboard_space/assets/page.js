@@ -27,7 +27,11 @@ async function update() {
     const answer = await server.whole_page(state);
     if (number !== asked) return;
     if ("error" in answer) root.textContent = answer.error;
-    else redraw(root, answer.ok, sorts);
+    else {
+      const before = root.contains(document.activeElement) && document.activeElement.matches("input[list][data-name]") ? document.activeElement : null;
+      redraw(root, answer.ok, sorts);
+      if (before) keepTyped(before.dataset.name, before.value);
+    }
     const heading = root.querySelector("[data-title]");
     if (heading && root.offsetParent !== null) medprobe.title(heading.dataset.title);
     if (root.querySelector("[data-waiting]") && patience-- > 0) setTimeout(() => { if (number === asked) update(); }, 1500);
@@ -54,6 +58,13 @@ function named(input) {  // a name that is chosen from those offered, or typed t
   clearTimeout(typing);
   if (page) { if (value) medprobe.visit(medprobe.build(page, value, new URLSearchParams())); }
   else if ((state[field] || "") !== value) choose(field, value);
+}
+function keepTyped(field, value) {  // a name that was being typed when the answer to another choice arrived
+  const input = root.querySelector("input[data-name=" + CSS.escape(field) + "]");
+  if (!input || input.dataset.page || input.value === value || (state[field] || "") === value.trim()) return;
+  input.value = value;
+  input.focus();
+  if (input.list && [...input.list.options].some((one) => one.value === value)) named(input);
 }
 async function save(of, as) {
   const answer = await server.page_file({ ...state, of, as, link: link() });

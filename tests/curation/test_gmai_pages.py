@@ -62,7 +62,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
         page = chromium.new_page()
         page.goto(address)
         page.wait_for_selector("#save")
-        page.wait_for_function("document.querySelector('.shown img').naturalWidth > 0")
+        page.wait_for_function("document.querySelector('.shown img')?.naturalWidth > 0")
         page.click("#save")
         page.get_by_text("NOT saved").wait_for()
         page.locator("#reviewer input, #reviewer textarea").fill("Ada")
