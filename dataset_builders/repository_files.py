@@ -1,6 +1,6 @@
 """Writes a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
 
-See also: the Parquet layout (`parquet_files.py`), the card's words (`card.py`), opening a repository (`repository.py`).
+See also: the Parquet layout (`parquet/writer.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
 """
 
 from __future__ import annotations

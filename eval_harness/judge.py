@@ -1,7 +1,7 @@
 """The LLM fall-back: a judge model reads what our rules leave unread (GMAI-MMBench), or says which option free text is closer to
 (MediConfusion, method `ff`). Any OpenAI-compatible server; answers are cached on disk; its share is reported.
 
-See also: our own reader (`answers.py`), which always comes first; asking the model under test (`models/openai_chat.py`).
+See also: our own reader (`answers.py`), which always comes first; asking the model under test (`models/http/openai_chat.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which template a question is put into. The templates are protocol constants of the benchmarks (`benchmarks/*/prompts.py`).
 
-See also: how a model's own chat template wraps the text (`models/transformers_vlm.py`), how the response is read (`answers.py`).
+See also: how a model's own chat template wraps the text (`models/local/transformers_vlm.py`), how the response is read (`answers.py`).
 """
 
 from __future__ import annotations

@@ -56,13 +56,7 @@ def breakdown_table(
                     "facet": facet if metric else None,
                     "facet_value": column if metric else None,
                     "metric": name,
-                    "value": score.value,
-                    "low": score.low,
-                    "high": score.high,
-                    "n": score.n,
-                    "n_cases": score.n_cases,
-                    "chance": score.chance,
-                    "verdict": score.verdict,
+                    **score_columns(score),
                     "kind": result.kind,
                     "provenance": result.provenance,
                     "source": result.source.citation if result.source else None,
@@ -71,6 +65,11 @@ def breakdown_table(
                 }
             )
     return rows
+
+
+def score_columns(score: Score) -> dict[str, Any]:
+    """A score as columns of a table."""
+    return {name: getattr(score, name) for name in ("value", "low", "high", "n", "n_cases", "chance", "verdict")}
 
 
 def as_file(table: Table, name: str, form: str) -> dict[str, str]:
@@ -105,13 +104,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 "prompt": result.method.prompt,
                 "extraction": result.method.extraction,
                 "metric": found.metric,
-                "value": score.value,
-                "low": score.low,
-                "high": score.high,
-                "n": score.n,
-                "n_cases": score.n_cases,
-                "chance": score.chance,
-                "verdict": score.verdict,
+                **score_columns(score),
                 "place_first": row.first,
                 "place_last": row.last,
                 "kind": result.kind,

@@ -1,5 +1,5 @@
 """What the text alone gives away, per branch of the tree: a rule that answers with the option most often right in the other questions
-of the branch, against chance. See also: a language model without images (`blind_model.py`).
+of the branch, against chance. See also: a language model without images (`medprobe eval --model baseline:text-only:MODEL`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Task and department of each label: three taggers, majority, agreement (GMAI-MMBench, "label categorization").
 
-A tag table has the columns label, tagger, task, department; it comes from sources.yaml (`tags`), the page (`pages.py`), or both.
+A tag table has the columns label, tagger, task, department; it comes from sources.yaml (`tags`), the page (`tagging_page.py`), or both.
 """
 
 from __future__ import annotations

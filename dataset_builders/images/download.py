@@ -1,6 +1,6 @@
 """Downloads missing images from an address template, politely and so that a killed download goes on.
 
-See also: which images a benchmark needs (its builder), looking for them in folders (`images.py`).
+See also: which images a benchmark needs (its builder), looking for them in folders (`lookup.py`).
 """
 
 from __future__ import annotations

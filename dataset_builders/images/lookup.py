@@ -1,6 +1,6 @@
 """Finds images in folders for an entry of a source, and checks that a file is an image that readers can open.
 
-See also: downloading (`download.py`), writing (`parquet_files.py`).
+See also: downloading (`download.py`), writing (`parquet/writer.py`).
 """
 
 from __future__ import annotations

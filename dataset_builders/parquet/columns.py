@@ -1,6 +1,6 @@
 """The columns of a dataset repository: their types in Arrow, in the card's YAML and in the Parquet files' metadata.
 
-See also: which columns a benchmark has (`benchmarks/`), writing them (`parquet_files.py`).
+See also: which columns a benchmark has (`benchmarks/`), writing them (`writer.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Opens the authors' files: text in whatever encoding it came, JSON with its duplicate keys noticed, names that stay in their folder.
 
-See also: what the files mean (one builder per benchmark), images (`images.py`).
+See also: what the files mean (one builder per benchmark), images (`images/lookup.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What travels between the runner and a back end: a Request goes in, a Response comes out.
 
-A back end is any object with the attributes and the methods of `Backend`; a plug-in needs no base class (`plug_in.py`).
+A back end is any object with the attributes and the methods of `Backend`; a plug-in needs no base class (`docs/plug_in.md`).
 """
 
 from __future__ import annotations

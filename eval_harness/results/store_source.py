@@ -1,6 +1,6 @@
 """Where the results store is: a folder, or a dataset repository on the Hub that is copied here and looked at again now and then.
 
-See also: reading the results (`results.py`). Nothing is ever written to the store.
+See also: reading the results (`results/__init__.py`). Nothing is ever written to the store.
 """
 
 from __future__ import annotations

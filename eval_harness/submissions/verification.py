@@ -44,9 +44,10 @@ from eval_harness.submissions.remarks import MOST_NOTES, REMARK, landing_at, wro
 from eval_harness.submissions.stores.folder_store import duplicate_submissions, questions_bytes
 from eval_harness.submissions.stores.hub_store import LANDING_TRIES, files_at, holds, open_pulls
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
-from eval_harness.submissions.untrusted.envelope import LEAST_ROW, MOST_COUNTED, MOST_UNPACKED, UNPACKS, envelope
+from eval_harness.submissions.untrusted.envelope import envelope
 from eval_harness.submissions.untrusted.files import MAX_FILE, parquet_rows, printable
 from eval_harness.submissions.untrusted.sandbox import call
+from eval_harness.submissions.untrusted.stored_answers import weight_of
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -184,29 +185,6 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
 def sandboxed(function: Callable[..., Submission], bundle: Bundle, *arguments: Any, **named: Any) -> Submission:
     """What `examine` says of a bundle, in a process of its own and within the envelope of its size."""
     return call(envelope(len(bundle.result) + weight_of(bundle.answers)), function, bundle, *arguments, **named)
-
-
-def weight_of(answers: bytes) -> int:
-    """Bytes that an answers.parquet is reckoned to unpack to: a multiple of its own, or as many as it was seen to unpack to, up to a bound,
-    since answers that repeat themselves compress without limit."""
-    reckoned = UNPACKS * len(answers)
-    try:
-        return max(reckoned, call(envelope(reckoned), unpacked_size, answers))
-    except BadInput:  # examining it says why
-        return reckoned
-
-
-def unpacked_size(answers: bytes) -> int:
-    """Characters of the rows of an answers.parquet, counted up to `MOST_COUNTED`. Only to be called in the sandbox."""
-    total = 0
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "answers.parquet"
-        path.write_bytes(answers)
-        for row in parquet_rows(path, most_bytes=MOST_UNPACKED):
-            total += LEAST_ROW + sum(len(value) for value in row.values() if isinstance(value, str))
-            if total > MOST_COUNTED:
-                return MOST_COUNTED
-    return total
 
 
 def _questions_here(store: Path, data: Sequence[str], benchmark: Benchmark) -> Dataset:

@@ -19,7 +19,7 @@ from leaderboard_space.data.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import info_of, metrics_of, shown_method, with_interval
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
-from leaderboard_space.export import Table, as_file
+from leaderboard_space.export import Table, as_file, score_columns
 from leaderboard_space.html import count, interval, number, percent, plural, score_text, text
 from leaderboard_space.model_results import (
     Ends,
@@ -227,13 +227,7 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
             "set": line.section.kind,
             "model": line.row.entry.result.model.name,
             "metric": line.metric,
-            "value": line.score.value,
-            "low": line.score.low,
-            "high": line.score.high,
-            "n": line.score.n,
-            "n_cases": line.score.n_cases,
-            "chance": line.score.chance,
-            "verdict": line.score.verdict,
+            **score_columns(line.score),
             "place_first": line.row.first,
             "place_last": line.row.last,
             "ranked_models": line.ranked,
@@ -354,13 +348,7 @@ def _category_rows(lines: Sequence[Line]) -> Table:
                     "facet": found.facet,
                     "facet_value": label,
                     "metric": found.metric,
-                    "value": score.value,
-                    "low": score.low,
-                    "high": score.high,
-                    "n": score.n,
-                    "n_cases": score.n_cases,
-                    "chance": score.chance,
-                    "verdict": score.verdict,
+                    **score_columns(score),
                     "run": line.row.entry.key,
                 }
                 for label, score in cells_of(line, found.facet, found.metric).items()

@@ -1,6 +1,6 @@
 """ProbMed Table 6: where the diagnosis goes wrong, each step on the images whose earlier steps are right.
 
-See also: the accuracies (`probmed.py`), the authors' other figures (`probmed_official.py`).
+See also: the accuracies (`scores.py`), the authors' other figures (`official.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which questions of which dataset a run asks. See also: how they are asked (`requests.py`, `../ask.py`)."""
+"""Which questions of which dataset a run asks. See also: how they are asked (`requests.py`, `runs/ask.py`)."""
 
 from __future__ import annotations
 

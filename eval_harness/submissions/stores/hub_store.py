@@ -26,9 +26,9 @@ from eval_harness.results import read_result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.stores.folder_store import questions_bytes
 from eval_harness.submissions.submission import answers_digest
-from eval_harness.submissions.untrusted.envelope import MAX_FILE, MOST_UNPACKED, UNPACKS, envelope
-from eval_harness.submissions.untrusted.files import parquet_rows
+from eval_harness.submissions.untrusted.envelope import MAX_FILE, envelope
 from eval_harness.submissions.untrusted.sandbox import call
+from eval_harness.submissions.untrusted.stored_answers import rows_of, weight_of
 
 if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
@@ -205,7 +205,7 @@ def holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], wher
 def _digest(answers: bytes) -> str:
     """`answers_digest` of an answers.parquet that anybody may have written; of what is none, that of its bytes."""
     try:
-        return call(envelope(UNPACKS * len(answers)), _digest_here, answers)
+        return call(envelope(weight_of(answers)), _digest_here, answers)
     except Unavailable:
         raise
     except BadInput:
@@ -213,13 +213,10 @@ def _digest(answers: bytes) -> str:
 
 
 def _digest_here(answers: bytes) -> str:
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "answers.parquet"
-        path.write_bytes(answers)
-        try:
-            return answers_digest(parquet_rows(path, most_bytes=MOST_UNPACKED))
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(str(error)) from None
+    try:
+        return answers_digest(rows_of(answers))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(str(error)) from None
 
 
 def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:

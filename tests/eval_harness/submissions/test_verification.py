@@ -16,6 +16,7 @@ from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
 from eval_harness.submissions import verification
 from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.untrusted import stored_answers
 from eval_harness.submissions.verification import verify
 from tests import commands
 from tests.eval_harness.submissions.submitting import questions_of, responses, said, write_lines
@@ -436,7 +437,9 @@ def test_answers_that_repeat_themselves_get_room_for_what_they_unpack_to(tmp_pat
         path
     )
     answers = path.read_bytes()
-    assert verification.weight_of(answers) >= max(rows * (length // 3) * 3, verification.UNPACKS * len(answers))
-    monkeypatch.setattr(verification, "MOST_COUNTED", 1000)
-    assert verification.unpacked_size(answers) <= 1000  # however much is claimed
-    assert verification.weight_of(b"PAR1" + bytes(100)) == verification.UNPACKS * 104  # damaged: examining it says so
+    assert stored_answers.weight_of(answers) >= max(rows * (length // 3) * 3, stored_answers.UNPACKS * len(answers))
+    monkeypatch.setattr(stored_answers, "MOST_COUNTED", 1000)
+    assert stored_answers.unpacked_size(answers) <= 1000  # however much is claimed
+    assert (
+        stored_answers.weight_of(b"PAR1" + bytes(100)) == stored_answers.UNPACKS * 104
+    )  # damaged: examining it says so
