@@ -103,6 +103,7 @@ def build_app(
             with gr.Tab("Model", id="model", elem_id="tab-model"):
                 _page("model", partial(model.page, service), partial(model.file, service))
             with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
+                _page("submit", submitting.page, submitting.file, elem_id="mp-submit-page")
                 target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
@@ -287,10 +288,12 @@ def _page(
     first: str = '<h2 class="finding">Reading the results.</h2>',
     script: str = "",
     more: Sequence[Callable[..., Any]] = (),
+    elem_id: str | None = None,
 ) -> None:
     """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files.
 
-    `before`: HTML that stands above it and stays; `first`: what it shows at first; `script`, `more`: further script and functions for it.
+    `before`: HTML that stands above it and stays; `first`: what it shows at first; `script`, `more`: further script and functions for it;
+    `elem_id`: where not "mp-" and its name.
     """
 
     async def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
@@ -301,7 +304,7 @@ def _page(
 
     gr.HTML(
         f'{before}<div class="mp-page" data-page="{name}">{first}</div>',
-        elem_id=f"mp-{name}",
+        elem_id=elem_id or f"mp-{name}",
         apply_default_css=False,
         js_on_load=f"medprobePage(element, server);{script}",
         server_functions=[whole_page, page_file, *more],

@@ -243,7 +243,7 @@ def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame) -> Iterat
     benchmark = claimed.benchmark
     if not dataset.ours and not is_released_set(dataset.format, benchmark.split, fingerprint_of(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
-        yield f"the dataset {clip(benchmark.repo)} {official}is not one that the store's owner vouches for (--data)"
+        yield f"the dataset {clip(benchmark.repo)} {official}is not one that the store's owner vouches for"
     if _facets_differ(benchmark, questions):
         yield "its questions carry other labels (modality, task, ...) than the dataset's; its scores by label were not compared"
     if len(questions) < len(dataset.questions):

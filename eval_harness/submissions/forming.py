@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import has_fingerprint
+from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import SCHEMA_VERSION, Method, Model, Result, normal_name, read_result
 from eval_harness.runs.folder import Run, RunRequest, read_run
@@ -64,7 +65,7 @@ def from_answers(path: Path, dataset: Dataset, model: str, kind: str | None = No
     """
     kinds = get_args(get_args(Model.model_fields["kind"].annotation)[0])
     if kind is not None and kind not in kinds:
-        raise BadInput(f"--kind {kind}: give one of {', '.join(kinds)}, or leave it out.")
+        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(kinds)}, or leave it out.")
     read = read_predictions(path, dataset.questions)
     check_size(len(dataset.questions), read.samples)
     benchmark = dataset.benchmark(dataset.questions, dataset.partial)
@@ -115,7 +116,7 @@ def from_run(folder: Path, find: Find, reproduced: bool = False) -> Formed:
     if questions.empty or not has_fingerprint(questions, run.request.fingerprint):
         raise BadInput(
             f"{folder}: the questions of {dataset.repo or folder} are not those that were asked (the run says fingerprint "
-            f"{run.request.fingerprint[:16]}); name the dataset with --data. Nothing was submitted."
+            f"{run.request.fingerprint[:16]}); choose the dataset that was asked. Nothing was submitted."
         )
     if run.request.model.startswith("baseline:") and run.model.kind != "baseline":
         problems.append(f"model kind {run.model.kind!r}: {run.request.model} can only land marked as 'baseline'")

@@ -120,6 +120,10 @@ class HiddenTest:
         """
         return self._read(upload, self._asked())[1]
 
+    def ids(self) -> list[str]:
+        """The ids of the questions that a file must answer. Raises BadInput when the test cannot be opened."""
+        return self._asked().questions["question_id"].astype(str).tolist()
+
     def remaining(self, user: str) -> int:
         """Scorings that a user has left today. Raises BadInput for what is no user name, and when the ledger cannot be read."""
         name = _user(user)

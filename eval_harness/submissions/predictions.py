@@ -20,11 +20,9 @@ import pandas as pd
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations import readers
 from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
-from eval_harness.submissions.untrusted.files import Found, Record, read_records
+from eval_harness.submissions.untrusted.files import Found, Record, listed, read_records
 
 ABSENT = object()
-MOST_NAMED = 8
-"""Fields of a record that a message names."""
 
 Key = tuple[str, int]
 
@@ -107,16 +105,9 @@ def _answers(place: str, record: Record, keys: dict[str, Any], found: Found) -> 
             ("`response`", "response" in record, "Give the model's text, or null where it gave none."),
         ):
             if not there:
-                found.add(place, f"has no {name}; it has {_named(record)}. {remedy}")
+                found.add(place, f"has no {name}; it has {listed(list(record)) or 'no fields'}. {remedy}")
                 return
         yield place, identity, _journal(record, record["response"])
-
-
-def _named(record: Record) -> str:
-    """The fields of a record, as a sentence lists them."""
-    names = [clip(name, 40) for name in list(record)[:MOST_NAMED]]
-    more = len(record) - len(names)
-    return (", ".join(names) or "no fields") + (f" and {more} more" if more > 0 else "")
 
 
 def _pair(place: str, pair: str, record: Record, found: Found) -> Iterator[tuple[str, Any, Record]]:
@@ -148,7 +139,9 @@ def _add(
         return None
     name = str(question_id)
     if name not in keys:
-        found.add(place, f"question {clip(name)} is not in this split. Check --benchmark, --data and --split.")
+        found.add(
+            place, f"question {clip(name)} is not in this split. Check which benchmark and split the file answers."
+        )
         return None
     sample = whole(said.pop("sample"))
     if sample is None or not 0 <= sample < MOST_SAMPLES:

@@ -9,7 +9,8 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,14 @@ from eval_harness.submissions.stores.folder_store import duplicate_submissions
 from eval_harness.submissions.submission import Submission
 from eval_harness.submissions.submit import deliver
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.sections import Entry, group
 from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions
 from leaderboard_space.views import submit as words
+from leaderboard_space.views.addresses import benchmark_address, model_address
 from leaderboard_space.views.parts import KINDS
 
 HIDDEN = "hidden test"
@@ -67,6 +71,25 @@ class SubmitTab:
         found = [(target.label, key) for key, target in targets(self.board, self.trusted).items()]
         return [*found, ("GMAI-MMBench, test (hidden answers)", HIDDEN)] if self.hidden else found
 
+    def page(self, request: Mapping[str, Any]) -> str:
+        """What stands above the form: how it goes, and the files that help to fill it in."""
+        return words.page(self.lands(), self.choices(), self.store is not None)
+
+    def file(self, request: Mapping[str, Any]) -> dict[str, str]:
+        """A file to start from (`name`, `text`, `type`). `of`: template:KEY or ids:KEY. Raises BadInput for an unknown set."""
+        what, _, key = str(request.get("of")).partition(":")
+        if key == HIDDEN and self.hidden:
+            name, ids = "hidden-test", self.hidden.ids()
+        else:
+            target = targets(self.board, self.trusted).get(key)
+            if target is None:
+                raise BadInput("this set of questions is no longer on the board. Reload the page.")
+            name = f"{target.benchmark.name}-{target.benchmark.split}"
+            ids = target.questions()["question_id"].astype(str).tolist()
+        if what == "template":
+            return {"name": f"medprobe-{name}-template.csv", "text": words.template(ids), "type": "text/csv"}
+        return {"name": f"medprobe-{name}-ids.txt", "text": "\n".join([*ids, ""]), "type": "text/plain"}
+
     def lands(self) -> str:
         """Where a submission goes, in words."""
         if self.store is None:
@@ -88,7 +111,7 @@ class SubmitTab:
                 if not key
                 else f"{str(key)[:80]}: is not a set of questions of this board"
             )
-            raise BadInput(f"{said}. There are: {'; '.join(known) or 'none (name datasets with --data)'}.")
+            raise BadInput(f"{said}. There are: {'; '.join(known) or 'none yet'}.")
         found = receive(files or [], known[key], str(model or ""), kind or None)
         if self.board.store is not None:
             found.flags.extend(duplicate_submissions(self.board.store, found))
@@ -147,15 +170,26 @@ class SubmitTab:
                     "you are not signed in. Sign in above, or download the submission bundle and submit it yourself."
                 )
             found = self.received(key, files, model, kind)
-            found.check(Path("the submission"))
+            if found.problems:
+                return words.report(found), self.open_submissions(), outcome(found, found.problems)
             done = deliver(found, self.store, token)
         except BadInput as error:
             return words.refused([str(error)]), self.open_submissions(), outcome(None, [str(error)])
         if self.waiting:
             self.waiting.forget()
         place = done.place if self.on_hub else found.folder
-        shown = words.sent(place, done.new, self.on_hub)
+        if not self.on_hub:
+            with suppress(OSError, BadInput):  # its row is there when the reader follows the link
+                self.board.refresh()
+        shown = words.sent(
+            place, done.new, self.on_hub, self.row_of(found), model_address(identity_of(found.result.model.name))
+        )
         return shown, self.open_submissions(), {**outcome(found, []), "place": place, "new": done.new}
+
+    def row_of(self, found: Submission) -> str:
+        """The address of a submission's row on the board."""
+        (section,) = group([Entry(found.run_id, found.result)], self.trusted.is_replaced)
+        return benchmark_address(section, find=found.result.model.name)
 
     def command(self, folder: str) -> str:
         """What submits a submission bundle from the command line. A path of this machine would say nothing to who reads the page."""
@@ -172,9 +206,9 @@ class SubmitTab:
 
 
 def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
-    """What a program wants to know: `ok`, `problems`, and of what could be scored `scores`, `statuses`, `flags`, `notes`, `folder`."""
+    """What a program wants to know: `ok`, `problems`, and of what has none `scores`, `statuses`, `flags`, `notes`, `folder`."""
     said: dict[str, Any] = {"ok": found is not None and not problems, "problems": list(problems)}
-    if found is not None:
+    if found is not None and not problems:
         scores = {name: score.model_dump() for name, score in found.result.scores.items()}
         said |= {
             "scores": scores,
@@ -188,7 +222,6 @@ def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]
 
 def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
     """Place the components in the tab that is open; returns what a page load should fill: the choices, the open submissions."""
-    gr.HTML(words.intro(tab.lands()), apply_default_css=False, js_on_load=None)
     choices = tab.choices()
     with gr.Row(elem_id="mp-submit"):
         with gr.Column(scale=2, min_width=320):

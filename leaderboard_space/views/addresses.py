@@ -30,10 +30,12 @@ def set_name(section: Section) -> str:
     return f"{section.format}/{section.key}"
 
 
-def benchmark_address(section: Section, metric: str | None = None, branch: Path | None = None) -> str:
-    """The leaderboard of a set of questions, by a metric, on a branch."""
+def benchmark_address(
+    section: Section, metric: str | None = None, branch: Path | None = None, find: str | None = None
+) -> str:
+    """The leaderboard of a set of questions, by a metric, on a branch; `find`: of the models whose names hold these words."""
     said = f"{branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
-    return address_of("b", section.format, s=section.key, m=metric, branch=said)
+    return address_of("b", section.format, s=section.key, m=metric, branch=said, find=find)
 
 
 def model_address(name: str) -> str:

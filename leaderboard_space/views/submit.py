@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Sequence
 
 from eval_harness.results import Result, Score
@@ -13,31 +16,78 @@ from leaderboard_space.html import count, interval, number, plural, text
 from leaderboard_space.submitting.waiting import Waiting
 from leaderboard_space.views.leaderboard import GROUPS
 
-MOST_PROBLEMS = 200
-"""Problems that are spelled out; the rest are counted."""
+MOST_PROBLEMS = 50
+"""Kinds of problems that are spelled out; the rest are counted."""
+MOST_PLACES = 5
+"""Lines of equal problems that are named after the first."""
+DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
+"""What may differ between problems of one kind."""
+PLACE = re.compile(r", ((?:line|row|entry) [^:]{1,60}):")
 VERDICTS = {verdict: f"{words} guessing" for verdict, words in GROUPS}
 LONGEST = 400
 
 
-def intro(lands: str) -> str:
-    """What happens here. `lands`: where a submission goes, in words."""
+def page(lands: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str:
+    """What happens here. `lands`: where a submission goes, in words; `choices`: (label, key) of what answers can be handed in for."""
     return (
-        '<div class="mp-page short"><h2 class="finding">Answers in, scores recomputed.</h2>'
+        '<h2 class="finding" data-title="Submit">Answers in, scores recomputed.</h2>'
         '<p class="sub">Only answers are taken: they are read again and scored here, and a score that came with them is compared, never '
-        f"believed. Missing answers count as wrong; unknown or duplicates questions are refused. {text(lands, 300)}</p>"
+        f"believed. Missing answers count as wrong; unknown and duplicate questions are refused. {text(lands, 300)}</p>"
         '<p class="sub">Give one file (JSON Lines, JSON, CSV or Parquet with <code>question_id</code> and <code>response</code>, or '
         "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.jsonl</code>.</p>"
         '<p class="sub">The keys of these benchmarks are public, so a submitted result says what was handed in, not how it was got: it is '
-        "marked <em>measured</em>, and only what we ran ourselves <em>measured · by us</em>.</p></div>"
+        "marked <em>measured</em>, and only what we ran ourselves <em>measured · by us</em>.</p>"
+        f"{_choices(choices) if choices else _no_choices(has_store)}"
     )
 
 
+def _choices(choices: Sequence[tuple[str, str]]) -> str:
+    """What can be answered, each set of questions with a file to fill in and the list of its ids."""
+    rows = "".join(
+        f'<tr><th scope="row">{text(label, 200)}</th><td>'
+        f'<button type="button" class="link" data-act="csv" data-of="template:{text(key, 400)}">Template (CSV)'
+        f'<span class="unseen"> for {text(label, 200)}</span></button> '
+        f'<button type="button" class="link" data-act="txt" data-of="ids:{text(key, 400)}">Question ids'
+        f'<span class="unseen"> of {text(label, 200)}</span></button></td></tr>'
+        for label, key in choices
+    )
+    return (
+        '<details class="also" data-keep="targets"><summary>Templates and question ids: '
+        f"{plural(len(choices), 'set')} of questions</summary>"
+        '<div class="scroll"><table class="plain left" aria-label="Sets of questions that can be answered"><thead><tr>'
+        '<th scope="col">Questions</th><th scope="col">Files</th></tr></thead>'
+        f'<tbody>{rows}</tbody></table></div><p class="fine">A template has a line for every question: fill in '
+        "<code>response</code> with what the model said, or leave it empty where it said nothing.</p></details>"
+    )
+
+
+def _no_choices(has_store: bool) -> str:
+    """Why nothing can be handed in, and who can change that."""
+    lacks = "its store holds no questions yet" if has_store else "it has no store of results"
+    return (
+        '<h3>Nothing can be handed in here yet</h3><p class="sub">Answers are scored on questions that this board knows, and it knows '
+        f"none: {lacks}, and no dataset was named when it was started. Whoever serves it can name the datasets that answers are taken "
+        "for (<code>medprobe board --results STORE --data DATASET</code>), or add a first run, which brings its questions "
+        "(<code>medprobe submit RUN_DIR --to STORE</code>).</p>"
+    )
+
+
+def template(ids: Sequence[str]) -> str:
+    """A CSV to fill in: every question id, with an empty response."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([("question_id", "response"), *((one, "") for one in ids)])
+    return buffer.getvalue()
+
+
 def report(submission: Submission) -> str:
-    """Scores with intervals, chance and verdict, and everything that is wrong or remarkable, as HTML."""
+    """Scores with intervals, chance and verdict, and everything that is wrong or remarkable, as HTML.
+
+    A file with problems has no scores: what part of it could be read would be scored as if the rest had not been answered."""
     result = submission.result
+    scores = "" if submission.problems else _table(result) + _statuses(result)
     return (
         f'<div class="mp-page report">{_headline(submission)}{_problems(submission.problems)}'
-        f"{_flags(submission.flags)}{_table(result)}{_statuses(result)}{_notes(submission.notes)}</div>"
+        f"{_flags(submission.flags)}{scores}{_notes(submission.notes)}</div>"
     )
 
 
@@ -46,16 +96,18 @@ def refused(problems: Sequence[str]) -> str:
     return f'<div class="mp-page report"><h2 class="finding">Nothing could be scored.</h2>{_problems(problems)}</div>'
 
 
-def sent(place: str, new: bool, is_pull_request: bool) -> str:
-    """Where a submission went."""
+def sent(place: str, new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
+    """Where a submission went. `row`, `model`: the addresses of its row on the board and of its model's page."""
     if is_pull_request:
         said = "A pull request is open" if new else "This was handed in before; it waits here"
         link = f'<a href="{text(place, 500)}" target="_blank" rel="noopener">{text(place, 500)}</a>'
         rest = "It appears on the board when it has been verified; the state is below."
         return f'<div class="mp-page report"><h2 class="finding">{said}: {link}</h2><p class="sub">{rest}</p></div>'
     said = "Added to the store" if new else "The store has it already"
-    rest = "It is on the board within a few seconds."
-    return f'<div class="mp-page report"><h2 class="finding">{said}.</h2><p class="sub">{text(place, 500)}. {rest}</p></div>'
+    return (
+        f'<div class="mp-page report"><h2 class="finding">{said}: <a href="{row}">see its row on the board</a>.</h2>'
+        f'<p class="sub"><a href="{model}">The page of the model</a> · {text(place, 500)}</p></div>'
+    )
 
 
 def hidden_checked(problems: Sequence[str], per_day: int) -> str:
@@ -122,10 +174,33 @@ def _headline(submission: Submission) -> str:
 def _problems(problems: Sequence[str]) -> str:
     if not problems:
         return ""
-    items = "".join(f"<li>{text(line, LONGEST)}</li>" for line in problems[:MOST_PROBLEMS])
-    more = len(problems) - MOST_PROBLEMS
-    rest = f'<p class="fine">and {count(more)} more</p>' if more > 0 else ""
-    return f'<h3>{plural(len(problems), "problem")}</h3><ul class="problems" role="alert">{items}</ul>{rest}'
+    kinds = grouped(problems)
+    items = "".join(f"<li>{text(lines[0], LONGEST)}{_alike(lines[1:])}</li>" for lines in kinds[:MOST_PROBLEMS])
+    more = len(kinds) - MOST_PROBLEMS
+    rest = f'<p class="fine">and {plural(more, "other kind")} of problem</p>' if more > 0 else ""
+    of = f" of {plural(len(kinds), 'kind')}" if len(kinds) < len(problems) else ""
+    return f'<h3>{plural(len(problems), "problem")}{of}</h3><ul class="problems" role="alert">{items}</ul>{rest}'
+
+
+def grouped(problems: Sequence[str]) -> list[list[str]]:
+    """Problems that differ only in the line, in what is quoted, or in a number, together; in the order of their first.
+
+    >>> grouped(["a.csv, line 1: question 'x' is unknown", "a.csv, line 7: question 'y' is unknown", "a.csv: is cut off"])
+    [["a.csv, line 1: question 'x' is unknown", "a.csv, line 7: question 'y' is unknown"], ['a.csv: is cut off']]
+    """
+    kinds: dict[str, list[str]] = {}
+    for line in problems:
+        kinds.setdefault(DETAILS.sub("…", line), []).append(line)
+    return list(kinds.values())
+
+
+def _alike(lines: Sequence[str]) -> str:
+    """How many more problems there are like one, and where the next of them stand."""
+    if not lines:
+        return ""
+    places = [found[1] if (found := PLACE.search(line)) else text(line, 80) for line in lines[:MOST_PLACES]]
+    more = f" and {count(len(lines) - MOST_PLACES)} others" if len(lines) > MOST_PLACES else ""
+    return f' <span class="fine">The same {plural(len(lines), "more time")}: {text(", ".join(places), LONGEST)}{more}.</span>'
 
 
 def _flags(flags: Sequence[str]) -> str:

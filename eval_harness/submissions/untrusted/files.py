@@ -30,6 +30,8 @@ MAX_PARTS = 2_000
 MAX_PROBLEMS = 1_000
 """After so many problems the rest of a file is not read: it is another kind of file."""
 MOST_COLUMNS = 60
+MOST_LISTED = 8
+"""Columns or fields that a message lists."""
 BATCH = 256
 """Rows of a Parquet file in memory at a time."""
 MOST_UNUSED = 512 << 10
@@ -223,7 +225,8 @@ def _csv(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
             names = [name.strip() for name in next(reader)]
             if not IDENTITIES & set(names):
                 raise BadInput(
-                    f"{path}: is a table without a column question_id (its first line is {clip(header.strip())}). {FORMS}"
+                    f"{path}: is a table without a column question_id; its columns are {listed(names)}. Name the columns "
+                    f"question_id and response. {FORMS}"
                 )
             known = [name for name in names if name]
             if len(set(known)) < len(known):
@@ -243,6 +246,12 @@ def _csv(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
             raise BadInput(
                 f"{path}, line {reader.line_num}: not CSV ({error}). Quote texts that hold quotes."
             ) from None
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first fields of a record, or columns of a table, as a sentence lists them."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(clip(name, 40) for name in names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _delimiter(header: str) -> str:
@@ -370,6 +379,13 @@ def parquet_rows(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_
             if not columns and unused > MOST_UNUSED:  # files of answers for us alone: other tools write what they like
                 raise wrong(f"has {unused:,} bytes beside its rows (metadata, gaps), at most {MOST_UNUSED:,} are read")
             wanted = [name for name in names if name in columns] or names
+            if columns and not (IDENTITIES & set(names) and "response" in names):
+                raise BadInput(
+                    printable(
+                        f"{path}: is a table without the columns question_id and response; its columns are {listed(names)}."
+                        " Rename them."
+                    )
+                )
             unpacked = sum(
                 chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted
             )

@@ -1,0 +1,122 @@
+"""The Submit page: what it offers to start from, what it says of broken files, and where it leads when a submission is in."""
+
+import csv
+import html
+import io
+import json
+import random
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pandas as pd
+import pytest
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.service import Service
+from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.views.submit import grouped
+from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, said
+
+
+def tab_of(store: Path | None, *data: Path) -> SubmitTab:
+    trusted = TrustedData([str(place) for place in data])
+    trusted.refresh()
+    return SubmitTab(Board(store, trusted=trusted), store, trusted, may_write=True)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return phantom("gmai-mmbench", tmp_path / "gmai")
+
+
+@pytest.fixture
+def tab(data: Path, tmp_path: Path) -> SubmitTab:
+    (tmp_path / "store" / "results").mkdir(parents=True)
+    return tab_of(tmp_path / "store", data)
+
+
+def shown(markup: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", " ", markup))
+
+
+def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
+    (label, key), page = tab.choices()[0], tab.page({})
+    assert label in shown(page) and f'data-of="template:{key}"' in page and f'data-of="ids:{key}"' in page
+    right = {row.question_id: said(row, True) for row in questions_of(data).itertuples()}
+    rows = list(csv.DictReader(io.StringIO(tab.file({"of": f"template:{key}", "as": "csv"})["text"])))
+    assert tab.file({"of": f"ids:{key}", "as": "txt"})["text"].split() == [row["question_id"] for row in rows]
+    filled = tmp_path / "filled.csv"
+    with filled.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["question_id", "response"])
+        writer.writeheader()
+        writer.writerows({**row, "response": right[row["question_id"]]} for row in rows)
+    *_, outcome = tab.check(key, [str(filled)], "Model", None)
+    assert outcome["ok"] and outcome["statuses"]["answered"] == len(right)
+    with pytest.raises(BadInput, match="no longer on the board"):
+        tab.file({"of": "template:nothing"})
+
+
+def test_what_an_empty_board_lacks_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    assert "its store holds no questions yet" in shown(tab_of(tmp_path).page({}))
+    assert "it has no store of results" in shown(tab_of(None).page({}))
+
+
+BROKEN = {
+    "unknown ids": lambda row, n: {**row, "question_id": f"unknown {n}"},
+    "no response": lambda row, n: {"question_id": row["question_id"], "model answer": row["response"]},
+    "a number": lambda row, n: {**row, "response": n + 0.5},
+    "a sample too many": lambda row, n: {**row, "sample": 10_000 + n},
+    "no id": lambda row, n: {"item": row["question_id"], "response": row["response"]},
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_problems_are_one_and_a_broken_file_has_no_score(
+    tab: SubmitTab, data: Path, tmp_path: Path, seed: int
+) -> None:
+    """Files broken in one to three ways, each in several lines: as many kinds are listed, each with its first line and how many more."""
+    rng = random.Random(seed)
+    chosen = rng.sample(sorted(BROKEN), rng.randint(1, 3))
+    rows, lines = responses(data), {name: [] for name in chosen}
+    for at in sorted(rng.sample(range(len(rows)), rng.randint(9, len(rows)))):
+        name = rng.choice(chosen)
+        rows[at] = BROKEN[name](rows[at], at)
+        lines[name].append(at + 1)
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report, send, *_, outcome = tab.check(tab.choices()[0][1], [str(broken)], "Model", None)
+    page, used = shown(report), [found for found in lines.values() if found]
+    assert report.count("<li>") == len(used) == len(grouped(outcome["problems"]))
+    for found in used:
+        assert f"line {found[0]}:" in page
+        if len(found) > 1:
+            assert f"The same {len(found) - 1} more time" in page and f"line {found[1]}" in page
+    assert len(outcome["problems"]) == sum(map(len, used)) and not outcome["ok"]
+    assert "scores" not in outcome and "<table" not in report and "%" not in page and not send.interactive
+    assert " --" not in page
+
+
+def test_a_table_of_other_columns_is_told_which_it_has(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
+    table = pd.DataFrame(responses(data)).rename(columns={"question_id": "item", "response": "model output"})
+    table.to_csv(tmp_path / "other.csv", index=False)
+    table.to_parquet(tmp_path / "other.parquet")
+    table.to_json(tmp_path / "other.jsonl", orient="records", lines=True)
+    for file in ("other.csv", "other.parquet", "other.jsonl"):
+        said = shown(tab.check(tab.choices()[0][1], [str(tmp_path / file)], "Model", None)[0])
+        assert "'item', 'model output'" in said and "question_id" in said, said
+        assert " --" not in said
+
+
+def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(row) + "\n" for row in responses(data)))
+    report, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
+    assert outcome["ok"]
+    link = html.unescape(re.search(r'href="(#/b/[^"]+)"', report)[1])
+    asked = {name: one for name, (one,) in parse_qs(urlsplit(link[1:]).query).items()}
+    view = Service(tab.board).view({"format": "gmai-mmbench", "section": asked["s"], "find": asked["find"]})
+    assert view["state"]["section"] == asked["s"] and "Model A &amp; B" in view["html"]
