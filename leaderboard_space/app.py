@@ -74,7 +74,7 @@ def build_app(
     board = Board(store, board_results(), trusted)
     claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
-    service = Service(board, waits=False)
+    service = Service(board, waits=False, claims=claimed)
     front = Front(service)
     style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("board.css", "pages.css"))
     with gr.Blocks(
@@ -131,8 +131,8 @@ def build_app(
 def _claimed(claimed: Claims, board: Board) -> str:
     """What models' repositories on the Hub state, as heard last."""
     held = board.snapshot.sections.values()
-    results = [entry.result for sections in held for section in sections for entry in section.entries]
-    return f'<div class="mp-page">{claims.section(claimed.current(), results, claimed.problems)}</div>'
+    entries = [entry for sections in held for section in sections for entry in section.entries]
+    return f'<div class="mp-page">{claims.section(claimed.current(), entries, claimed.problems)}</div>'
 
 
 def _spoken(tool: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.sections import Entry, Section, Snapshot
 from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
@@ -59,9 +60,11 @@ class Asked:
 class Service:
     """Answers the board's requests. Thread-safe: many readers, one store."""
 
-    def __init__(self, board: Board, waits: bool = True) -> None:
-        """`waits`: answers still being read are waited for; else the caller has done so (see `wait`), and gets what is known."""
+    def __init__(self, board: Board, waits: bool = True, claims: Claims | None = None) -> None:
+        """`waits`: answers still being read are waited for; else the caller has done so (see `wait`), and gets what is known.
+        `claims`: what the Hub's model repositories state, where the board is told to ask."""
         self.board = board
+        self.claims = claims or Claims()
         self._waits = waits
         self._memory: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dataset_builders.eval_yaml import metric_of_task
 from eval_harness.results import Result
 from leaderboard_space.data.claims import Claim
+from leaderboard_space.data.identity import identity, identity_of
+from leaderboard_space.data.sections import Entry
 from leaderboard_space.html import number, text
 
 AGREES = 0.005
 """Points within which a claim, which may be rounded to two decimals, and our number are the same."""
 
 
-def recomputed(claim: Claim, results: Iterable[Result]) -> float | None:
-    """Our number for the same model, dataset and metric (the first result that has it); None where there is none."""
+def is_of(claim: Claim, name: str) -> bool:
+    """Whether a claim is about the model that `name` means: it stands in the model's repository, or, where no table knows that
+    repository, in one of the model's name."""
+    who = identity(name)
+    own = claim.model.rpartition("/")[2].casefold() == who.name.casefold()
+    return identity_of(claim.model) == who.name or (own and not who.weights)
+
+
+def recomputed(claim: Claim, results: Iterable[Result]) -> list[float]:
+    """Our numbers for the same model, dataset and metric: one for each way it was asked."""
+    found = []
     for result in results:
         benchmark = result.benchmark
         metric = metric_of_task(claim.task, benchmark.split)
         score = result.scores.get(metric) if metric else None
-        same = benchmark.repo == claim.dataset and result.model.name.casefold() in (
-            claim.model.casefold(),
-            claim.model.split("/")[1].casefold(),
-        )
-        if same and result.kind == "measured" and benchmark.selection is None and score is not None:
-            return score.value
-    return None
+        measured = result.kind == "measured" and benchmark.selection is None and benchmark.repo == claim.dataset
+        if measured and score is not None and score.value is not None and is_of(claim, result.model.name):
+            found.append(score.value)
+    return found
 
 
-def difference(claim: Claim, ours: float | None) -> str:
-    """What is to be said of a claim beside our number, in words; nothing where we have none."""
-    if ours is None:
+def difference(claim: Claim, ours: Sequence[float]) -> str:
+    """What is to be said of a claim beside our numbers, in words."""
+    if not ours:
         return "not recomputed"
-    if abs(claim.value - ours) <= AGREES:
+    if any(abs(claim.value - value) <= AGREES for value in ours):
         return "agrees with the recomputed number"
-    return f"differs from the recomputed {number(ours, 2)}"
+    return f"differs from the recomputed {', '.join(number(value, 2) for value in sorted(set(ours)))}"
 
 
-def section(claims: Iterable[Claim], results: Iterable[Result], problems: Mapping[str, str] | None = None) -> str:
-    """The section as HTML; nothing where nothing is claimed and nothing went wrong."""
-    claims, results = list(claims), list(results)
+def section(claims: Iterable[Claim], entries: Iterable[Entry], problems: Mapping[str, str] | None = None) -> str:
+    """The section as HTML; nothing where nothing is claimed and nothing went wrong. `entries`: the results to set beside the claims."""
+    claims = list(claims)
+    results = [entry.result for entry in entries if entry.standing.withdrawal is None]
     rows = "".join(
         f'<tr><th scope="row">{text(claim.model)}</th><td>{text(claim.dataset)}</td><td>{text(claim.task or "not said")}</td>'
         f'<td class="num">{number(claim.value, 2)}</td><td>{"verified" if claim.verified else "community"}'
@@ -51,12 +60,13 @@ def section(claims: Iterable[Claim], results: Iterable[Result], problems: Mappin
     if not rows and not said:
         return ""
     table = (
-        '<table><thead><tr><th scope="col">Model</th><th scope="col">Dataset</th><th scope="col">Task</th>'
+        '<div class="scroll"><table class="lines" aria-label="Claimed on the Hub"><thead><tr>'
+        '<th scope="col">Model</th><th scope="col">Dataset</th><th scope="col">Task</th>'
         '<th scope="col">Claimed</th><th scope="col">Badge of the Hub</th><th scope="col">Beside ours</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>"
+        f"<tbody>{rows}</tbody></table></div>"
     )
     return (
-        '<section class="claims"><h2>Claimed on the Hub</h2><p>Stated in models\' repositories; not computed here and in no ranking. '
+        '<section class="claims"><h3>Claimed on the Hub</h3><p>Stated in models\' repositories; not computed here and in no ranking. '
         f"<em>Verified</em> is the Hub's word; <em>community</em> is an open pull request or the model's own.</p>{table if rows else ''}"
         f"{said}</section>"
     )

@@ -35,7 +35,7 @@ from leaderboard_space.model_results import (
 )
 from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, model_card
+from leaderboard_space.views import cases, claims, model_card
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
 from leaderboard_space.views.parts import KINDS, WHOLE, dots, files, sorted_by
 from leaderboard_space.views.provenance import detail, entry_mark
@@ -62,6 +62,10 @@ def page(service: Service, request: Request) -> str:
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
             _verdicts(lines, who, not_run=[format for format in BENCHMARKS if format not in _formats(lines)]),
+            claims.section(
+                [claim for claim in service.claims.current() if claims.is_of(claim, who.name)],
+                [entry for _, entry in found],
+            ),
             "".join(_benchmark(service, line) for line in main),
             _failures(service, lines, who),
             _history(found),

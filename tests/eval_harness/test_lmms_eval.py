@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from eval_harness.models.interface import Settings
 from eval_harness.runs.planning.config import EvalConfig
@@ -49,7 +50,7 @@ def lmms_eval(python, folder, benchmark, url):
     return json.loads(results.read_text())["results"][task], samples
 
 
-@pytest.mark.parametrize("benchmark", ["mediconfusion", "probmed"])
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_the_same_answers_are_our_numbers(lmms_python, tmp_path, benchmark):
     data = tmp_path / benchmark
     build(benchmark, out=data)

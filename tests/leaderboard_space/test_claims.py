@@ -1,5 +1,7 @@
 """Scores claimed on the Hub: read in the background from the loopback Hub, kept on disk, shown apart and beside our own number."""
 
+from dataclasses import replace
+
 import huggingface_hub.constants
 import pytest
 import yaml
@@ -7,8 +9,16 @@ from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score
-from leaderboard_space.data.claims import Claims
+from eval_harness.results.landing import Standing, Withdrawal
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.claims import Claim, Claims
+from leaderboard_space.data.published_results import read_table
+from leaderboard_space.data.sections import Entry
+from leaderboard_space.model_results import entries_of
+from leaderboard_space.service import Service
 from leaderboard_space.views import claims as view
+from leaderboard_space.views import model
+from tests.leaderboard_space.stores import add_run, answers, questions
 from tests.localhub.accounts import CURATOR
 
 DATASET = "ORG/mediconfusion"
@@ -48,6 +58,10 @@ def ours(model, value):
     )
 
 
+def entry(model, value, **more):
+    return Entry(f"mediconfusion/{model}/{value}", ours(model, value), **more)
+
+
 def test_claims_are_read_kept_and_shown_apart(api, local_hub, tmp_path):
     claims = Claims([DATASET], tmp_path)
     assert claims.current() == []
@@ -56,11 +70,44 @@ def test_claims_are_read_kept_and_shown_apart(api, local_hub, tmp_path):
     assert (first.model, first.value, first.task, first.verified) == ("medlab/a", 61.25, TASK, False)
     assert (second.model, second.verified) == ("medlab/b", True)
     assert Claims([DATASET], tmp_path).current() == [first, second]  # after a restart, before the Hub was asked
-    shown = view.section(claims.current(), [ours("medlab/a", 61.2504), ours("b", 45.0)])
+    shown = view.section(claims.current(), [entry("medlab/a", 61.2504), entry("b", 45.0)])
     assert "Claimed on the Hub" in shown and shown.count("<tr>") == 3
     assert "agrees with the recomputed" in shown and "differs from the recomputed 45.00" in shown
     assert "verified" in shown and "community" in shown
     assert view.section([first], []).count("not recomputed") == 1
+    withdrawn = entry(
+        "medlab/a",
+        50.0,
+        standing=Standing(
+            withdrawal=Withdrawal(account="me", withdrawn_at="2026-11-01T00:00:00+00:00", reason="wrong")
+        ),
+    )
+    assert "not recomputed" in view.section([first], [withdrawn])
+    assert "agrees" in view.section([first], [entry("a", 50.0), entry("a", 61.25)])  # asked in two ways
+
+
+def test_a_claim_belongs_to_the_model_of_its_repository():
+    claim = Claim(DATASET, TASK, "someone/LLaVA-Med", 99.0, False, "m.yaml")
+    assert not view.is_of(claim, "LLaVA-Med v1.5")
+    known = next(row for row in read_table("model_facts") if row["weights"])
+    assert view.is_of(replace(claim, model=known["weights"].upper()), known["name"])
+    assert not view.is_of(replace(claim, model=f"stranger/{known['name']}"), known["name"])
+    assert view.is_of(replace(claim, model="medlab/New-VLM"), "new-vlm")
+
+
+def test_the_model_page_says_where_a_claim_differs(api, local_hub, tmp_path):
+    """The page never waits for the Hub: it shows what was heard, and asks nothing."""
+    asked = questions("mediconfusion", cases=4)
+    add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.5), "medlab/b", repo=DATASET)
+    claims = Claims([DATASET], tmp_path / "kept")
+    service = Service(Board(tmp_path), claims=claims)
+    assert "Claimed on the Hub" not in model.page(service, {"id": "medlab/b"})
+    claims.refresh()
+    [number] = [entry.result.scores["individual_accuracy"].value for _, entry in entries_of(service, "medlab/b")]
+    before = len(local_hub.record.of())
+    shown = model.page(service, {"id": "medlab/b"})
+    assert f"differs from the recomputed {number:.2f}" in shown and "verified" in shown and "medlab/a" not in shown
+    assert len(local_hub.record.of()) == before
 
 
 def test_a_hub_that_is_away_or_knows_no_leaderboard_keeps_what_was_heard(api, local_hub, tmp_path):
