@@ -17,9 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResultEntry, HfApi
+
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.hub.client import check_repo_id, connect, hub_errors
+from dataset_builders.hub.client import Unavailable, check_repo_id, connect, hub_errors
 
 VARIABLE = "MEDPROBE_CLAIMS"
 RECHECK_SECONDS = 900.0
@@ -48,11 +50,11 @@ def ask(dataset: str) -> list[Claim]:
     api = connect()
     with hub_errors(dataset, "read its leaderboard"):
         rows = api.get_dataset_leaderboard(dataset, base_model_only=False, timeout=20)
-        tasks: dict[tuple[str, float], list[str]] = {}
-        for model in list(dict.fromkeys(row.model_id for row in rows))[:MOST_MODELS]:
-            for stated in api.model_info(model, expand=["evalResults"]).eval_results or ():
-                if stated.dataset_id == dataset and isinstance(stated.value, int | float):
-                    tasks.setdefault((model, float(stated.value)), []).append(stated.task_id)
+    tasks: dict[tuple[str, float], list[str]] = {}
+    for model in list(dict.fromkeys(row.model_id for row in rows))[:MOST_MODELS]:
+        for stated in _statements(api, model):
+            if stated.dataset_id == dataset and isinstance(stated.value, int | float):
+                tasks.setdefault((model, float(stated.value)), []).append(stated.task_id)
     found = []
     for row in rows:
         value = float(row.value)
@@ -74,6 +76,17 @@ def ask(dataset: str) -> list[Claim]:
                 )
             )
     return found
+
+
+def _statements(api: HfApi, model: str) -> Sequence[EvalResultEntry]:
+    """What a model's repository states; nothing where it is gone or private by now. Raises Unavailable where the Hub cannot be asked."""
+    try:
+        with hub_errors(model, "read its evaluation results"):
+            return api.model_info(model, expand=["evalResults"]).eval_results or ()
+    except Unavailable:
+        raise
+    except BadInput:
+        return ()
 
 
 class Claims:

@@ -121,6 +121,14 @@ def test_a_hub_that_is_away_or_knows_no_leaderboard_keeps_what_was_heard(api, lo
     assert "Not read" in view.section([], [], claims.problems)
 
 
+def test_a_model_that_is_gone_takes_no_other_claim_along(api, local_hub, tmp_path):
+    local_hub.faults.add("/api/models/medlab/a", 404, times=1000)
+    claims = Claims([DATASET], tmp_path)
+    claims.refresh()
+    assert [(claim.model, claim.task) for claim in claims.current()] == [("medlab/a", ""), ("medlab/b", TASK)]
+    assert claims.problems == {}
+
+
 def test_off_by_default_and_damaged_files_are_nothing(local_hub, monkeypatch, tmp_path):
     monkeypatch.delenv("MEDPROBE_CLAIMS", raising=False)
     silent = Claims.configured()
