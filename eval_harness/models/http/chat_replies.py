@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_harness.answer_reading.reasoning import split_reasoning
@@ -20,11 +20,18 @@ LiteLLM's structured forms. The first that holds any is taken: the others repeat
 
 _THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought")
 
+FINISH_REASONS = {
+    "length": ("length", "max_tokens", "max_output_tokens", "model_length", "max_length", "token_limit", "incomplete"),
+    "content_filter": ("content_filter", "safety", "prohibited_content", "recitation", "blocklist", "refusal"),
+    "stop": ("stop", "end_turn", "stop_sequence", "eos", "eos_token", "end_of_turn", "completed"),
+}
+"""Why servers say that a reply ended: OpenAI, Anthropic, Gemini, Mistral, TGI, the Responses API, whatever the case of the letters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a server said. `alternatives`: log-probabilities of the first token's alternatives, empty where not given; `usage`: tokens
-    in and out; `unfinished`: the text stops inside the reasoning."""
+    in and out, `reasoning_tokens` of them for reasoning, as the server counts; `unfinished`: the text stops inside the reasoning."""
 
     text: str
     reasoning: str | None
@@ -32,18 +39,30 @@ class Reply:
     alternatives: dict[str, float]
     usage: tuple[int, int] | None
     unfinished: bool = False
+    reasoning_tokens: int = 0
 
     @property
     def was_cut(self) -> bool:
         """The output limit came before any answer."""
         return not self.text.strip() and (self.unfinished or self.finish_reason == "length")
 
+    @property
+    def shows_no_end(self) -> bool:
+        """The output limit cut a text in which nothing tells reasoning from answer."""
+        return self.finish_reason == "length" and self.reasoning is None and bool(self.text.strip())
 
-def read_reply(document: Any) -> Reply:
-    """Raises Refusal where a filter or the model held the answer back, Trouble where the document is no chat completion with a message."""
+    def as_reasoning(self) -> Reply:
+        """The same, its text being the beginning of a reasoning that was cut."""
+        return replace(self, text="", reasoning=self.text, unfinished=True)
+
+
+def read_reply(document: Any, limit: int | None = None) -> Reply:
+    """What a reply says. `limit`: the output tokens it was allowed, by which a server that gives no reason shows that it cut the text.
+
+    Raises Refusal where a filter or the model held the answer back, Trouble where the document is no chat completion with a message."""
     choice = _first_choice(document)
     message = choice["message"]
-    finish = choice.get("finish_reason")
+    finish = _finish_reason(choice.get("finish_reason"))
     if finish == "content_filter":
         raise Refusal("the server's content filter held the answer back")
     content = message.get("content")
@@ -55,20 +74,33 @@ def read_reply(document: Any) -> Reply:
         raise Refusal(short(refusal))
     own = next((text for name in REASONING_FIELDS if (text := _thought(message.get(name)))), "") or thought
     split = split_reasoning(said)
-    reasoning = "\n".join(text for text in (own, split.reasoning) if text) or None
-    return Reply(
+    if own.strip() == (split.reasoning or "").strip():
+        own = ""  # some servers send it in a field of its own and in the text
+    usage = _usage(document.get("usage"))
+    if finish is None and limit is not None and usage is not None and usage[1] >= limit:
+        finish = "length"
+    reply = Reply(
         text=split.answer if split.reasoning is not None else said,
-        reasoning=reasoning,
-        finish_reason=finish if isinstance(finish, str) else None,
+        reasoning="\n".join(text for text in (own, split.reasoning) if text) or None,
+        finish_reason=finish,
         alternatives=_alternatives(choice),
-        usage=_usage(document.get("usage")),
+        usage=usage,
         unfinished=split.unfinished,
+        reasoning_tokens=_reasoning_tokens(document),
     )
+    only_reasoned = usage is not None and 0 < usage[1] <= reply.reasoning_tokens
+    return reply.as_reasoning() if reply.shows_no_end and only_reasoned else reply
 
 
-def reasoning_tokens(document: Any) -> int:
-    """How many of the output tokens the server says were reasoning."""
-    usage = document.get("usage") if isinstance(document, dict) else None
+def _finish_reason(said: Any) -> str | None:
+    """The reason in OpenAI's words where it is a known one."""
+    if not isinstance(said, str):
+        return None
+    return next((name for name, words in FINISH_REASONS.items() if said.casefold() in words), said)
+
+
+def _reasoning_tokens(document: dict[str, Any]) -> int:
+    usage = document.get("usage")
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
     count = details.get("reasoning_tokens") if isinstance(details, dict) else None
     return count if isinstance(count, int) else 0

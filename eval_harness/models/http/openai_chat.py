@@ -25,7 +25,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, check_image
 from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
-from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply, reasoning_tokens
+from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.in_flight import InFlight
 from eval_harness.models.http.server_errors import Refusal, Trouble, trouble_of, without_key, words_of
 from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
@@ -50,6 +50,7 @@ START_PATIENCE = 2.0
 """Seconds for which a server that nobody ever reached is tried."""
 
 CONNECT_TIMEOUT = 10.0
+PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
 REASONS = "the model spends its first output tokens on reasoning"
 
 
@@ -83,6 +84,8 @@ class OpenAIChat(Backend):
         self.retries = 0
         self._recent_images: deque[bytes] = deque(maxlen=16)
         self._settled = False
+        self._reasons: bool | None = None
+        """Whether the model is seen to reason before it answers; None: nothing tells yet."""
         self._any_answer = False
         self._failures = 0
 
@@ -130,6 +133,7 @@ class OpenAIChat(Backend):
 
     async def _ask_stream(self, requests: Iterator[Request], put: Callable[[Response], None]) -> None:
         flight = InFlight(self.settings.in_flight)
+        self._probing = asyncio.Lock()
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(client) for client in self._clients(flight.most)]
 
@@ -205,10 +209,13 @@ class OpenAIChat(Backend):
             try:
                 async with flight.place():
                     reply = await self._once(client, messages, sent)
+                reply = await self._told_from_reasoning(client, request, reply)
                 if reply.was_cut and self.parameters.allow_thinking(request, REASONS):
                     continue
-                if reply.reasoning and not self._settled:
-                    self.parameters.allow_thinking(request, REASONS)
+                if not self._settled:
+                    self._look_for_reasoning(reply)
+                    if reply.reasoning:
+                        self.parameters.allow_thinking(request, REASONS)
                 self._any_answer, self._failures = True, 0
                 flight.answered()
                 return self._response(request, reply)
@@ -292,14 +299,39 @@ class OpenAIChat(Backend):
         except ValueError as error:
             said = words_of(response.text) if "html" in response.headers.get("content-type", "") else str(error)
             raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
-        reply = read_reply(document)
-        if not self._settled:
-            self._look_for_reasoning(reply, reasoning_tokens(document))
-        return reply
+        return read_reply(document, sent.get(self.parameters.limit_name))
 
-    def _look_for_reasoning(self, reply: Reply, tokens: int) -> None:
+    async def _told_from_reasoning(self, client: AsyncOpenAI, request: Request, reply: Reply) -> Reply:
+        """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
+        so that the text holds its end alone, or nothing of it when cut. Whether the model does that is asked with the first cut reply."""
+        if reply.reasoning is not None:
+            self._reasons = True
+        if not reply.shows_no_end:
+            return reply
+        async with self._probing:
+            if self._reasons is None:
+                self._reasons = await self._reasons_unseen(client, request)
+        if self._reasons and request.candidates:
+            self.parameters.deviate("options were scored where the model begins to reason")
+        return reply.as_reasoning() if self._reasons and not request.candidates else reply
+
+    async def _reasons_unseen(self, client: AsyncOpenAI, request: Request) -> bool:
+        """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
+        probe = replace(request, prompt=PROBE, image=None, shots=(), candidates=(), max_tokens=PROBE_TOKENS)
+        try:
+            reply = await self._once(client, messages_of(probe, None), self.parameters.of(probe))
+        except (Refusal, Trouble):
+            return False
+        if reply.shows_no_end:
+            self.parameters.deviate(
+                f"answers were cut by the output limit, and one of {PROBE_TOKENS} tokens to a simple question too: whether they stop "
+                "inside a reasoning cannot be told, so only what states an answer was read"
+            )
+        return reply.reasoning is not None
+
+    def _look_for_reasoning(self, reply: Reply) -> None:
         """Say where the first answer shows that the reasoning is not as it was asked for."""
-        reasons = bool(reply.reasoning or tokens)
+        reasons = bool(reply.reasoning or reply.reasoning_tokens)
         thinking = self.settings.thinking
         if thinking == "off" and reasons:
             self.parameters.deviate("the model reasoned before its first answer although it was asked not to")

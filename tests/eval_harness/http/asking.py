@@ -1,0 +1,33 @@
+"""What the tests of chat servers ask, and of whom."""
+
+import io
+
+from PIL import Image
+
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import Request, Settings
+
+KEY = "sk-test-0123456789abcdef"
+
+
+def picture(mode="RGB", format="PNG", size=(20, 12), colour=9):
+    buffer = io.BytesIO()
+    Image.new(mode, size, colour).save(buffer, format)
+    return buffer.getvalue()
+
+
+def request(number=0, **changes):
+    values = {"sample": 0, "prompt": f"Question {number}?", "image": picture(), "options": ("left", "right")}
+    return Request(str(number), **(values | {"question_type": "single"} | changes))
+
+
+def model(server, **changes):
+    backend = OpenAIChat("m", Settings(base_url=server.url, **({"timeout": 1.0} | changes)))
+    backend.first_wait = 0.02
+    return backend
+
+
+def text_of(body):
+    """The text of the last turn."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else next(part["text"] for part in content if part["type"] == "text")
