@@ -2,8 +2,9 @@
 
 A pair is confusing if sim_med >= 0.9 and sim_gen <= 0.75 (MediConfusion, section 2.1; sim = cosine of the two images'
 embeddings by BiomedCLIP and DINOv2). The paper sampled pairs at random; here an upper bound (`prefix_bound.py`) rules
-out nearly all pairs cheaply and the rest are decided in float64 (`pair_kernels.py`). A similarity within 1e-12 of a
-threshold lies on it and is reported as the threshold itself.
+out nearly all pairs cheaply and the rest are decided in float64 (`pair_kernels.py`). Where the bound lets too many
+through (embeddings of one modality lie in a narrow cone), both encoders' products rule pairs out instead. A similarity
+within 1e-12 of a threshold lies on it and is reported as the threshold itself.
 
 See also: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet
 (`pair_sampling.py`).
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,8 +24,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from curation.mining.pair_kernels import decide_tile, gather_tile, similarities
-from curation.mining.prefix_bound import Prefix, make_prefix
+from curation.mining.pair_kernels import TIE, decide_tile, gather_tile, similarities
+from curation.mining.prefix_bound import CANDIDATE_COST, COLUMN_COST, Prefix, make_prefix, unit_rows
 from dataset_builders.errors import BadInput
 
 TILE = 1024
@@ -31,6 +33,10 @@ TILE = 1024
 HELD = 4_000_000
 """Pairs held before a block of rows is split, so that memory stays bounded where everything matches."""
 NO_BOUND = np.int32(-(2**31))
+PRODUCT_COST = 4.0
+"""Time of a column of a float32 product per pair, in the unit of `prefix_bound.COLUMN_COST`."""
+SAMPLE = 1024
+"""Images whose pairs tell how many meet both encoders' thresholds."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +108,17 @@ class Embeddings:
 
     @property
     def rounding(self) -> float:
-        """Largest rounding error of a cosine computed in the vectors' own precision, in any order of summation."""
+        """Largest rounding error of a cosine computed in the vectors' own precision, in any order of summation; what lies on a threshold
+        (within `TIE`) stays inside it."""
         width: int = self.x.shape[1]
-        return float(np.finfo(self.x.dtype).eps) * (width + 8)
+        return float(np.finfo(self.x.dtype).eps) * (width + 8) + 2 * TIE
+
+
+def as_tensor(x: np.ndarray) -> torch.Tensor:
+    """The array as a tensor that shares its memory, for reading only."""
+    with warnings.catch_warnings():  # memory maps cannot be written to, and nothing here writes
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(x)
 
 
 def norms_of(x: np.ndarray) -> np.ndarray:
@@ -182,6 +196,9 @@ class PairSearch:
         # The bound works on one encoder: the one with the higher lower threshold.
         self._main_is_med = self._med_low >= self._gen_low
         self.prefix: Prefix | None = None
+        self.by_products = False
+        """Whether products of both encoders rule pairs out instead of the bound; known once prepared."""
+        self._prepared = False
         self._scratch = _Scratch()
 
     @property
@@ -193,11 +210,30 @@ class PairSearch:
         return read_embeddings(x, what)
 
     def prepare(self) -> None:
-        """Take the codes of all images, where a lower threshold lets a bound rule anything out."""
+        """Choose what rules pairs out: the codes of all images, where a lower threshold lets them, or both encoders' products."""
+        if self._prepared:
+            return
         low = max(self._med_low, self._gen_low)
-        if self.prefix is None and math.isfinite(low) and self.n > 1:
+        if math.isfinite(low) and self.n > 1:
             main = self.med if self._main_is_med else self.gen
             self.prefix = make_prefix(main.x, main.scale, low)
+        by_codes = (
+            COLUMN_COST * self.prefix.width + CANDIDATE_COST * self.prefix.share if self.prefix else CANDIDATE_COST
+        )
+        by_products = PRODUCT_COST * (self.med.x.shape[1] + self.gen.x.shape[1]) + CANDIDATE_COST * self._share_met()
+        self.by_products = by_products < by_codes
+        self._prepared = True
+
+    def _share_met(self) -> float:
+        """The share of pairs that meet the thresholds, estimated on a sample of the images."""
+        rows = np.sort(np.random.default_rng(0).choice(self.n, min(self.n, SAMPLE), replace=False))
+        met = np.triu(np.ones((len(rows), len(rows)), bool), 1)
+        total = max(1, int(met.sum()))
+        for part, (low, high) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
+            unit = unit_rows(part.x, part.scale, rows)
+            sims = unit @ unit.T
+            met &= (sims >= low) & (sims <= high)
+        return int(met.sum()) / total
 
     def blocks(self, start: int, stop: int) -> Iterator[Pairs]:
         """The pairs with start <= i < stop, sorted by (i, j), a piece of at most about `HELD` at a time."""
@@ -238,7 +274,10 @@ class PairSearch:
             scratch.sims[:, : shape[0], : shape[1]],
         )
         floor = NO_BOUND
-        if self.prefix is not None:
+        if self.by_products:
+            self._rule_out((i0, i1), (j0, j1), tile)
+            floor = np.int32(1)
+        elif self.prefix is not None:
             torch._int_mm(self.prefix.codes[i0:i1], self.prefix.codes[j0:j1].t(), out=tile)
             floor = np.int32(max(self.prefix.floor, int(NO_BOUND)))
         counts = np.zeros(shape[0], np.int64)
@@ -251,6 +290,18 @@ class PairSearch:
         first, second = np.empty(total), np.empty(total)
         gather_tile(tile.numpy(), i0, j0, main_sim, other_sim, counts, i, j, first, second)
         return Pairs(i, j, first, second) if self._main_is_med else Pairs(i, j, second, first)
+
+    def _rule_out(self, rows: tuple[int, int], columns: tuple[int, int], tile: torch.Tensor) -> None:
+        """Put 1 into `tile` (rows, columns) where both cosines, in the vectors' own precision, may meet the thresholds, and else 0."""
+        tile.fill_(1)
+        for part, (low, high) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
+            left, right = (as_tensor(part.x[slice(*ends)]) for ends in (rows, columns))
+            down, across = (as_tensor(part.scale[slice(*ends)]).to(left.dtype) for ends in (rows, columns))
+            sims = torch.mm(left, right.t()).mul_(down[:, None]).mul_(across)
+            if math.isfinite(low):
+                tile *= sims >= low - part.rounding
+            if math.isfinite(high):
+                tile *= sims <= high + part.rounding
 
     def decide(self, i: np.ndarray, j: np.ndarray) -> Pairs:
         """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full

@@ -12,14 +12,21 @@ See also: thresholds, the blocks' order, files (`confusing_pairs.py`, `pair_mini
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-from curation.mining.confusing_pairs import HELD, Embeddings, Pairs, PairSearch, Thresholds, read_embeddings
+from curation.mining.confusing_pairs import (
+    HELD,
+    Embeddings,
+    Pairs,
+    PairSearch,
+    Thresholds,
+    as_tensor,
+    read_embeddings,
+)
 from curation.mining.pair_kernels import TIE
 
 ENTRIES = {"cpu": 2**20, "cuda": 2**26}
@@ -49,7 +56,7 @@ class DeviceSearch(PairSearch):
 
     def _read(self, x: np.ndarray, what: str) -> Embeddings:
         def norms(kept: np.ndarray) -> np.ndarray:
-            there = self._there[what] = _put(kept, self.device)
+            there = self._there[what] = as_tensor(kept).to(self.device)
             if not len(kept):
                 return np.empty(0)
             found: np.ndarray = torch.cat([part.double().norm(dim=1) for part in there.split(8192)]).cpu().numpy()
@@ -57,7 +64,7 @@ class DeviceSearch(PairSearch):
 
         found = read_embeddings(x, what, norms)
         if found.x.dtype != np.float32:  # may have been scaled since
-            self._there[what] = _put(found.x, self.device)
+            self._there[what] = as_tensor(found.x).to(self.device)
         return found
 
     def prepare(self) -> None:
@@ -135,12 +142,6 @@ class _OnDevice:
             if math.isfinite(limit):
                 snapped = torch.where((values - limit).abs() <= TIE, limit, snapped)
         return snapped, (snapped >= low) & (snapped <= high)
-
-
-def _put(x: np.ndarray, device: torch.device) -> torch.Tensor:
-    with warnings.catch_warnings():  # memory maps cannot be written to, and nothing here writes
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(x).to(device)
 
 
 def _worth(limits: tuple[float, float]) -> float:

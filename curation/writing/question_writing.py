@@ -82,7 +82,9 @@ def ask(
 
     Raises BadInput where another process is adding to the journal.
     """
-    permit_sending(model, prompts.values(), f"{desc}: prompts with what they are about", asking.send)
+    if prompts and getattr(model, "is_api", False):
+        size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
+        permit_sending(model.name, getattr(model, "base_url", None), lambda: size, asking.send)
     requests = [
         Request(
             key,

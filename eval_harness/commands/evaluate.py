@@ -56,6 +56,10 @@ def evaluate(
     ] = False,
     base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
     in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
+    send_to_provider: Annotated[
+        bool,
+        typer.Option("--send-to-provider", help="permit sending a custom set to a server that is not on this machine"),
+    ] = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait for one answer of a server")] = 120.0,
     cache: Annotated[
         Path | None, typer.Option(help="folder that keeps replies across runs: the same request is not sent again")
@@ -126,6 +130,7 @@ def evaluate(
         limit=limit,
         name=name,
         resume=not no_resume,
+        send_to_provider=send_to_provider,
         settings=Settings(
             batch_size=_batch_size(batch_size),
             base_url=base_url,

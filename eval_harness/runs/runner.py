@@ -16,6 +16,7 @@ from eval_harness.results import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.permission import check_sending
 from eval_harness.runs.planning.plan import make_plan
 from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.resume import begin, record_findings, starts_over
@@ -31,6 +32,7 @@ def evaluate(config: EvalConfig) -> tuple[Result | None, Path]:
     finish its share. Raises BadInput for anything the user can fix.
     """
     plan = make_plan(config)
+    check_sending(plan)
     folder = config.out or Path("runs") / plan.run.run_id
     shard, cases = Shard.of_this_process(), case_numbers(plan.selection.questions)
     with disk_errors(folder):

@@ -14,8 +14,15 @@ from tests.curation.brute_force import brute, clustered, same
 
 
 def search_all(med, gen, thresholds):
-    search = PairSearch(med, gen, thresholds)
-    return Pairs.join(list(search.blocks(0, search.n)))
+    """All pairs, ruled out by the codes and by both encoders' products: it chooses by cost, and both must find the same."""
+    found = []
+    for by_products in (False, True):
+        search = PairSearch(med, gen, thresholds)
+        search.prepare()
+        search.by_products = by_products
+        found.append(Pairs.join(list(search.blocks(0, search.n))))
+    assert found[0].frame().equals(found[1].frame())
+    return found[0]
 
 
 cosine = st.one_of(st.none(), st.floats(-1.5, 1.5), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))
@@ -93,6 +100,18 @@ def test_many_tiles_and_a_wide_bound():
     expected = brute(med, gen, thresholds)
     assert len(expected[0]) > 500
     same(search_all(med, gen, thresholds), expected)
+
+
+def test_a_narrow_cone_is_searched_by_products_and_a_wide_one_by_the_bound():
+    """Where half of all pairs reach the threshold, a bound on them rules nothing out."""
+    rng = np.random.default_rng(0)
+    gen = rng.standard_normal((1500, 64)).astype(np.float32)
+    for cone, narrow in ((0.0, False), (3.0, True)):
+        search = PairSearch(
+            rng.standard_normal((1500, 96)).astype(np.float32) + np.float32(cone), gen, MODES["confusing"]
+        )
+        search.prepare()
+        assert search.by_products == narrow
 
 
 def test_norms_do_not_matter():

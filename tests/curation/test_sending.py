@@ -5,8 +5,16 @@ import pytest
 from typer.testing import CliRunner
 
 from curation.command_line import app
+from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from dataset_builders.sources.files import ORIGIN_MARKER
+from dataset_builders.sources.phantoms import write_sources
 from eval_harness.models.http.sending import destination, permit_sending
+from eval_harness.models.interface import Settings
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.permission import check_sending
+from eval_harness.runs.planning.plan import make_plan
+from eval_harness.runs.runner import evaluate
 
 HERE = (
     "http://127.0.0.1:8000/v1",
@@ -45,18 +53,17 @@ def test_what_leaves(address, monkeypatch):
 
 
 def test_it_is_said_what_how_much_and_to_whom(capsys):
-    class Model:
-        is_api, name, base_url = True, "m", "https://api.example.org/v1"
+    def amount():
+        return "2 texts (captions; 7 characters)"
 
+    away = "https://api.example.org/v1"
     with pytest.raises(
-        BadInput,
-        match=r"api\.example\.org.*2 texts \(captions; 7 char.*\) and 3 images.*Nothing was sent.*--send-to-provider",
+        BadInput, match=r"api\.example\.org.*2 texts \(captions; 7 char.*Nothing was sent.*--send-to-provider"
     ):
-        permit_sending(Model(), ["abc", "defg"], "captions", False, 3)
-    permit_sending(Model(), ["abc", "defg"], "captions", True)
+        permit_sending("m", away, amount, False)
+    permit_sending("m", away, amount, True)
     assert "sending 2 texts (captions; 7 characters) to api.example.org" in capsys.readouterr().err
-    Model.base_url = "http://127.0.0.1:1/v1"
-    permit_sending(Model(), ["abc"], "captions", False)
+    permit_sending("m", "http://127.0.0.1:1/v1", lambda: pytest.fail("not worth counting"), False)
     assert capsys.readouterr().err == ""
 
 
@@ -96,3 +103,38 @@ def test_every_command_that_calls_a_model_asks_first(address, tmp_path):
         assert isinstance(done.exception, BadInput), words
         assert "--send-to-provider" in str(done.exception) and "Nothing was sent" in str(done.exception), words
         assert (address or "api.openai.com").removeprefix("http://").split(":")[0] in str(done.exception)
+
+
+@pytest.fixture
+def custom_set(tmp_path):
+    """A hospital's two questions in ProbMed's format, built under a name of their own."""
+    write_sources("probmed", tmp_path / "source")
+    (tmp_path / "source" / ORIGIN_MARKER).unlink()
+    build("probmed", name="ward-7", source=tmp_path / "source", out=tmp_path / "ward-7")
+    return tmp_path / "ward-7"
+
+
+def test_eval_asks_before_a_custom_set_leaves_the_machine(custom_set, tmp_path, capsys):
+    def run(**given):
+        evaluate(EvalConfig("ward-7", data=str(custom_set), out=tmp_path / "run", limit=2, **given))
+
+    away = Settings(base_url="http://192.0.2.1:9/v1", timeout=1)
+    with pytest.raises(
+        BadInput, match=r"192\.0\.2\.1.*up to \d+ prompts of ward-7 .* with [1-9]\d* images.*Nothing was sent"
+    ):
+        run(model="openai:m", settings=away)
+    with pytest.raises(
+        BadInput, match=r"--judge openai:j is asked at 192\.0\.2\.1.*answers to questions of ward-7.*Nothing was sent"
+    ):
+        run(model="baseline:chance", judge="openai:j", settings=away)
+    assert not (tmp_path / "run").exists()
+    run(model="baseline:chance", settings=away)  # sends nothing
+    assert "sending" not in capsys.readouterr().err
+
+
+def test_eval_does_not_ask_about_a_public_set(tmp_path):
+    """What its authors published, and phantoms, may go to any server: it fails where nobody answers, later and for another reason."""
+    build("probmed", out=tmp_path / "probmed")
+    check_sending(
+        make_plan(EvalConfig("probmed", "openai:m", str(tmp_path / "probmed"), settings=Settings(base_url=AWAY[1])))
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -33,23 +33,18 @@ def destination(base_url: str | None) -> str | None:
     return urlsplit(proxy).hostname or proxy if proxy and not proxy_bypass(host) else None
 
 
-def permit_sending(model: object, texts: Collection[str], what: str, allowed: bool, images: int = 0) -> None:
+def permit_sending(name: str, base_url: str | None, amount: Callable[[], str], allowed: bool) -> None:
     """Say what is about to be sent, how much and to whom. Raises BadInput, before anything is sent, where it leaves this machine and was
     not `allowed`.
 
-    `model`: a back end; only one behind a server (`is_api`) sends anything. `what`: what the texts hold, in words.
+    `name`: the model behind the server at `base_url`. `amount`: what would be sent, in words; called only where it leaves this machine.
     """
-    if not getattr(model, "is_api", False) or not (texts or images):
-        return
-    host = destination(getattr(model, "base_url", None))
+    host = destination(base_url)
     if host is None:
         return
-    amount = f"{len(texts):,} texts ({what}; {sum(map(len, texts)):,} characters)" + (
-        f" and {images:,} images" if images else ""
-    )
     if not allowed:
         raise BadInput(
-            f"{getattr(model, 'name', 'the model')} is asked at {host}, which is not this machine: it would be sent {amount}. Nothing was "
-            "sent. Add --send-to-provider if that is permitted for these data, or serve a model here (--base-url http://127.0.0.1:...)."
+            f"{name} is asked at {host}, which is not this machine: it would be sent {amount()}. Nothing was sent. "
+            "Add --send-to-provider if that is permitted for these data, or serve a model here (--base-url http://127.0.0.1:...)."
         )
-    print(f"sending {amount} to {host} (model {getattr(model, 'name', '?')})", file=sys.stderr)
+    print(f"sending {amount()} to {host} (model {name})", file=sys.stderr)

@@ -57,6 +57,8 @@ class EvalConfig:
     limit: int | None = None
     name: str | None = None
     resume: bool = True
+    send_to_provider: bool = False
+    """Whether a custom set may be sent to a model that is not on this machine."""
     settings: Settings = field(default_factory=Settings)
     argv: Sequence[str] = ()
 
