@@ -129,9 +129,17 @@ def open_writer(model: str, base_url: str | None):  # type: ignore[no-untyped-de
 def review(
     questions: Questions,
     images: Annotated[Path, typer.Option(help="folder of images that was embedded")],
-    port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7861,
+    port: Annotated[int, typer.Option(help="port of the page")] = 7861,
+    host: Annotated[
+        str, typer.Option(help="this machine's address that others reach; needs --reviewers")
+    ] = "127.0.0.1",
+    reviewers: Annotated[
+        str, typer.Option(help="who may review, with commas: each gets a link of their own, and nobody else gets in")
+    ] = "",
+    certificate: Annotated[Path | None, typer.Option(help="PEM file, to serve HTTPS")] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's private key")] = None,
 ) -> None:
     """Serve the page on which radiologists score and fix the questions; every change is saved as it is made."""
     from curation.review.review_app import serve
 
-    serve(questions, images, port)
+    serve(questions, images, port, host, reviewers.split(",") if reviewers else (), certificate, key)

@@ -232,7 +232,7 @@ class PairSearch:
         for part, (low, high) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
             unit = unit_rows(part.x, part.scale, rows)
             sims = unit @ unit.T
-            met &= (sims >= low) & (sims <= high)
+            met &= (sims >= max(low, -2.0)) & (sims <= min(high, 2.0))  # a float32 holds no limit of 1e300
         return int(met.sum()) / total
 
     def blocks(self, start: int, stop: int) -> Iterator[Pairs]:

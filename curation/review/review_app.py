@@ -1,8 +1,8 @@
 """A page on which radiologists review drafts: both images, the question, two scores, checks, edits. Every change is on
 the disk before the page says so.
 
-See also: what is stored (`review_log.py`), markup and keys (`review_page.py`). Serves on this machine only; several
-reviewers give their names.
+See also: what is stored (`review_log.py`), markup and keys (`review_page.py`), other machines (`access.py`). On this machine
+reviewers type their names; elsewhere each has a link of their own.
 """
 
 from __future__ import annotations
@@ -11,35 +11,39 @@ import asyncio
 import functools
 import io
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI, HTTPException, Response
 from PIL import Image
+from starlette.types import ASGIApp
 
 from curation.images.image_index import open_rgb
+from curation.review.access import Access
 from curation.review.agreement import agreement
-from curation.review.review_log import CHECKS, LISTS, TEXTS, UNSEEN, ReviewLog
+from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, TEXTS, UNSEEN, WRONG, ReviewLog
 from curation.review.review_page import KEYS, SCRIPT, STYLE, pictures, saved
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from dataset_builders.images.lookup import ImageError
 
+HERE = "127.0.0.1"
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
 """Formats that browsers show; others, and 16-bit greys, are sent as PNG."""
 SCALE = list(range(1, 11))
+SCORING = f"{WRONG}: wrong or irrelevant; {KEEP_FROM} and more: good enough to keep"
 DIRECT: dict[str, Any] = {"queue": False, "trigger_mode": "multiple"}
 """How the page asks. Each answer comes on its own request: through Gradio's queue the answers of a page share one stream, which is
 closed and opened between them, and 1 of 40 quick reviewers was left with an older answer on the page. And nothing is left out because
 the same was asked a moment ago."""
 
 
-def build_app(questions: Path, images: Path) -> FastAPI:
-    """The page and its pictures as one application. Raises BadInput for folders that are no questions or hold none of
-    the images."""
+def build_app(questions: Path, images: Path, access: Access | None = None) -> FastAPI:
+    """The page and its pictures as one application; with `access` the name is that of the reviewer's link. Raises BadInput
+    for folders that are no questions or hold none of the images."""
     log = ReviewLog(questions)
     if not log.pairs:
         raise BadInput(f"{questions}: holds no drafts to review. Have some written with `medprobe curate write`.")
@@ -65,7 +69,9 @@ def build_app(questions: Path, images: Path) -> FastAPI:
             raise HTTPException(404, str(error)) from None
         return Response(data, media_type=kind)
 
-    return gr.mount_gradio_app(app, _page(log), path="/", css=STYLE, head=SCRIPT, ssr_mode=False, footer_links=[])
+    return gr.mount_gradio_app(
+        app, _page(log, access), path="/", css=STYLE, head=SCRIPT, ssr_mode=False, footer_links=[]
+    )
 
 
 def _for_browser(data: bytes) -> tuple[str, bytes]:
@@ -80,7 +86,7 @@ def _for_browser(data: bytes) -> tuple[str, bytes]:
     return "image/png", buffer.getvalue()
 
 
-def _page(log: ReviewLog) -> gr.Blocks:
+def _page(log: ReviewLog, access: Access | None) -> gr.Blocks:
     ids = list(log.pairs)
     known = sorted(
         {*PAPER_CATEGORIES, *(name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2))}
@@ -92,12 +98,12 @@ def _page(log: ReviewLog) -> gr.Blocks:
             pair_id = gr.Dropdown(ids, value=ids[0], label="Pair", elem_id="pair_id", scale=2, filterable=False)
             previous = gr.Button("previous", elem_id="previous")
             following = gr.Button("next", elem_id="next")
-            opened = gr.Button("next not scored", elem_id="next_open")
+            opened = gr.Button("next not reviewed", elem_id="next_open")
         status = gr.HTML(saved("The page is being opened."), elem_id="status")
         shown = gr.HTML(pictures(ids[0], log.pairs[ids[0]]), elem_id="shown")
         with gr.Row():
-            score_1 = gr.Radio(SCALE, label="Score of the left problem", elem_id="score_1")
-            score_2 = gr.Radio(SCALE, label="Score of the right problem", elem_id="score_2")
+            score_1 = gr.Radio(SCALE, label="Score of the left problem", info=SCORING, elem_id="score_1")
+            score_2 = gr.Radio(SCALE, label="Score of the right problem", info=SCORING, elem_id="score_2")
         texts = {name: gr.Textbox(label=name.replace("_", " "), elem_id=name, lines=1) for name in TEXTS}
         with gr.Row():
             checks = {name: gr.Checkbox(label=f"{name} is fine", elem_id=name) for name in CHECKS}
@@ -121,7 +127,11 @@ def _page(log: ReviewLog) -> gr.Blocks:
         names: dict[str | None, str] = {}
         turn = asyncio.Lock()
 
-        def go(name: str, which: str, request: gr.Request) -> list[Any]:
+        def who(typed: str, request: gr.Request) -> str:
+            return typed if access is None else access.name(request.cookies) or ""
+
+        def go(typed: str, which: str, request: gr.Request) -> list[Any]:
+            name = who(typed, request)
             names[request.session_hash] = name
             values = [log.value(name, which, field) for field in fields]
             seen.update(
@@ -131,13 +141,14 @@ def _page(log: ReviewLog) -> gr.Blocks:
 
         def first_look(which: str, request: gr.Request) -> list[Any]:
             """Only now can a name be given: a look without a name that came back later would cover the reviewer's own scores."""
-            return [gr.update(interactive=True), *go("", which, request)]
+            known = who("", request)
+            return [gr.update(interactive=access is None, value=known), *go(known, which, request)]
 
-        def named(name: str, which: str, request: gr.Request) -> list[Any]:
+        def named(typed: str, which: str, request: gr.Request) -> list[Any]:
             """Leaving the field with the name that is known changes nothing, least of all what is being typed elsewhere by then."""
-            if names.get(request.session_hash) == name:
+            if names.get(request.session_hash) == who(typed, request):
                 return [gr.skip()] * len(everything)
-            return go(name, which, request)
+            return go(typed, which, request)
 
         def step(by: int) -> Callable[[str, str, gr.Request], list[Any]]:
             def stepped(name: str, which: str, request: gr.Request) -> list[Any]:
@@ -145,16 +156,16 @@ def _page(log: ReviewLog) -> gr.Blocks:
 
             return stepped
 
-        def go_to_open(name: str, which: str, request: gr.Request) -> list[Any]:
-            return go(name, ids[log.next_open(name, ids.index(which))], request)
+        def go_to_open(typed: str, which: str, request: gr.Request) -> list[Any]:
+            return go(typed, ids[log.next_open(who(typed, request), ids.index(which))], request)
 
         def change(field: str, on_leaving: bool = False) -> Callable[[str, str, Any, gr.Request], Any]:
-            def save(name: str, which: str, value: Any, request: gr.Request) -> Any:
-                place = (request.session_hash, which, field)
+            def save(typed: str, which: str, value: Any, request: gr.Request) -> Any:
+                name, key = who(typed, request), (request.session_hash, which, field)
                 try:
-                    when = log.change(name, which, field, value, seen.get(place, UNSEEN))
+                    when = log.change(name, which, field, value, seen.get(key, UNSEEN))
                     if when:
-                        seen[place] = log.value(name, which, field)
+                        seen[key] = log.value(name, which, field)
                 except (BadInput, OSError) as error:
                     return saved(f"NOT saved: {error}", trouble=True)
                 if on_leaving and when is None:
@@ -195,7 +206,7 @@ def in_turn(turn: asyncio.Lock, action: Callable[..., Any]) -> Callable[..., Any
 
 def _counts(log: ReviewLog, reviewer: str) -> str:
     done, total = log.progress(reviewer)
-    return f"{reviewer.strip()} scored {done} of {total} pairs"
+    return f"{reviewer.strip()} reviewed {done} of {total} pairs"
 
 
 def _progress(log: ReviewLog, reviewer: str) -> str:
@@ -215,22 +226,64 @@ def _agreement_text(log: ReviewLog) -> str:
     return "\n\n".join(lines)
 
 
-def serve(questions: Path, images: Path, port: int = 7861) -> None:
-    """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
-    serve_page(lambda: build_app(questions, images), questions, "review", f"reviewing {questions}", port)
+def serve(
+    questions: Path,
+    images: Path,
+    port: int = 7861,
+    host: str = HERE,
+    reviewers: Sequence[str] = (),
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> None:
+    """Serve the page until it is stopped. With `reviewers` each gets a link with a secret, and no one else gets in; any other `host` than
+    this machine needs them. `certificate`, `key`: PEM files for HTTPS. Raises BadInput for a port in use, a host that is not this
+    machine's, and a folder that another server has."""
+    if host != HERE and not reviewers:
+        raise BadInput(
+            f'--host {host}: opens the page to other machines. Say who may review with --reviewers "Ada Byron,Bo Li".'
+        )
+    if (certificate is None) != (key is None):
+        raise BadInput("--certificate, --key: go together, both PEM files.")
+    for option, file in (("--certificate", certificate), ("--key", key)):
+        if file is not None and not file.is_file():
+            raise BadInput(f"{option} {file}: there is no such file.")
+    if not questions.is_dir():
+        raise BadInput(
+            f"{questions}: there is no such folder. Give a questions folder, made by `medprobe curate write`."
+        )
+    access = Access(questions, reviewers) if reviewers else None
+    scheme = "https" if certificate else "http"
+    if access:
+        for name, link in access.links(f"{scheme}://{host}:{port}").items():
+            print(f"{name}: {link}", flush=True)
+        if not certificate and host != HERE:
+            print(
+                "what goes between is not encrypted: give --certificate and --key, or use a network you trust",
+                flush=True,
+            )
+
+    def build() -> ASGIApp:
+        app = build_app(questions, images, access)
+        return access.guard(app, certificate is not None) if access else app
+
+    tls = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)} if certificate else {}
+    serve_page(build, questions, "review", f"reviewing {questions}", port, host, **tls)
 
 
-def serve_page(build: Callable[[], FastAPI], folder: Path, task: str, doing: str, port: int) -> None:
-    """Serve a page that writes into `folder`, whose lock `task` it holds. Raises BadInput as `serve` does."""
+def serve_page(
+    build: Callable[[], ASGIApp], folder: Path, task: str, doing: str, port: int, host: str = HERE, **tls: str
+) -> None:
+    """Serve a page that writes into `folder`, whose lock `task` it holds; `tls`: uvicorn's options. Raises BadInput as `serve` does."""
     import uvicorn
 
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except (OSError, OverflowError) as error:
-            raise BadInput(f"--port {port}: cannot be used ({error}). Give another port.") from None
+            raise BadInput(f"--host {host} --port {port}: cannot be used ({error}). Give others.") from None
     with lock(folder, task):
         app = build()
-        print(f"{doing} on http://127.0.0.1:{port} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
-        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+        address = f"{'https' if tls else 'http'}://{host}:{port}"
+        print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
+        uvicorn.run(app, host=host, port=port, log_level="warning", **tls)

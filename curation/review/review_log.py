@@ -2,7 +2,8 @@
 
 Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
 every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
-out) and ticked correctness, relevance and language; without the ticks it is not reviewed.
+out) and ticked correctness, relevance and language; without the ticks it is not reviewed. A score of 1 says that a problem
+is wrong or irrelevant (section 2.3), so it does not go with both ticks, and 2 to 4 need both.
 
 See also: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
 """
@@ -10,7 +11,7 @@ See also: the page (`review_app.py`), agreement between reviewers (`agreement.py
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ LISTS = ("categories_1", "categories_2")
 OWN = (*SCORES, *CHECKS, "note")
 """Fields that each reviewer has for himself; the others are shared."""
 KEEP_FROM = 5
+WRONG = 1
+"""The score of a problem whose "correctness is violated in any form (e.g., irrelevant question, incorrect answer)" (section 2.3)."""
 UNSEEN = object()
 """For `change`: it is not known what the reviewer saw before the change."""
 
@@ -47,18 +50,26 @@ class Review:
     note: str = ""
 
     @property
-    def scored(self) -> bool:
-        return self.score_1 is not None and self.score_2 is not None
+    def scores(self) -> list[int]:
+        return [score for score in (self.score_1, self.score_2) if score is not None]
 
     @property
     def complete(self) -> bool:
-        """Both scores, and where they would keep the pair all checks ticked: what was not checked was not reviewed."""
-        rejects = min(self.score_1 or 0, self.score_2 or 0) < KEEP_FROM
-        return self.scored and (rejects or (self.correctness and self.relevance and self.language))
+        """Both scores, and the checks that go with them: what was not checked was not reviewed."""
+        if len(self.scores) < 2:
+            return False
+        if WRONG in self.scores:
+            return True
+        return self.correctness and self.relevance and (self.language or min(self.scores) < KEEP_FROM)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether a problem is scored as wrong or irrelevant that is ticked as correct and relevant."""
+        return WRONG in self.scores and self.correctness and self.relevance
 
     @property
     def keeps(self) -> bool:
-        return self.complete and min(self.score_1 or 0, self.score_2 or 0) >= KEEP_FROM
+        return self.complete and min(self.scores) >= KEEP_FROM
 
 
 @dataclass
@@ -75,7 +86,7 @@ class Pair:
 
     @property
     def decision(self) -> str:
-        """kept, rejected, or unreviewed (no reviewer gave both scores)."""
+        """kept, rejected, or unreviewed (no reviewer gave both scores and their checks)."""
         complete = [review for review in self.reviews.values() if review.complete]
         if not complete:
             return "unreviewed"
@@ -128,6 +139,13 @@ class ReviewLog:
                 raise BadInput(
                     f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your words, open the pair anew, then fix it."
                 )
+            if name in OWN:
+                review = self.pairs[pair_id].reviews.get(reviewer.strip(), Review())
+                if replace(review, **{name: value}).contradictory:
+                    raise BadInput(
+                        f"a score of {WRONG} says that a problem is wrong or irrelevant, and both its correctness and its relevance are "
+                        "ticked. Untick one of them, or give 2 or more."
+                    )
             entry = {
                 "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "reviewer": replace_surrogates(reviewer).strip(),
@@ -155,18 +173,18 @@ class ReviewLog:
             self._last[entry["pair_id"], entry["field"]] = entry["reviewer"]
 
     def progress(self, reviewer: str) -> tuple[int, int]:
-        """(pairs this reviewer gave both scores, all pairs)"""
-        done = sum(pair.reviews.get(reviewer.strip(), Review()).scored for pair in self.pairs.values())
+        """(pairs this reviewer has reviewed: scored and checked, all pairs)"""
+        done = sum(pair.reviews.get(reviewer.strip(), Review()).complete for pair in self.pairs.values())
         return done, len(self.pairs)
 
     def next_open(self, reviewer: str, after: int = -1) -> int:
-        """Place of the next pair that this reviewer has not scored, from `after` on and around; 0 where all are
+        """Index of the next pair that this reviewer has not reviewed, from `after` on and around; 0 where all are
         done."""
-        ids = list(self.pairs)
-        for step in range(1, len(ids) + 1):
-            place = (after + step) % len(ids)
-            if not self.pairs[ids[place]].reviews.get(reviewer.strip(), Review()).scored:
-                return place
+        pairs = list(self.pairs.values())
+        for step in range(1, len(pairs) + 1):
+            index = (after + step) % len(pairs)
+            if not pairs[index].reviews.get(reviewer.strip(), Review()).complete:
+                return index
         return 0
 
     def scores(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ STYLE = """
 
 KEYS = (
     "Keys: `1`-`9`, `0` = score 1-10 of the left problem, with `Shift` of the right one; `x` correctness, `v` relevance, `l` language; "
-    "`e` edit the question, `Tab` on to the next field, `Esc` back to the keys; `n` next, `p` previous, `o` next not scored; `c` captions; "
+    "`e` edit the question, `Tab` on to the next field, `Esc` back to the keys; `n` next, `p` previous, `o` next open one; `c` captions; "
     "`+` `-` zoom, arrows move, `[` `]` contrast, `,` `.` brightness, `r` reset the view. Wheel = zoom, drag = move, double click = reset."
 )
 

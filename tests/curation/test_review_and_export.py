@@ -1,6 +1,7 @@
 """Reviews kept append-only, agreement, export in the official layout, the loop through the builder, quality."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,11 @@ from curation.export import export, without_licence
 from curation.report.quality import check, smallest_difference
 from curation.report.quality_page import write_report
 from curation.review.agreement import agreement, gwet_ac1
-from curation.review.review_log import CHECKS, LOG, ReviewLog
+from curation.review.review_log import CHECKS, LOG, WRONG, Review, ReviewLog
 from curation.writing.question_writing import DRAFTS
 from dataset_builders.errors import BadInput
 from dataset_builders.images.metadata import strip_metadata
+from dataset_builders.journal import read_journal
 from dataset_builders.pseudonyms import pseudonyms_of
 
 
@@ -56,7 +58,7 @@ def keyed_pairs(log, out):
 def score(log, reviewer, pair, first, second):
     log.change(reviewer, pair, "score_1", first)
     log.change(reviewer, pair, "score_2", second)
-    for name_of_check in CHECKS:
+    for name_of_check in CHECKS if WRONG not in (first, second) else ():
         log.change(reviewer, pair, name_of_check, True)
 
 
@@ -136,7 +138,7 @@ def test_values_a_field_cannot_have_are_refused(made, name, value, says):
         ({"Ada": (4, 10)}, "rejected"),
         ({"Ada": (10, 4)}, "rejected"),
         ({"Ada": (9, 9), "Bo": (4, 9)}, "rejected"),
-        ({"Ada": (9, 9), "Bo": (1, None)}, "kept"),
+        ({"Ada": (9, 9), "Bo": (2, None)}, "kept"),
     ],
 )
 def test_a_pair_is_kept_if_both_scores_of_everyone_are_five_or_more(made, scores, decision):
@@ -152,6 +154,30 @@ def test_a_pair_is_kept_if_both_scores_of_everyone_are_five_or_more(made, scores
             assert log.pairs["0-1"].decision != "kept" or reviewer != "Ada"
             log.change(reviewer, "0-1", name_of_check, True)
     assert log.pairs["0-1"].decision == decision
+
+
+def test_what_scores_and_checks_say_together():
+    """Section 2.3: 1 is for what is wrong or irrelevant, 5 and more keep; every combination."""
+    numbers, ticks = (None, 1, 2, 4, 5, 10), (False, True)
+    for first, second, correct, relevant, language in product(numbers, numbers, ticks, ticks, ticks):
+        review = Review(first, second, correct, relevant, language)
+        lowest = min(first or 0, second or 0)
+        said = lowest == 1 or (lowest > 1 and correct and relevant and (language or lowest < 5))
+        assert (review.complete, review.keeps) == (said, said and lowest >= 5)
+        assert review.contradictory == (1 in (first, second) and correct and relevant)
+
+
+def test_a_problem_is_not_scored_as_wrong_and_ticked_as_right(made):
+    log = ReviewLog(made[0])
+    log.change("Ada", "0-1", "score_1", 1)
+    log.change("Ada", "0-1", "correctness", True)
+    with pytest.raises(BadInput, match="Untick"):
+        log.change("Ada", "0-1", "relevance", True)
+    log.change("Ada", "0-1", "score_1", 2)
+    log.change("Ada", "0-1", "relevance", True)
+    with pytest.raises(BadInput, match="wrong or irrelevant"):
+        log.change("Ada", "0-1", "score_2", 1)
+    assert len(read_journal(made[0] / LOG)) == 4
 
 
 def test_agreement_on_cases_done_by_hand(made):

@@ -11,21 +11,25 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.review.review_app import _for_browser
+from curation.review.access import FILE
+from curation.review.review_app import _for_browser, serve
 from curation.review.review_log import LOG, ReviewLog
 from curation.writing.question_writing import DRAFTS
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock
 
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVE = (
     "import sys; from pathlib import Path; from curation.review.review_app import serve; "
-    "serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))"
+    "serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), reviewers=sys.argv[4:])"
 )
 HOSTILE = '<img src=x onerror="window.hacked=1">${window.hacked=1}'
 
@@ -51,12 +55,12 @@ def folders(tmp_path):
     return questions, images
 
 
-def start(folders):
+def start(folders, *reviewers):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, *map(str, folders), str(port)], cwd=ROOT, env={**os.environ}
+        [sys.executable, "-c", SERVE, *map(str, folders), str(port), *reviewers], cwd=ROOT, env={**os.environ}
     )
     for _ in range(1500):
         try:
@@ -79,7 +83,7 @@ def open_page(chromium, address, name):
     page.goto(address)
     page.fill("#reviewer input, #reviewer textarea", name)
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"#status :text('{name} scored')")
+    page.wait_for_selector(f"#status :text('{name} reviewed')")
     page.locator("#reviewer input, #reviewer textarea").blur()
     return page
 
@@ -101,7 +105,10 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
         said(page, "saved 0-1 score 1")
         page.keyboard.press("Shift+Digit0")
         said(page, "saved 0-1 score 2")
-        said(page, "Ada scored 1 of 3")
+        for key, check in (("x", "correctness"), ("l", "language")):
+            page.keyboard.press(key)
+            said(page, f"saved 0-1 {check}")
+        said(page, "Ada reviewed 0 of 3")
         page.keyboard.press("e")
         page.keyboard.press("Control+a")
         page.keyboard.type("Which side is opaque?")
@@ -109,6 +116,7 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
         said(page, "saved 0-1 question")
         page.keyboard.press("v")
         said(page, "saved 0-1 relevance")
+        said(page, "Ada reviewed 1 of 3")
         page.keyboard.press("c")
         page.wait_for_selector("#captions :text('caption one of 0')")
         assert HOSTILE in page.inner_text("#captions")
@@ -135,11 +143,11 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
     process, address = start(folders)
     try:
         page = open_page(chromium, address, "Ada")
-        said(page, "Ada scored 1 of 3")
+        said(page, "Ada reviewed 1 of 3")
         assert page.input_value("#question textarea, #question input") == "Which side is opaque?"
         assert page.locator("#score_2 input:checked").get_attribute("value") == "10"
         other = open_page(chromium, address, "Bo")
-        said(other, "Bo scored 0 of 3")
+        said(other, "Bo reviewed 0 of 3")
         assert not other.locator("#score_1 input:checked").count()
         other.keyboard.press("7")
         said(other, "saved 0-1 score 1")
@@ -149,7 +157,7 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
         kill(process)
     entries = [json.loads(line) for line in (questions / LOG).read_text().splitlines()]
     who = [entry["reviewer"] for entry in entries]
-    assert who in (["Ada"] * 5 + ["Bo"], ["Ada"] * 6 + ["Bo"])  # of two quick scores the first may never have been sent
+    assert who in (["Ada"] * 7 + ["Bo"], ["Ada"] * 8 + ["Bo"])  # of two quick scores the first may never have been sent
 
 
 def test_zoom_contrast_and_what_cannot_be_saved(chromium, folders):
@@ -248,6 +256,36 @@ def test_a_category_that_was_typed_is_saved_and_a_dead_server_is_told(chromium, 
     assert ReviewLog(questions).pairs["0-1"].reviews == {}
 
 
+def test_each_reviewer_has_a_link_and_nobody_else_gets_in(chromium, folders):
+    """The name is the link's: what is typed, sent or guessed changes nothing."""
+    questions, _ = folders
+    process, address = start(folders, "Dr Ada", "Bo")
+    keys = json.loads((questions / FILE).read_text())
+    assert keys.keys() == {"Dr Ada", "Bo"} and (questions / FILE).stat().st_mode & 0o077 == 0
+    try:
+        for path in ("", "picture/0-1/1", "config", f"?key={keys['Bo'][:-1]}", "gradio_api/info"):
+            assert httpx.get(address + path).status_code == 401
+        page = chromium.new_page()
+        page.goto(f"{address}?key={keys['Bo']}")
+        said(page, "Bo reviewed 0 of 3")
+        assert page.url == address and page.locator("#reviewer input, #reviewer textarea").is_disabled()
+        page.keyboard.press("1")
+        said(page, "saved 0-1 score 1")
+    finally:
+        kill(process)
+    assert [json.loads(line)["reviewer"] for line in (questions / LOG).read_text().splitlines()] == ["Bo"]
+    start(folders, "Dr Ada")[0].kill()
+    assert json.loads((questions / FILE).read_text()) == keys  # links stay good, also of those who are away today
+
+
+def test_other_machines_need_reviewers_and_a_whole_certificate(folders):
+    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names nobody"),
+                        ({"reviewers": ["A"], "certificate": Path("x")}, "go together"),
+                        ({"reviewers": ["A"], "certificate": Path("x"), "key": Path("y")}, "no such file")):  # fmt: skip
+        with pytest.raises(BadInput, match=what):
+            serve(*folders, **given)
+
+
 def test_a_film_is_shown_as_the_picture_that_models_see():
     frames = [Image.new("L", (8, 8), 10 * k) for k in range(3)]
     for kind, mime in (("GIF", "image/png"), ("WEBP", "image/png"), ("PNG", "image/png")):
@@ -259,10 +297,6 @@ def test_a_film_is_shown_as_the_picture_that_models_see():
 
 
 def test_one_server_per_folder_and_per_port(folders):
-    from curation.review.review_app import serve
-    from dataset_builders.errors import BadInput
-    from dataset_builders.files import lock
-
     questions, images = folders
     with lock(questions, "review"), pytest.raises(BadInput, match="another process"):
         serve(questions, images, 0)

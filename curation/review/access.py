@@ -1,0 +1,79 @@
+"""Who may open a page that other machines reach: one link with a secret for each reviewer, which also says who they are.
+
+See also: serving (`review_app.py`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+
+FILE = "reviewers.json"
+PARAMETER = "key"
+COOKIE = "medprobe_reviewer"
+
+
+class Access:
+    """The reviewers of a folder and their secrets, which stay the same from one start to the next (`reviewers.json`, readable by its
+    owner alone)."""
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        """Raises BadInput where no name is left of `names`."""
+        wanted = list(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
+        if not wanted:
+            raise BadInput(
+                "--reviewers: names nobody. Give the reviewers' names with commas: each gets a link of their own."
+            )
+        path = folder / FILE
+        kept: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        self._names = {kept.get(name) or secrets.token_urlsafe(24): name for name in wanted}
+        every = dict(kept) | {name: key for key, name in self._names.items()}
+
+        def write(file: Path) -> None:
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(every, indent=1), "utf-8")
+
+        replace_file(path, write)
+
+    def links(self, address: str) -> dict[str, str]:
+        """Name -> the link that opens the page at `address` for this reviewer."""
+        return {name: f"{address}/?{urlencode({PARAMETER: key})}" for key, name in self._names.items()}
+
+    def name(self, cookies: Mapping[str, str]) -> str | None:
+        """The reviewer that a request's cookies belong to."""
+        return self._of(cookies.get(COOKIE, ""))
+
+    def _of(self, given: str) -> str | None:
+        found = [name for key, name in self._names.items() if hmac.compare_digest(key.encode(), given.encode())]
+        return found[0] if found else None
+
+    def guard(self, app: ASGIApp, encrypted: bool) -> ASGIApp:
+        """`app` for reviewers alone: a link with a secret sets the cookie that every other request needs; all else is 401."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] not in ("http", "websocket"):
+                return await app(scope, receive, send)
+            asked = HTTPConnection(scope)
+            query: Sequence[tuple[str, str]] = parse_qsl(asked.url.query)
+            key = dict(query).get(PARAMETER, "")
+            if self._of(key):
+                answer = RedirectResponse(asked.url.path, 303)
+                answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=encrypted)
+                return await answer(scope, receive, send)
+            if self.name(asked.cookies) is None:
+                refused = PlainTextResponse("This page needs the link that you were given.\n", 401)
+                return await refused(scope, receive, send)
+            return await app(scope, receive, send)
+
+        return guarded
