@@ -219,14 +219,17 @@ SEEN_AFTER = re.compile(
     r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted"
     r"|evident|demonstrated|observed"
     r"|depicted|displayed"
-    r"|illustrated|highlighted|marked|affected|involved|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b",
+    r"|illustrated|highlighted|marked|affected|involved|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b"
+    r"|(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,40}?\b(?:corresponds?|matche?s?|aligns?) (?:best |closely |most \w+ )?(?:to|with|the)\b",
     re.IGNORECASE,
 )
 DEFINES_AFTER = re.compile(
     r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often|would|could|uses|requires|involves)\b",
     re.IGNORECASE,
 )
-_LEADS = re.compile(r"\W*(?:(?:a|an|the)\s+)?", re.IGNORECASE)
+_LEADS = re.compile(
+    r"\W*(?:(?:therefore|thus|hence|so|overall|in conclusion|in summary)\b,?\s*)?(?:(?:a|an|the)\s+)?", re.IGNORECASE
+)
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
 ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis|statement|description|caption)\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)

@@ -301,7 +301,7 @@ def _pattern(words: Sequence[str]) -> str:
     body = r"[\W_]{1,4}".join(re.escape(word) for word in words)
     if words[0] == "no" and len(words) > 1:
         body = body.replace(r"[\W_]{1,4}", rf"[\W_]{{1,4}}(?:(?:{_MERELY})[\W_]{{1,4}})?", 1)
-    plural = "" if words[-1][-1].isdigit() else "(?:e?s)?"
+    plural = "" if words[-1][-1].isdigit() or len(words[-1]) == 1 else "(?:e?s)?"
     if words[-1].endswith("sis"):  # metastasis, metastases
         body, plural = body[:-2], "[ie]s"
     decimal = r"(?![.,]\d)(?!\s?/\d)" if words[-1][-1].isdigit() else ""

@@ -44,7 +44,9 @@ _DENIED_AFTER = re.compile(
     r"|false|unlikely|absent\b|not present|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)",
     re.IGNORECASE,
 )
-_ASIDE = re.compile(r"\s*\([^()\n]+\)")
+_ASIDE = re.compile(
+    r"\s*\([^()\n]+\)|\s*,\s*(?:which|who|whose)\b[^.;\n]{1,160}?,(?=\s*(?:does|do|is|are|was|has|can|would)\b)"
+)
 _SUPPOSED = re.compile(
     r"\b(?:if|unless|whether|had it|were it)\b(?!\s+(?:i|we)\s+(?:had|have|must|were forced)|\s+forced|\s+asked)",
     re.IGNORECASE,
@@ -66,7 +68,7 @@ def negated_before(text: str, start: int) -> bool:
 def denied_after(text: str, end: int) -> bool:
     if _DENIED_AFTER.match(text, end, end + 120):
         return True
-    aside = _ASIDE.match(text, end, end + 300)  # "option A (smooth and brown) is incorrect"
+    aside = _ASIDE.match(text, end, end + 300)  # "option A (smooth and brown) is incorrect", "B, which ..., does not"
     return aside is not None and _DENIED_AFTER.match(text, aside.end(), aside.end() + 120) is not None
 
 

@@ -11,7 +11,7 @@ _EMPTY_WORDS = frozenset(
     word
     for words in (
         "a an and any the is are was were be been does do did has have had can could will would there this that these to",
-        "look looks appear appears seem seems located situated seen",
+        "look looks appear appears seem seems located situated seen or",
     )
     for word in words.split()
 )
@@ -19,7 +19,7 @@ _GENERIC = frozenset(
     map(
         stem,
         ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "view", "image", "picture",
-           "photo", "scan"),
+           "photo", "scan", "x-ray", "radiograph", "film", "slide", "patient"),
     )
 )  # fmt: skip
 """Words of a question that an answer need not repeat, as long as there are others."""
@@ -32,19 +32,20 @@ _IN_THE_IMAGE = re.compile(r" (?:shown |seen )?(?:in|on) (?:the|this) (?:image|p
 _PREAMBLE = re.compile(r"^.*[.!?:]\s+(?=\w[^.!?]*\??$)", re.DOTALL)
 """What a question says before it asks."""
 _UNSURE = re.compile(
-    r"\b(?:if|whether|may|might|could|can not|possib\w+|perhaps|probably not|unlikely|hardly|false|incorrect|suspicio\w+|suspected"
+    r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
+    r"|can not|possib\w+|perhaps|probably not|unlikely|hardly|false|incorrect|suspicio\w+|suspected"
     r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question)\b",
     re.IGNORECASE,
 )
 _FINDING = re.compile(
     r"\W*(?:(?:is|are|was|were) there(?: any| an?)?\b(?P<there>.+)"
-    r"|(?:does|do|did) (?:the|this|these|it)\b(?:[ ][\w-]+){0,4}?[ ](?:show|demonstrate|reveal|have|contain|indicate|depict|suggest"
+    r"|(?:does|do|did) (?P<subject>(?:[\w-]+ ){1,6}?)(?:show|demonstrate|reveal|have|contain|indicate|depict|suggest"
     r"|display)s?\b(?P<shows>.+)"
     r"|(?:can|could)(?: you see| we see|(?= .* be\b))\b(?P<seen>.+?)(?:\bbe\b.*)?"
     rf"|(?:is|are|was|were)\b(?P<present>.+?)\b{FOUND}\b.*)$",
     re.IGNORECASE,
 )
-"""A question about what is there, with the finding that it asks for."""
+"""A question about what is there, with the finding that it asks for, and with what is to show it."""
 _IS_A = re.compile(r"\W*is (?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b", re.IGNORECASE)
 _IT_IS_A = re.compile(
     r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using)"
@@ -82,6 +83,8 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 """What a statement sets aside ("a CT scan, not an MRI")."""
+_ABNORMAL = re.compile(r"\babnormal\b", re.IGNORECASE)
+"""Asked of as the opposite of normal: "Is the liver abnormal?" - "The liver appears normal."."""
 GAP = 4
 """Words that an answer may put between two words of the finding ("a mass in the right lobe of the liver")."""
 
@@ -92,8 +95,17 @@ def repeats(text: str, question: str) -> str | None:
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
     question = _PREAMBLE.sub("", question.strip())
+    if _ABNORMAL.search(question):
+        verdict = repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
+        return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
     asked = _FINDING.match(_ABOUT.sub("", question))
-    finding = next((part for part in asked.groups() if part), "") if asked else ""
+    parts = asked.groupdict() if asked else {}
+    if not set(_content(parts.pop("subject", "") or "")) - _GENERIC <= set(_content(text)):
+        return None
+    finding = next((part for part in parts.values() if part), "")
+    if asks_whether_normal(question):
+        whole = _WHOLE_IS_NORMAL.search(text)
+        return None if whole is None else "no" if whole["not"] else "yes"
     named = not finding and _IS_A.match(question) is not None
     words = _content(_ABOUT.sub("", finding or question))
     wanted = _without_generic(words) if finding or named else words
@@ -114,9 +126,31 @@ def repeats(text: str, question: str) -> str | None:
     return said.pop() if len(said) == 1 and said != {""} else None
 
 
-def asks_for_a_finding(question: str) -> bool:
-    """Whether a question asks what is there, so that "there is ..." answers it."""
-    return _FINDING.match(_PREAMBLE.sub("", question.strip())) is not None
+def mentions_finding(text: str, question: str) -> bool:
+    """Whether a response says any word of what the question asks for."""
+    asked = _FINDING.match(_ABOUT.sub("", _PREAMBLE.sub("", question.strip())))
+    parts = (asked.groupdict() if asked else {}) | {"subject": None}
+    wanted = set(_content(" ".join(filter(None, parts.values())))) - _GENERIC
+    return not wanted.isdisjoint(_content(text))
+
+
+def asks_whether_normal(question: str) -> bool:
+    """Whether a question asks if the image as a whole is normal."""
+    return _WHOLE_NORMAL.fullmatch(question.strip()) is not None
+
+
+def is_negated(question: str) -> bool:
+    """Whether a question asks by a negation ("Is no fracture visible?"), so that a denial may confirm it."""
+    return _ASKS_NOT.search(question) is not None
+
+
+_ASKS_NOT = re.compile(r"\b(?:no|not|without|absent)\b|n't\b", re.IGNORECASE)
+_WHOLE = r"(?:the |this |an? )?(?:[\w-]+ ){0,2}?(?:image|picture|x-?ray|radiograph|scan|film|study|ct|mri|it)"
+_WHOLE_NORMAL = re.compile(rf"(?:is|does) {_WHOLE} (?:look |appear |seem )?(?:to be )?normal\W*", re.IGNORECASE)
+_WHOLE_IS_NORMAL = re.compile(
+    rf"(?:^|[.!?]\s+)\W*{_WHOLE} (?:is|appears?|looks?|seems?) (?:to be )?(?P<not>not )?(?:\w+ly )?normal\b",
+    re.IGNORECASE,
+)
 
 
 def denies_abnormal(text: str, question: str) -> str | None:
@@ -144,7 +178,7 @@ def _verdict(clause: str, wanted: list[str], exists: bool, named: bool) -> str |
     if named:
         start = _IT_IS_A.match(own)
         return "yes" if start and _repeats_words(_content(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
-    return "yes" if not exists or _says_there(own, wanted) else ""
+    return "yes" if not exists or _says_there(own, wanted) else None
 
 
 def _without_generic(words: list[str]) -> list[str]:
@@ -190,6 +224,9 @@ def _own_part(sentence: str, wanted: list[str], gap: int) -> str:
     return sentence
 
 
+_ABBREVIATION = re.compile(r"\([A-Z]{2,6}\)")
+
+
 def _content(text: str) -> list[str]:
-    words = (stem(word) for word in words_of(text) if word not in _EMPTY_WORDS)
+    words = (stem(word) for word in words_of(_ABBREVIATION.sub("", text)) if word not in _EMPTY_WORDS)
     return [word.removesuffix("s") if len(word) > 3 else word for word in words]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import (
     CLOSE,
+    CLOSED,
     HEAD,
     OPEN,
     Found,
@@ -20,6 +21,7 @@ from eval_harness.answer_reading.letters import (
     letters_run,
     most,
     only_letters,
+    position,
 )
 from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
@@ -61,7 +63,7 @@ _CUE_HINTS = (
 )
 """What `_CUE` may begin with: looked for first, since it is found faster."""
 _OTHERS = re.compile(
-    r"\b(?:other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
+    r"\b(?:all|other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
     r"|provided|two|three|four|five"
     r"|none of the)\b[^\w.\n!?;:,\"]+(?:\w+[^\w.\n!?;:,\"]+){0,2}$",
     re.IGNORECASE,
@@ -248,6 +250,7 @@ _ORDINAL = re.compile(
 _TEXT_IS_BEST = re.compile(
     r"[\"')\]]*\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"
     r"|remains) my \w+"
+    r"|\s+(?:(?:more|most) \w+ly|best|better) (?:\w+s\b(?<!ss))"
     r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
     r"(?:(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
     r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than|to"
@@ -298,6 +301,8 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
     """Whether "answer ... is" opens an answer, and not "the other options are", "if the answer were", "answer with"."""
     word, link = cue["word"].lower(), cue["link"].lower()
     if link == "\n" and (cue["mid"].strip() or word not in ("answer", "ans", "response", "conclusion", "diagnosis")):
+        return False
+    if word in ("option", "choice") and len(cue["mid"].strip()) == 1:  # "Option B: femur" is a label
         return False
     before = text[max(0, cue.start() - 40) : cue.start()]
     plural = word in ("options", "choices", "letters") or link == "are"
@@ -351,7 +356,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
         if listed:
             return tuple(dict.fromkeys((*(found or ()), *listed)))
     if found is not None and found != (-1,):
-        return agreeing(text, start, texts, found)
+        return () if len(_listed(text, start, count)) > 1 else agreeing(text, start, texts, found)
     if texts.pattern is None:
         return found
     if texts.numeric:
@@ -372,19 +377,45 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     return first.options if clear else ()
 
 
+_LISTED = re.compile(rf"\s*(?:option\s+)?{OPEN}([A-Z]){CLOSE}[.:)\s][^\n]{{0,200}}(?:\n|$)", re.IGNORECASE)
+
+
+def _listed(text: str, start: int, count: int) -> list[str]:
+    """The letters of the lines from text[start] on that begin with one, in the order of the alphabet from A: the options once more."""
+    letters: list[str] = []
+    while len(letters) < count and (line := _LISTED.match(text, start)) and line[1].upper() == LETTERS[len(letters)]:
+        letters.append(line[1].upper())
+        start = line.end()
+    return letters
+
+
 def agreeing(text: str, start: int, texts: OptionTexts, found: tuple[int, ...]) -> tuple[int, ...]:
     """`found`, unless the text of another option follows the letter ("B. <text of A>"): then nobody can say which is meant."""
     head = HEAD.match(text, start)
     if head is None or len(found) != 1 or texts.pattern is None:
         return found
+    if _names_another(text, head.end(), found[0], len(texts.words)):
+        return ()
     gap = LABEL_GAP.match(text, head.end())
     inner = texts.pattern.match(text, gap.end()) if gap and (gap[0].strip() or head["close"]) else None
     named = named_option(inner[0], texts) if inner else None
-    if (
-        inner is not None
-        and named is not None
-        and named != found[0]
-        and not is_denied(text, inner.start(), inner.end())
-    ):
-        return ()
+    if inner is None or named is None:
+        return found
+    if named != found[0]:
+        return found if is_denied(text, inner.start(), inner.end()) else ()
     return found
+
+
+_ANOTHER = re.compile(
+    rf"[^.;:\n]{{0,60}}?[\s,]+(?:or|and)\s+(?:option\s+)?(?={OPEN}([A-Z])(?:{CLOSE}\s*[,.:)]|{CLOSED}))"
+)
+
+
+def _names_another(text: str, start: int, found: int, count: int) -> bool:
+    """Whether the clause goes on to name a second option that it does not deny ("A) 1% or B) 2%", "B, stroke, and C, sepsis")."""
+    more = _ANOTHER.match(text, start)
+    if more is None or position(more[1], count) in (found, -1):
+        return False
+    head = HEAD.match(text, more.end())
+    end = letter_list(text, head, count)[1] if head else more.end()
+    return not is_denied(text, more.end(), end)

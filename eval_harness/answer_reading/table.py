@@ -196,7 +196,18 @@ def _after_prefix(said: Said) -> Found:
 
 
 def _last_line(said: Said) -> Found:
-    return None if said.multiple or not said.letters else last_line_letter(said.text, said.count)
+    if said.multiple or not said.letters:
+        return None
+    letter = last_line_letter(said.text, said.count)
+    return _last_line_with_text(said) if letter is None else letter
+
+
+def _last_line_with_text(said: Said) -> Found:
+    """A last line that is one option with its letter, after a line that ends with a colon ("... is:\\n(D) sarcoidosis")."""
+    before, _, line = said.text.rpartition("\n")
+    label = _LABEL.match(line) if before.rstrip().endswith(":") and len(line) <= said.texts.longest + 20 else None
+    named = said.texts.index.get(" ".join(words_of(line[label.end() :]))) if label else None
+    return (named,) if label and named is not None and LETTERS.find(label[1].upper()) == named else None
 
 
 def _statement(said: Said, start: int = 0) -> Found:
@@ -285,9 +296,15 @@ def _leading_word(said: Said) -> Found:
 
 
 def _affirms(said: Said) -> Found:
-    if not said.yes_no or (said.question and not question.asks_for_a_finding(said.question)):
+    if not said.yes_no or (said.question and not question.mentions_finding(said.text, said.question)):
         return None
     return _word(said, yes_no.affirms(said.text))
+
+
+def _denies(said: Said) -> Found:
+    if not said.yes_no or (said.question and question.is_negated(said.question)):
+        return None
+    return _word(said, yes_no.denies(said.text))
 
 
 def _repeats(said: Said) -> Found:
@@ -360,7 +377,7 @@ RULES: tuple[Rule, ...] = (
         _repeats,
         "a statement says word for word what the question asks, or its negation",
     ),
-    Rule("denial", "implied", _spoken(yes_no.denies), "'there is no nodule', 'I cannot see any'"),
+    Rule("denial", "implied", _denies, "'there is no nodule', 'I cannot see any'"),
     Rule("affirmation", "implied", _affirms, "'there is a nodule', to a question about what is there"),
     Rule("letter", "rest", _bracketed, "a letter in brackets or after 'option' that is not denied"),
     Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
