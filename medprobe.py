@@ -46,7 +46,7 @@ def _stop(line: str, code: int = 2) -> NoReturn:
 _check_packages()  # before the first import of ours
 from curation.command_line import app as curate  # noqa: E402
 from dataset_builders import commands as dataset_commands  # noqa: E402
-from eval_harness.commands import evaluate, harnesses, store, summaries  # noqa: E402
+from eval_harness.commands import evaluate, harnesses, store, summaries, sweep  # noqa: E402
 
 app = typer.Typer(
     name="medprobe",
@@ -165,7 +165,7 @@ def demo(
         serve(store, port=port, data=[str(place) for place in sorted((folder / "data").iterdir())])
 
 
-for commands in (dataset_commands.app, evaluate.app, summaries.app, store.app, harnesses.app, serving):
+for commands in (dataset_commands.app, evaluate.app, sweep.app, summaries.app, store.app, harnesses.app, serving):
     app.add_typer(commands)
 app.add_typer(curate, name="curate", short_help="Make a benchmark of your own.")
 

@@ -19,6 +19,8 @@ EXTRAS = {
     "inspect_ai": "inspect",
     "num2words": "num2words",
     "peft": "peft",
+    "ray": "ray",
+    "vllm": "vllm",
     "highdicom": "curation",
     "imagehash": "curation",
     "krippendorff": "curation",

@@ -29,8 +29,8 @@ def packaged() -> list[Path]:
     return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
 
 
-HARNESSES = {"inspect": "inspect_ai"}
-"""Extra of another harness -> the library that it brings."""
+HARNESSES = {"inspect": "inspect_ai", "ray": "ray", "vllm": "vllm"}
+"""Extra of another harness or engine -> the library that it brings."""
 
 
 def third_party(path: Path) -> set[str]:

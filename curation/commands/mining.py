@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curation.commands.options import CaptionColumn, Embeddings, GroupColumn, ImageColumn, Table
+from curation.commands.options import (
+    CaptionColumn,
+    Embeddings,
+    GpusPerWorker,
+    GroupColumn,
+    ImageColumn,
+    Ray,
+    Table,
+    Workers,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +41,9 @@ def embed(
     dtype: Annotated[str, typer.Option(help="float32 | float16: what vectors are stored in")] = "float32",
     batch_size: Annotated[int, typer.Option(help="images at a time")] = 32,
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda")] = "auto",
+    ray: Ray = None,
+    workers: Workers = 2,
+    gpus_per_worker: GpusPerWorker = 0,
 ) -> None:
     """Embed a folder of images. Goes on where it was stopped; images embedded before cost nothing."""
     from curation.mining.embedding import embed as embed_images
@@ -39,8 +51,15 @@ def embed(
     from curation.mining.pair_search import pick_device
 
     spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
+    encode = None
+    if ray is not None:
+        from curation.mining.ray_embedding import encode_on_ray
+        from dataset_builders.ray_cluster import Cluster
+
+        encode = encode_on_ray(Cluster(ray, workers, gpus_per_worker), device)
+        device = "cpu"  # here it only says which weights it is
     loaded = load_encoder(spec, pick_device(device))
-    path = embed_images(images, out, loaded, batch_size, dtype)
+    path = embed_images(images, out, loaded, batch_size, dtype, encode=encode)
     typer.echo(f"wrote {path}")
 
 
@@ -66,6 +85,12 @@ def pairs(
         int | None, typer.Option(help="only so many pairs, those with the largest |sim_med - sim_gen|")
     ] = None,
     cap_per_image: Annotated[int | None, typer.Option(help="no image in more pairs than this")] = None,
+    per_image: Annotated[
+        int | None,
+        typer.Option(
+            help="only the pairs with the K largest gaps of an image, chosen while searching: for millions of images"
+        ),
+    ] = None,
     near_duplicate: Annotated[
         int, typer.Option(help="set pairs aside whose perceptual hashes differ in at most so many of 64 bits; -1: none")
     ] = 6,
@@ -76,6 +101,9 @@ def pairs(
     image_column: ImageColumn = "image",
     caption_column: CaptionColumn = "caption",
     group_column: GroupColumn = "group",
+    ray: Ray = None,
+    workers: Workers = 2,
+    gpus_per_worker: GpusPerWorker = 0,
 ) -> None:
     """Find every pair that one encoder confuses and another tells apart, exactly."""
     import pandas as pd
@@ -83,8 +111,8 @@ def pairs(
     from curation.images.image_index import INDEX
     from curation.images.image_table import Columns, join_table, read_table
     from curation.mining.confusing_pairs import MODES, Thresholds
-    from curation.mining.embedding import open_embeddings
-    from curation.mining.pair_mining import Choice, images_of, mine
+    from curation.mining.embedding import embedding_path, open_embeddings
+    from curation.mining.pair_mining import Choice, images_of, mine, run_here
     from curation.mining.pair_search import make_search, pick_device
     from dataset_builders.errors import BadInput
 
@@ -125,8 +153,19 @@ def pairs(
         array = open_embeddings(embeddings, name)
         return array if keep is None or keep.all() else array[images.rows]
 
-    search = make_search(vectors(med), vectors(gen), thresholds, device)
-    report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed)
+    run = run_here
+    if ray is not None:
+        from curation.mining.ray_search import Source, run_on_ray
+        from dataset_builders.ray_cluster import Cluster
+
+        if sample is not None:
+            raise BadInput("--ray: a sample is drawn in one process. Leave one of them out.")
+        med_path, gen_path = (embedding_path(embeddings, name).absolute() for name in (med, gen))
+        rows = None if keep is None or keep.all() else images.rows
+        source = Source(med_path, gen_path, thresholds, rows, device)
+        run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
+    search = make_search(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
+    report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image, per_image), sample, seed, run=run)
     counts = report["counts"]
     typer.echo(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates "

@@ -26,3 +26,9 @@ SendToProvider = Annotated[
     typer.Option("--send-to-provider", help="permit sending texts to a server that is not on this machine"),
 ]
 Temperature = Annotated[float, typer.Option(help="the paper gives none; with 0 every try reads the same")]
+
+Ray = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one")
+]
+Workers = Annotated[int, typer.Option(help="with --ray: processes at a time")]
+GpusPerWorker = Annotated[float, typer.Option(help="with --ray: GPUs that each of them needs")]

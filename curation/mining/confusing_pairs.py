@@ -199,6 +199,7 @@ class PairSearch:
         self.by_products = False
         """Whether products of both encoders rule pairs out instead of the bound; known once prepared."""
         self._prepared = False
+        self.threads = _threads()
         self._scratch = _Scratch()
 
     @property
@@ -251,7 +252,7 @@ class PairSearch:
         corners = [(i, j) for i in range(start, stop, TILE) for j in range(i, self.n, TILE)]
         parts: list[Pairs] = []
         held = 0
-        with ThreadPoolExecutor(_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             tiles = [pool.submit(self._tile, i, min(stop, i + TILE), j, min(self.n, j + TILE)) for i, j in corners]
             for tile in tiles:
                 parts.append(tile.result())

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,14 +40,36 @@ def encoder_key(encoder: Encoder, dtype: str) -> str:
     return f"{encoder.spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """What is to be encoded: `todo` has the columns image (below `images`) and sha256; the vectors go into `cache`."""
+
+    images: Path
+    todo: pd.DataFrame
+    cache: Path
+    encoder: Encoder
+    batch_size: int
+    dtype: str
+
+
+Encode = Callable[[Encoding], Iterator[int]]
+"""Encodes images into a cache and yields how many are done, batch by batch."""
+
+
 def embed(
-    images: Path, out: Path, encoder: Encoder, batch_size: int = 32, dtype: str = "float32", quiet: bool | None = None
+    images: Path,
+    out: Path,
+    encoder: Encoder,
+    batch_size: int = 32,
+    dtype: str = "float32",
+    quiet: bool | None = None,
+    encode: Encode | None = None,
 ) -> Path:
     """Embed all readable images below `images`; returns the path of the array (n, d), whose rows follow
     out/images.parquet.
 
     Vectors are stored as the encoder gives them, not normalised. dtype: float32 or float16 (half the disk; cosines then
-    differ by up to 1e-3).
+    differ by up to 1e-3). `encode`: who does the work; None: this process.
     """
     if batch_size < 1:
         raise BadInput(f"--batch-size {batch_size}: give a whole number from 1.")
@@ -59,7 +82,7 @@ def embed(
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)
-        vectors = _Cache(cache, dtype)
+        vectors = VectorCache(cache, dtype)
         wanted = index.drop_duplicates("sha256")
         todo = wanted[~wanted["sha256"].isin(vectors.known)]
         bar = tqdm(
@@ -70,37 +93,48 @@ def embed(
             disable=quiet,
         )
         with bar:
-            for names, batch in _batches(images, todo, encoder, batch_size):
-                vectors.add(names, encoder.encode(batch).numpy())
-                bar.update(len(names))
-        vectors.close()
+            for count in (encode or encode_here)(Encoding(images, todo, cache, encoder, batch_size, dtype)):
+                bar.update(count)
         return _assemble(out, key, index, vectors, encoder, dtype)
 
 
-def _batches(images: Path, todo: pd.DataFrame, encoder: Encoder, batch_size: int) -> Iterable[tuple[list[str], Any]]:
+def encode_here(work: Encoding, vectors: VectorCache | None = None) -> Iterator[int]:
+    """Encode in this process, batch by batch, into `vectors` (None: a file of its own): once a batch is counted, a killed run has it."""
+    kept = vectors or VectorCache(work.cache, work.dtype)
+    try:
+        for names, batch in _batches(work):
+            kept.add(names, work.encoder.encode(batch).numpy())
+            yield len(names)
+    finally:
+        if vectors is None:
+            kept.close()
+
+
+def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
     """Batches of (sha256 list, pixels), decoded and preprocessed by threads while the encoder is busy."""
     import torch
 
     def prepare(row: tuple[str, str]) -> tuple[str, Any]:
         image, sha = row
-        data = (images / image).read_bytes()
+        data = (work.images / image).read_bytes()
         if hashlib.sha256(data).hexdigest() != sha:
-            raise BadInput(f"{images / image}: changed while it was being embedded. Run the command again.")
-        return sha, encoder.prepare(open_rgb(data))
+            raise BadInput(f"{work.images / image}: changed while it was being embedded. Run the command again.")
+        return sha, work.encoder.prepare(open_rgb(data))
 
     names: list[str] = []
     pixels: list[Any] = []
-    for sha, picture in prefetch(prepare, zip(todo["image"], todo["sha256"], strict=True), window=2 * batch_size):
+    rows = zip(work.todo["image"], work.todo["sha256"], strict=True)
+    for sha, picture in prefetch(prepare, rows, window=2 * work.batch_size):
         names.append(sha)
         pixels.append(picture)
-        if len(names) == batch_size:
+        if len(names) == work.batch_size:
             yield names, torch.stack(pixels)
             names, pixels = [], []
     if names:
         yield names, torch.stack(pixels)
 
 
-class _Cache:
+class VectorCache:
     """Vectors by sha256, in files `<random>.vectors` that are only ever appended to, one per run; `known` says what is
     there.
 
@@ -110,8 +144,12 @@ class _Cache:
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self.folder, self.dtype = folder, dtype
-        self.known = {sha.decode() for shard in self.shards() for sha in shard["sha256"].tolist()}
         self._file: IO[bytes] | None = None
+
+    @cached_property
+    def known(self) -> set[str]:
+        """The images whose vectors were there when this was first asked."""
+        return {sha.decode() for shard in self.shards() for sha in shard["sha256"].tolist()}
 
     def shards(self) -> Iterator[np.ndarray]:
         """The whole records of each file, mapped: fields sha256 (64 bytes) and vector (d,)."""
@@ -142,7 +180,6 @@ class _Cache:
             self._file.write(kept.shape[1].to_bytes(8, "little"))
         self._file.write(records.tobytes())
         self._file.flush()
-        self.known.update(names)
 
     def close(self) -> None:
         if self._file is not None:
@@ -150,7 +187,7 @@ class _Cache:
             self._file = None
 
 
-def _assemble(out: Path, key: str, index: pd.DataFrame, cache: _Cache, encoder: Encoder, dtype: str) -> Path:
+def _assemble(out: Path, key: str, index: pd.DataFrame, cache: VectorCache, encoder: Encoder, dtype: str) -> Path:
     """One array from the cache, in the order of the index, without holding more than a piece of it."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):
@@ -190,7 +227,12 @@ def index_sha256(index: pd.DataFrame) -> str:
 
 
 def open_embeddings(folder: Path, encoder: str) -> np.ndarray:
-    """The memory-mapped array (n, d) of an encoder in an embeddings folder, by the encoder's name or its key.
+    """The memory-mapped array (n, d) of an encoder in an embeddings folder; raises as `embedding_path` does."""
+    return np.load(embedding_path(folder, encoder), mmap_mode="r")
+
+
+def embedding_path(folder: Path, encoder: str) -> Path:
+    """The file of an encoder's array in an embeddings folder, by the encoder's name or its key.
 
     Raises BadInput where it is not there, where several fit the name, and where images were added since it was made.
     """
@@ -209,4 +251,4 @@ def open_embeddings(folder: Path, encoder: str) -> np.ndarray:
         raise BadInput(
             f"{folder}: images changed since {fits[0]} was made. Run `medprobe curate embed` for it again; only new images cost."
         )
-    return np.load(folder / f"{fits[0]}.npy", mmap_mode="r")
+    return folder / f"{fits[0]}.npy"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from eval_harness.runs.planning.config import EvalConfig
 
 app = typer.Typer()
 
@@ -17,7 +22,7 @@ def evaluate(
     model: Annotated[
         str,
         typer.Option(
-            help="transformers id or folder | openai:NAME | recorded:FILE | my_model.py:MyModel | baseline:chance | "
+            help="transformers id or folder | vllm:ID | openai:NAME | recorded:FILE | my_model.py:MyModel | baseline:chance | "
             "baseline:always-A | baseline:text-only:MODEL | baseline:oracle"
         ),
     ],
@@ -98,63 +103,19 @@ def evaluate(
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 [default: by device]")] = None,
     attention: Annotated[str | None, typer.Option(help="sdpa, flash_attention_2 ... [default: by model]")] = None,
     device_map: Annotated[str | None, typer.Option(help="spread a model over devices: auto")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="further arguments of vLLM's engine as JSON, e.g. '{\"tensor_parallel_size\": 2}'"),
+    ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
     ] = False,
 ) -> None:
     """Run a model over a benchmark; what is answered already is not asked again."""
-    from eval_harness.models.interface import Settings, read_price, read_thinking
+    config = config_of(locals(), sys.argv[1:])
     from eval_harness.results.summary import summary
-    from eval_harness.runs.planning.config import EvalConfig
     from eval_harness.runs.runner import evaluate as run_evaluation
 
-    config = EvalConfig(
-        benchmark=benchmark,
-        model=model,
-        data=data,
-        split=split,
-        branches=tuple(branch or ()),
-        facets=tuple(facet or ()),
-        method=method,
-        prompt=prompt,
-        shots=shots,
-        samples=samples,
-        permute=permute,
-        form=form,
-        system=system,
-        max_tokens=max_tokens,
-        cache=cache,
-        extraction=extraction,
-        judge=judge,
-        out=out,
-        limit=limit,
-        name=name,
-        resume=not no_resume,
-        send_to_provider=send_to_provider,
-        settings=Settings(
-            batch_size=_batch_size(batch_size),
-            base_url=base_url,
-            in_flight=in_flight,
-            timeout=timeout,
-            price=read_price(price),
-            max_image_side=max_image_side,
-            max_tokens=max_tokens,
-            thinking=read_thinking(thinking),
-            generation=_json_object("--generation", generation),
-            chat_template=_text_of("--chat-template", chat_template),
-            chat_template_kwargs=_json_object("--chat-template-kwargs", chat_template_kwargs),
-            quantization=quantization,
-            adapter=adapter,
-            min_pixels=min_pixels,
-            max_pixels=max_pixels,
-            plain_template=plain_template,
-            dtype=dtype,
-            attention=attention,
-            device_map=device_map,
-            trust_remote_code=trust_remote_code,
-        ),
-        argv=sys.argv[1:],
-    )
     if dry_run:
         from eval_harness.runs.planning.dry_run import describe_first_request
 
@@ -211,6 +172,35 @@ def score(
     typer.echo(result.to_json() if json else summary(result), nl=not json)
     if answers.is_dir() and not json:
         typer.echo(f"wrote {answers}/result.json")
+
+
+def config_of(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
+    """The configuration that options of `medprobe eval` make: its parameters by name, in the forms the command line has.
+
+    Raises BadInput for a value that cannot be used.
+    """
+    from eval_harness.models.interface import Settings, read_price, read_thinking
+    from eval_harness.runs.planning.config import EvalConfig
+
+    values = {
+        **options,
+        "branches": tuple(options["branch"] or ()),
+        "facets": tuple(options["facet"] or ()),
+        "resume": not options["no_resume"],
+        "batch_size": _batch_size(options["batch_size"]),
+        "price": read_price(options["price"]),
+        "thinking": read_thinking(options["thinking"]),
+        "generation": _json_object("--generation", options["generation"]),
+        "engine": _json_object("--engine", options["engine"]),
+        "chat_template": _text_of("--chat-template", options["chat_template"]),
+        "chat_template_kwargs": _json_object("--chat-template-kwargs", options["chat_template_kwargs"]),
+        "argv": argv,
+    }
+
+    def given(kind: type) -> dict[str, Any]:
+        return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+
+    return EvalConfig(**given(EvalConfig), settings=Settings(**given(Settings)))
 
 
 def _batch_size(text: str) -> int | None:

@@ -150,6 +150,8 @@ class Settings:
     quantization: str | None = None
     adapter: str | None = None
     """Folder or Hub id of a peft adapter to load on the model."""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """Further arguments of vLLM's engine (tensor_parallel_size, gpu_memory_utilization ...): how a model is run, not what it answers."""
     min_pixels: int | None = None
     max_pixels: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)

@@ -15,6 +15,8 @@ from eval_harness.results import Model
 def load_backend(model: str, settings: Settings) -> Backend:
     """The back end that a `--model` argument names. Raises BadInput when there is none of that name."""
     kind, _, rest = model.partition(":")
+    if settings.engine and kind != "vllm" and ".py:" not in model:
+        raise BadInput(f"--engine: is for --model vllm:ID, not for {model}. Leave it out.")
     if kind == "baseline" and rest.startswith("text-only:"):
         from eval_harness.models.local.transformers_vlm import TransformersVLM
 
@@ -37,10 +39,14 @@ def load_backend(model: str, settings: Settings) -> Backend:
         return OpenAIChat(rest, settings)
     if ".py:" in model:
         return load_plug_in(model, settings)
+    if kind == "vllm":
+        from eval_harness.models.local.vllm_vlm import VllmVLM
+
+        return VllmVLM(rest, settings)
     if rest and not Path(model).exists():
         raise BadInput(
-            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, openai:NAME, "
-            "recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
+            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
+            "openai:NAME, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
         )
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 

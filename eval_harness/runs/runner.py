@@ -12,12 +12,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from eval_harness.models.load import load_backend
 from eval_harness.results import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.permission import check_sending
-from eval_harness.runs.planning.plan import make_plan
+from eval_harness.runs.planning.plan import Load, make_plan
 from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.resume import begin, record_findings, starts_over
 from eval_harness.runs.scoring import answer_frame, make_result
@@ -25,13 +26,13 @@ from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_toget
 from eval_harness.submissions.untrusted.envelope import limits_of
 
 
-def evaluate(config: EvalConfig) -> tuple[Result | None, Path]:
+def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = None) -> tuple[Result | None, Path]:
     """Run the model over the selected questions and write the run folder; returns the result and the folder.
 
-    Resumes what the folder already holds of the same request. The result is None in one of several processes that was not the last to
-    finish its share. Raises BadInput for anything the user can fix.
+    Resumes what the folder already holds of the same request. The result is None where questions are left: in one of several processes
+    that was not the last to finish its share, or where only the `first` so many are asked. Raises BadInput for anything the user can fix.
     """
-    plan = make_plan(config)
+    plan = make_plan(config, load)
     check_sending(plan)
     folder = config.out or Path("runs") / plan.run.run_id
     shard, cases = Shard.of_this_process(), case_numbers(plan.selection.questions)
@@ -45,7 +46,7 @@ def evaluate(config: EvalConfig) -> tuple[Result | None, Path]:
                 method, count = plan.run.method, len(plan.selection.questions)
                 told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
                 print(f"{folder}: {told}.", file=sys.stderr)
-                asked = ask(plan, journal, shard.instances(plan.selection.questions, plan.instances))
+                asked = ask(plan, journal, shard.instances(plan.selection.questions, plan.instances)[:first])
             if asked:
                 record_findings(folder, plan.run, plan.backend)
             with folder_lock(folder):

@@ -7,6 +7,7 @@ Files of a run folder, and who writes them:
 - `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process. The name is never used again. It is removed once its answers are in
   `answers.jsonl` and its process has ended. A name that ends in `.fresh.jsonl` says that the process began its share over
   (`--no-resume`): what earlier journals hold of that share does not count.
+  The workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the sweep holds (`sweep/cluster.py`).
 - `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
 - `.shards.lock`: held while somebody begins, puts journals together, or scores.
 
@@ -87,11 +88,15 @@ class Shard:
                 set_aside(folder)
             put_together(folder, cases)
             return AnswerJournal(folder / TOGETHER)
+        path = self.new_journal(folder, ".fresh" if start_over else "")
+        return AnswerJournal(path, known=answers_of(folder, cases).values())
+
+    def new_journal(self, folder: Path, ending: str = "") -> Path:
+        """An empty journal under a name that was never used. Call inside `folder_lock`."""
         number = 1 + max((_number(path) for path in _shares(folder)), default=0)
-        ending = ".fresh" if start_over else ""
         path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}{ending}.jsonl"
         path.touch()
-        return AnswerJournal(path, known=_answers(folder, cases).values())
+        return path
 
     @property
     def name(self) -> str:
@@ -123,7 +128,7 @@ def put_together(folder: Path, cases: Mapping[str, int]) -> set[Key]:
     Call inside `folder_lock`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
     and read once more it says the same.
     """
-    answers = _answers(folder, cases)
+    answers = answers_of(folder, cases)
     shares = _shares(folder)
     if not shares:
         return set(answers)
@@ -146,8 +151,10 @@ def set_aside(folder: Path) -> None:
             path.rename(aside / path.name)
 
 
-def _answers(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, Any]]:
-    """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun."""
+def answers_of(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, Any]]:
+    """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun.
+
+    Reads only: processes may be writing."""
     found: dict[Key, dict[str, Any]] = {}
     for path in (folder / TOGETHER, *_shares(folder)):
         if path.name.endswith(".fresh.jsonl"):

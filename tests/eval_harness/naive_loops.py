@@ -108,10 +108,10 @@ def compare(folder, requests, batch=4):
         for request in asked:
             for position, candidate in enumerate(candidates):
                 if scoring == "sequence":
-                    tokens = ours._continuation(candidate)
+                    tokens = ours.processing.continuation(candidate)
                     expected = option_score(model, processor, request.prompt, request.image, tokens)
                 else:
-                    forms = [[token] for token in ours._next_token_forms(request)[position]]
+                    forms = [[token] for token in ours.processing.next_token_forms(request)[position]]
                     each = [option_score(model, processor, request.prompt, request.image, form) for form in forms]
                     expected = float(torch.tensor(each).logsumexp(0))
                 apart[scoring] = max(apart[scoring], abs(scores[request.question_id][position] - expected))

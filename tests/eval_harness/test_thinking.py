@@ -157,13 +157,13 @@ def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
     model = TransformersVLM(str(thinker), Settings(thinking="on", max_tokens=12))
     end = model.processor.tokenizer.convert_tokens_to_ids("</think>")
     found = list(model.generate(asked(max_tokens=12)))
-    assert model.opened
+    assert model.processing.opened
     for response in found:
         assert (response.text, response.finish_reason) == ("", "length")
         assert response.reasoning
         assert response.usage[1] == 12
     plain = TransformersVLM(str(thinker), Settings(thinking="off", max_tokens=12))
-    assert not plain.opened
+    assert not plain.processing.opened
     assert all(response.reasoning is None for response in plain.generate(asked(max_tokens=12)))
     list(model.score(asked(2, candidates=("A", "B"))))
     assert any("reasoning" in words for words in model.deviations)

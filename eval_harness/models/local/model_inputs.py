@@ -5,6 +5,7 @@ See also: the conversation's wording (`chat_form.py`), running the network (`net
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +74,8 @@ class InputMaker:
         self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
-        self._sanitize = True
+        self._sanitize = "sanitize_control_tokens" in inspect.signature(processor.apply_chat_template).parameters
+        """Whether transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
         self._marker = self._written_marker() if with_images and plain_template is not None else None
         self._image_token = getattr(processor, "image_token_id", None)
 
@@ -96,7 +98,7 @@ class InputMaker:
             groups.setdefault((request.image, request.shots, request.system), []).append(position)
         if self.plain_template is not None or not self.with_images or len(groups) == len(requests):
             return None
-        raw = self._raw_ids(requests)
+        raw = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
         if not set(inputs) <= SHARABLE_INPUTS:
             return None
@@ -189,7 +191,7 @@ class InputMaker:
             conversations, return_tensors="pt", processor_kwargs={"padding": True}, **options
         )
 
-    def _raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
+    def raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
         """Token ids with each image as its one marker, not expanded."""
         tokenizer = self.processor.tokenizer
         markers = [chat_form.conversation(request, dict.fromkeys(_images(request))) for request in requests]
@@ -198,17 +200,21 @@ class InputMaker:
                 message["content"] = [
                     {"type": "image"} if part["type"] == "image" else part for part in message["content"]
                 ]
-        if not self._sanitize:
-            markers = [_defused(messages, tokenizer) for messages in markers]
-        ids: list[list[int]] = tokenizer.apply_chat_template(
-            markers,
-            chat_template=self.processor.chat_template,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-            sanitize_control_tokens=self._sanitize,
+        options: dict[str, Any] = {
             **self.template_variables,
-        )
+            "chat_template": self.processor.chat_template,
+            "add_generation_prompt": True,
+            "tokenize": True,
+            "return_dict": False,
+        }
+        ids: list[list[int]]
+        if self._sanitize:
+            try:
+                ids = tokenizer.apply_chat_template(markers, sanitize_control_tokens=True, **options)
+                return ids
+            except (NotImplementedError, ValueError):  # as in `_templated`
+                self._sanitize = False
+        ids = tokenizer.apply_chat_template([_defused(messages, tokenizer) for messages in markers], **options)
         return ids
 
     def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage] | None:

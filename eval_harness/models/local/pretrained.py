@@ -40,7 +40,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             raise BadInput(
                 f"--model {model_id}: its processor takes no images, so it cannot answer questions about them."
             )
-        _set_pixels(processor, settings)
+        set_pixels(processor, settings)
         config = AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
         quantized = getattr(config, "quantization_config", None) is not None
         if settings.quantization:
@@ -82,7 +82,7 @@ def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
     return model, sorted(found["missing_keys"])
 
 
-def _set_pixels(processor: Any, settings: Settings) -> None:
+def set_pixels(processor: Any, settings: Settings) -> None:
     """Set the least and most pixels of an image. Raises BadInput where the image processor knows no such bounds (Qwen-VL's and its kin
     do: their `size` is in pixels of area)."""
     given = {"shortest_edge": settings.min_pixels, "longest_edge": settings.max_pixels}

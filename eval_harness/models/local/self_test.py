@@ -36,7 +36,7 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
 
     Raises what the reference raises: a model that cannot take one request through its own `generate` cannot be used.
     """
-    requests = _requests(with_images)
+    requests = small_requests(with_images)
     tokens = _tokens(inputs.processor.tokenizer, len(requests))
     found = Findings()
     with torch.inference_mode():
@@ -106,7 +106,7 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
     return found
 
 
-def _requests(with_images: bool) -> list[Request]:
+def small_requests(with_images: bool) -> list[Request]:
     """Three prompts of different lengths, the first two on one image."""
     from PIL import Image
 

@@ -6,8 +6,6 @@ The text-only baseline is the same model with the image withheld. See also: what
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
 from eval_harness.models.local.batching import BatchSize, Queue
-from eval_harness.models.local.chat_form import plain_template
-from eval_harness.models.local.model_inputs import InputMaker, Prepared
+from eval_harness.models.local.model_inputs import Prepared
 from eval_harness.models.local.pretrained import first_line, load_pretrained
-from eval_harness.models.thinking import OutputReader, Reading, budget_tokens, opens_reasoning, template_switch
+from eval_harness.models.local.processing import Processing, output_limit, seed_of
+from eval_harness.models.thinking import Reading
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
@@ -65,24 +63,12 @@ class TransformersVLM(Backend):
         self.network: Network = Network(loaded, int(tokenizer.pad_token_id), settings.generation)
         ends = loaded.generation_config.eos_token_id
         self._ends = set(ends if isinstance(ends, list) else [ends])
-        self._told_limit = settings.max_tokens is not None or settings.thinking is not None
+        self._settings = settings
         self.on_cpu = torch.device(self.network.device).type == "cpu"
         self.needs_images = not text_only
-        self._template = None
-        if settings.chat_template:
-            self.processor.chat_template = settings.chat_template
-        if not getattr(self.processor, "chat_template", None):
-            self._template = plain_template(settings.plain_template, loaded.config.model_type, model_id)
-        elif settings.plain_template:
-            self._template = plain_template(settings.plain_template, "", model_id)
-        self._inputs = InputMaker(self.processor, settings, not text_only, self._template)
-        template = self._template or str(self.processor.chat_template)
-        self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
-        end = self._switch_thinking(settings, template)
-        self.opened = opens_reasoning(end)
-        self._space = "" if end[-1:].isspace() else " "
-        self._decoder = copy.deepcopy(tokenizer)  # the other one is in use in the preparing thread
-        self._reader = OutputReader(self._decoder, self.opened)
+        self.processing = Processing(model_id, self.processor, settings, not text_only, loaded.config.model_type)
+        self.template_hash = self.processing.template_hash
+        self._inputs = self.processing.inputs
         self.findings = self._self_tested()
         self._shares = self.network.may_share
         self._shown_equal = False
@@ -108,33 +94,13 @@ class TransformersVLM(Backend):
 
         Raises BadInput where two options begin with the same token (`gd`).
         """
-        if self.opened:
+        if self.processing.opened:
             self._deviate("options were scored where the chat template has begun the model's reasoning")
         return self._in_batches(requests, self._score)
 
     def _deviate(self, words: str) -> None:
         if words not in self.deviations:
             self.deviations.append(words)
-
-    def _switch_thinking(self, settings: Settings, template: str) -> str:
-        """Set the template variables that `--thinking` asks for; returns what the template then writes after a question.
-
-        Raises BadInput where the template cannot do what is asked, or cannot be rendered.
-        """
-        import jinja2
-
-        self._budget: tuple[int, int, int] | None = None
-        variables, render = self._inputs.template_variables, self._inputs.rendered_end
-        try:
-            variables |= template_switch(render, variables, settings.thinking)
-            end = render(variables)
-        except jinja2.TemplateError as error:
-            raise BadInput(
-                f"--model {self.model_id}: its chat template cannot be used ({first_line(error)})."
-            ) from None
-        if isinstance(settings.thinking, int):
-            self._budget = (settings.thinking, *budget_tokens(self.processor.tokenizer, template))
-        return end
 
     def _self_tested(self) -> Findings:
         """Which paths of the network are right. Raises BadInput for a model that cannot answer a question about an image at all."""
@@ -222,17 +188,18 @@ class TransformersVLM(Backend):
 
         first = prepared.requests[0]
         limit = self._limit(first)
-        seeds = [_seed(request) for request in prepared.requests]
-        if limit == 1 and self._budget is None:
+        seeds = [seed_of(request) for request in prepared.requests]
+        budget = self.processing.budget
+        if limit == 1 and budget is None:
             tokens = self.network.next_tokens(prepared, first.temperature, seeds)
         else:
-            processors = [EndOfReasoning(*self._budget, self.opened, len(seeds))] if self._budget else []
+            processors = [EndOfReasoning(*budget, self.processing.opened, len(seeds))] if budget else []
             tokens = self.network.generate(prepared, limit, first.temperature, seeds, processors)
         rows: list[list[int]] = tokens.tolist()
         return [
             self._response(request, row, read, length)
             for request, row, read, length in zip(
-                prepared.requests, rows, self._reader.read(rows), prepared.lengths(), strict=True
+                prepared.requests, rows, self.processing.reader.read(rows), prepared.lengths(), strict=True
             )
         ]
 
@@ -253,60 +220,22 @@ class TransformersVLM(Backend):
         if requests[0].scoring == "next_token":
             log_probabilities = self.network.next_logits(prepared).log_softmax(-1)
             scores = [
-                [float(log_probabilities[row, forms].logsumexp(-1)) for forms in self._next_token_forms(request)]
+                [
+                    float(log_probabilities[row, forms].logsumexp(-1))
+                    for forms in self.processing.next_token_forms(request)
+                ]
                 for row, request in enumerate(requests)
             ]
         else:
-            tokens = [[self._continuation(text) for text in request.candidates] for request in requests]
+            tokens = [[self.processing.continuation(text) for text in request.candidates] for request in requests]
             scores = self.network.candidate_scores(prepared, tokens, requests[0].scoring == "sequence_official")
         return [chosen(request, found) for request, found in zip(requests, scores, strict=True)]
 
-    def _next_token_forms(self, request: Request) -> list[list[int]]:
-        """For each candidate the tokens that begin it, written with and without a space before it; shared ones do not count.
-
-        Raises BadInput when a candidate has no token of its own.
-        """
-        forms: list[set[int]] = []
-        for candidate in request.candidates:
-            written = (
-                self._decoder(form, add_special_tokens=False)["input_ids"] for form in (candidate, f" {candidate}")
-            )
-            forms.append({ids[0] for ids in written if ids})
-        own = [
-            sorted(form.difference(*(forms[:position] + forms[position + 1 :]))) for position, form in enumerate(forms)
-        ]
-        if not all(own):
-            raise BadInput(
-                f"--method gd: {self.model_id} begins two of the options {', '.join(request.candidates)} "
-                f"(question {request.question_id}) with the same token. Use --method ps or mc."
-            )
-        return own
-
-    def _continuation(self, text: str) -> list[int]:
-        """Token ids of an answer as the model would write it after its prompt (with a space, unless the prompt ends in one).
-
-        Raises BadInput for an empty option.
-        """
-        prompt_end = ":" if self._space else ":\n"
-        before = self._decoder(prompt_end, add_special_tokens=False)["input_ids"]
-        joined = self._decoder(f"{prompt_end}{self._space}{text}", add_special_tokens=False)["input_ids"]
-        ids = joined[len(before) :] if joined[: len(before)] == before else []
-        if not ids:
-            ids = self._decoder(text, add_special_tokens=False)["input_ids"]
-        if not ids:
-            raise BadInput("--method ps: an option is empty, so it has no likelihood. Use --method mc.")
-        return list(ids)
-
     def _limit(self, request: Request) -> int:
-        """Tokens to generate: what the command line says, else what the protocol asks, or the model's own limit where that is lower."""
-        own = None if self._told_limit else self.network.model.generation_config.max_new_tokens
-        if not own or own >= request.max_tokens:
-            return request.max_tokens
-        self._deviate(
-            f"the model's generation config limits answers to {own} of the {request.max_tokens} output tokens allowed "
-            "(--max-tokens lifts that)"
-        )
-        return int(own)
+        limit, said = output_limit(request, self.network.model.generation_config.max_new_tokens, self._settings)
+        if said:
+            self._deviate(said)
+        return limit
 
     def _memory_used(self) -> float:
         """The largest share of a GPU's memory that was in use since the last call; 0 on the CPU."""
@@ -332,7 +261,7 @@ class TransformersVLM(Backend):
             "dtype": str(model.dtype).removeprefix("torch."),
             "attention": getattr(model.config, "_attn_implementation", None),
             "max_new_tokens_of_model": model.generation_config.max_new_tokens,
-            "prompt_form": "chat template" if self._template is None else self._template,
+            "prompt_form": self.processing.plain or "chat template",
             "shared_image_prefix": self._shown_equal,
             "self_test": self.findings.paths,
         }
@@ -356,12 +285,6 @@ def _check_generation(given: Mapping[str, Any]) -> None:
         raise BadInput(
             f"--generation: {', '.join(wrong)} cannot be set for a local model. There is: {', '.join(GENERATION)}."
         )
-
-
-def _seed(request: Request) -> int:
-    """A seed that depends on the question and the sample number alone."""
-    text = f"{request.seed}\0{request.question_id}\0{request.sample}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
 def _with_seconds(response: Response, seconds: float) -> Response:

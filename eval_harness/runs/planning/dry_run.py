@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ from eval_harness.models.interface import Request
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.plan import Plan, make_plan
+from eval_harness.runs.planning.requests import Instance
 
 CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""
@@ -33,12 +35,22 @@ class Size:
     pixels: tuple[int, ...]
     most_tokens_out: int
 
+    @property
+    def tokens_in(self) -> tuple[float, float]:
+        """Roughly how many tokens go in: of text, of images."""
+        images = self.requests * mean(self.pixels) / PIXELS_PER_TOKEN if self.pixels else 0.0
+        return self.characters / CHARACTERS_PER_TOKEN, images
 
-def size_of(plan: Plan, images: int = 64) -> Size:
-    """What a run would ask, measured on its prompts and on its first `images` images; asks nothing."""
+    def cost(self, price: tuple[float, float]) -> tuple[float, float]:
+        """What goes in costs about, and what comes out at most, at this price of a million tokens in and out."""
+        return sum(self.tokens_in) * price[0] / 1e6, self.most_tokens_out * price[1] / 1e6
+
+
+def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None = None) -> Size:
+    """What a run would ask (or these instances of it), measured on its prompts and on its first `images` images; asks nothing."""
     from PIL import Image
 
-    backend, instances = plan.backend, plan.instances
+    backend, instances = plan.backend, plan.instances if instances is None else instances
     characters = most = 0
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
@@ -50,7 +62,8 @@ def size_of(plan: Plan, images: int = 64) -> Size:
             if request.image is not None:
                 with contextlib.suppress(OSError), Image.open(io.BytesIO(request.image)) as image:
                     pixels.append(image.width * image.height)
-    distinct = len(plan.selection.questions[["case_id", "image_id"]].drop_duplicates()) if backend.needs_images else 0
+    asked = plan.selection.questions.iloc[sorted({row for row, _ in instances})]
+    distinct = len(asked[["case_id", "image_id"]].drop_duplicates()) if backend.needs_images else 0
     return Size(len(instances), distinct, characters, tuple(pixels), most)
 
 
@@ -84,20 +97,19 @@ def describe_first_request(config: EvalConfig) -> str:
 
 def _cost(size: Size, price: tuple[float, float] | None) -> list[str]:
     """Questions, images and tokens of the whole run, and what they would cost at most."""
-    texts = size.characters / CHARACTERS_PER_TOKEN
-    images = size.requests * mean(size.pixels) / PIXELS_PER_TOKEN if size.pixels else 0.0
+    texts, images = size.tokens_in
     lines = [
-        f"in all: {size.requests} requests, {size.images} distinct images; about {_round(texts + images)} tokens in "
-        f"({_round(texts)} of text, {_round(images)} of images: servers count images in ways of their own), at most "
-        f"{_round(size.most_tokens_out)} tokens out"
+        f"in all: {size.requests} requests, {size.images} distinct images; about {rounded(texts + images)} tokens in "
+        f"({rounded(texts)} of text, {rounded(images)} of images: servers count images in ways of their own), at most "
+        f"{rounded(size.most_tokens_out)} tokens out"
     ]
     if price:
-        tokens_in, tokens_out = ((texts + images) * price[0] / 1e6, size.most_tokens_out * price[1] / 1e6)
+        tokens_in, tokens_out = size.cost(price)
         lines.append(f"cost: about {tokens_in:.2f} for what goes in, at most {tokens_out:.2f} for what comes out")
     return lines
 
 
-def _round(number: float) -> str:
+def rounded(number: float) -> str:
     """With two digits that mean something: 12,345 is 12,000."""
     digits = max(0, len(str(int(number))) - 2)
     return f"{round(number / 10**digits) * 10**digits:,}"

@@ -6,14 +6,14 @@ See also: the options (`config.py`), the questions (`selection.py`), single requ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.models.interface import Backend, Request
+from eval_harness.models.interface import Backend, Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
 from eval_harness.results import FOLDER_NAME, normal_name, wrong_model_name
@@ -78,7 +78,11 @@ class Plan:
         return replace(self, run=run)
 
 
-def make_plan(config: EvalConfig) -> Plan:
+Load = Callable[[str, Settings], Backend]
+"""From a `--model` argument and settings to a back end."""
+
+
+def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
     """Pick the questions, load the model, and describe the run. Raises BadInput for anything the user can fix."""
     selection = select_questions(
         config.benchmark, config.data, config.split, config.branches, config.limit, config.facets
@@ -91,7 +95,7 @@ def make_plan(config: EvalConfig) -> Plan:
             "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
         )
     examples = example_rows(selection, config.shots) if config.shots else []
-    backend = load_backend(config.model, config.model_settings)
+    backend = load(config.model, config.model_settings)
     if not backend.sees_prompts and (config.form or config.system is not None):
         raise BadInput(f"--form, --system: --model {config.model} is sent no conversation. Leave them out.")
     if config.scores_options and not callable(getattr(backend, "score", None)):

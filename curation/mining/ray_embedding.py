@@ -1,0 +1,79 @@
+"""Embedding as Ray Data: a table of images goes through workers, each with the encoder loaded and a cache file of its own.
+
+A worker that dies is started again and repeats its batch; a vector that is in the cache twice is the same twice. The folders are shared
+by the nodes. See also: the cache and one process (`embedding.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from curation.mining.embedding import Encode, Encoding, VectorCache, encode_here
+from dataset_builders.errors import BadInput
+from dataset_builders.ray_cluster import Cluster, connected
+
+TRIES = 5
+"""How often a batch is tried whose worker died."""
+BATCHES_AT_ONCE = 4
+"""Batches of the encoder in one of Ray's, so that images are decoded while the encoder is busy."""
+
+
+class EncodingWorker:
+    """What runs in a worker's process: encodes rows of image and sha256, and hands back how many."""
+
+    def __init__(self, work: Encoding, spec: Any, device: str) -> None:
+        from curation.mining.encoders import load_encoder
+        from curation.mining.pair_search import pick_device
+
+        self._work = replace(work, encoder=load_encoder(spec, pick_device(device)))
+        self._vectors = VectorCache(work.cache, work.dtype)
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        done = sum(encode_here(replace(self._work, todo=pd.DataFrame(batch)), self._vectors))
+        return {"done": np.array([done])}
+
+
+def encode_on_ray(cluster: Cluster, device: str) -> Encode:
+    """What `embed` takes to have its images encoded by workers of a Ray cluster."""
+
+    def encode(work: Encoding) -> Iterator[int]:
+        if work.todo.empty:
+            return
+        with connected(cluster) as ray:
+            import ray.data
+
+            given = replace(
+                work,
+                images=Path(work.images).absolute(),
+                cache=work.cache.absolute(),
+                todo=pd.DataFrame(),
+                encoder=None,  # type: ignore[arg-type]
+            )
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            rows = ray.data.from_pandas(work.todo[["image", "sha256"]].reset_index(drop=True))
+            size = work.batch_size * BATCHES_AT_ONCE
+            counted = rows.repartition(max(1, -(-len(work.todo) // size))).map_batches(
+                EncodingWorker,
+                fn_constructor_args=(given, work.encoder.spec, device),
+                batch_size=size,
+                compute=ray.data.ActorPoolStrategy(size=cluster.workers),
+                num_cpus=cluster.cpus,
+                num_gpus=cluster.gpus or None,
+                max_restarts=TRIES,
+                max_task_retries=TRIES,
+            )
+            try:
+                for batch in counted.iter_rows():
+                    yield int(batch["done"])
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, BadInput):
+                    raise error.cause from None
+                raise
+
+    return encode

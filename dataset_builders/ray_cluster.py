@@ -1,0 +1,69 @@
+"""A connection to a Ray cluster, or to one that is started on this machine for as long as it is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.extras import require
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`address`: of a running cluster (`auto`: the one of this machine), or `local`: one is started here and ends with the work.
+
+    `workers` at a time, each with so many `gpus` and `cpus`.
+    """
+
+    address: str = "local"
+    workers: int = 2
+    gpus: float = 0
+    cpus: float = 1
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.gpus < 0:
+            raise BadInput(
+                f"--workers {self.workers}, --gpus-per-worker {self.gpus:g}: must be at least 1, and not negative."
+            )
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What each worker asks Ray for."""
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus}
+
+
+@contextmanager
+def connected(cluster: Cluster) -> Iterator[Any]:
+    """The module `ray`, connected. Raises BadInput where there is no cluster, or no node of it has what a worker needs."""
+    require("ray")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
+    import ray
+    import ray.exceptions
+    import ray.util
+
+    here = {"num_cpus": max(1, round(cluster.workers * cluster.cpus)), "include_dashboard": False}
+    try:
+        ray.init(
+            **(here if cluster.address == "local" else {"address": cluster.address}),
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise BadInput(
+            f"--ray {cluster.address}: no cluster can be reached ({str(error).strip().partition(chr(10))[0]}). Start one with "
+            "`ray start --head`, or give --ray local."
+        ) from None
+    try:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not any(node.get("CPU", 0) >= cluster.cpus and node.get("GPU", 0) >= cluster.gpus for node in nodes):
+            raise BadInput(
+                f"--ray {cluster.address}: no node has {cluster.cpus:g} CPUs and {cluster.gpus:g} GPUs, which a worker needs. Give "
+                "other --gpus-per-worker."
+            )
+        yield ray
+    finally:
+        ray.shutdown()

@@ -1,0 +1,92 @@
+"""sweep: many models x benchmarks x methods."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command(short_help="Run many models over many benchmarks.")
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="MODELS.YAML", help="models, benchmarks, methods; docs/scaling.md")],
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the run folders [default: runs/<name of the file>]")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="tell what would be asked; ask nothing")] = False,
+    first: Annotated[
+        int | None, typer.Option(help="ask only the first N questions of each task: tells how long the rest takes")
+    ] = None,
+    task: Annotated[int | None, typer.Option(help="run this task alone, e.g. of a Slurm array")] = None,
+    slurm: Annotated[bool, typer.Option("--slurm", help="print a script for sbatch")] = False,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="with --ray: processes at a time, each with one model")] = 2,
+    gpus_per_worker: Annotated[float, typer.Option(help="with --ray: GPUs that each of them needs")] = 0,
+    hub: Annotated[
+        str | None,
+        typer.Option(metavar="ORG/BUCKET", help="print `hf jobs run` commands; runs are kept in this bucket"),
+    ] = None,
+    flavor: Annotated[str, typer.Option(help="hardware of the Hub's jobs")] = "a10g-large",
+    image: Annotated[str, typer.Option(help="container image of the Hub's jobs")] = "python:3.12",
+    install: Annotated[str, typer.Option(help="what pip installs in the Hub's jobs")] = "medprobe[eval]",
+) -> None:
+    """Run every model over every benchmark by every method; what is answered already is not asked again."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.sweep.elsewhere import HubJobs, hub_commands, slurm_script
+    from eval_harness.sweep.forecast import before, forecast
+    from eval_harness.sweep.local import run_in_this_process, run_locally
+    from eval_harness.sweep.report import report, write_table
+    from eval_harness.sweep.tasks import read_sweep
+
+    if sum([slurm, hub is not None, task is not None, ray is not None]) > 1:
+        raise BadInput("--slurm, --hub, --task, --ray: give one of them.")
+    if first is not None and first < 1:
+        raise BadInput(f"--first {first}: must be at least 1.")
+    out = out or Path("runs") / file.stem
+    tasks = read_sweep(file, out)
+    if task is not None:
+        if not 1 <= task <= len(tasks):
+            raise BadInput(f"--task {task}: {file} has the tasks 1 to {len(tasks)}.")
+        outcome = run_in_this_process(tasks[task - 1], first)
+        if outcome.error:
+            raise BadInput(outcome.error)
+        typer.echo(f"task {task}: {tasks[task - 1].folder}")
+        return
+    expected = forecast(tasks)
+    waiting = [each.task for each in expected if not each.is_done and not each.problem]
+    if slurm:
+        out.mkdir(parents=True, exist_ok=True)  # sbatch does not make the folder of its logs
+        typer.echo(slurm_script(waiting, file, out))
+        return
+    if hub is not None:
+        for command in hub_commands(waiting, HubJobs(hub, flavor, image, install)):
+            typer.echo(command)
+        return
+    typer.echo(before(expected))
+    errors = {each.task.number: each.problem for each in expected if each.problem}
+    if not dry_run:
+        if ray is not None:
+            from dataset_builders.ray_cluster import Cluster
+            from eval_harness.sweep.cluster import run_on_ray
+
+            outcomes = run_on_ray(expected, Cluster(ray, workers, gpus_per_worker), first)
+        else:
+            outcomes = run_locally(waiting, first)
+        for outcome in outcomes:
+            if outcome.error:
+                errors[outcome.task.number] = outcome.error
+            typer.echo(f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}", err=True)
+    command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out)])
+    table, missing = report(tasks, errors, command)
+    if table:
+        typer.echo(f"\n{table}")
+    if written := write_table(tasks, out):
+        typer.echo(f"every score is in {written}")
+    if missing and not dry_run and first is None:
+        raise BadInput(f"{missing} of {len(tasks)} tasks are not done; why is said above.")

@@ -1,0 +1,349 @@
+"""vLLM's engine in this process (`--model vllm:ID`): any model it knows with images, on one GPU or several, with its prefix cache.
+
+The engine is handed token ids, made by the same processor and in the same way as for transformers (`processing.py`), so both are asked
+the same prompts. `gd` reads the log-probabilities of the options' first tokens; `ps` puts each option after the prompt and reads the
+prompt's log-probabilities there. See also: a running server of vLLM, which `openai:NAME` asks.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.extras import require
+from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
+from eval_harness.models.local.chat_form import decode_image
+from eval_harness.models.local.pretrained import first_line, set_pixels
+from eval_harness.models.local.processing import Processing, output_limit, seed_of
+from eval_harness.results import Model
+
+GENERATION = {
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "min_new_tokens": "min_tokens",
+}
+"""What `--generation` may set, under transformers' names -> vLLM's."""
+
+OWN_OPTIONS = {
+    "model": "--model",
+    "dtype": "--dtype",
+    "quantization": "--quantization",
+    "trust_remote_code": "--trust-remote-code",
+    "enable_lora": "--adapter",
+    "mm_processor_kwargs": "--min-pixels, --max-pixels",
+    "chat_template": "--chat-template",
+    "seed": "--generation",
+    "logprobs_mode": "no option",
+    "tokenizer": "no option",
+}
+"""Arguments of the engine that `--engine` may not set -> what sets them: they decide answers."""
+
+LONGEST_LOGPROBS = 128
+"""Token ids whose log-probabilities the engine gives for one position."""
+
+
+class VllmVLM(Backend):
+    """A local model run by vLLM. Answers come as they finish; the engine batches by itself."""
+
+    needs_images = True
+    one_token = True
+    options: tuple[str, ...] = OPTIONS
+
+    def __init__(self, model_id: str, settings: Settings) -> None:
+        """Start the engine. Raises BadInput where vLLM is not installed, or cannot load the model as the settings say."""
+        require("vllm", "transformers")
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        self.model_id, self._settings = model_id, settings
+        _check(settings)
+        config, processor, self._own_limit = _read(model_id, settings)
+        self.processing = Processing(model_id, processor, settings, True, config.model_type)
+        self.template_hash = self.processing.template_hash
+        if self.processing.plain is not None:
+            raise BadInput(
+                f"--model vllm:{model_id}: its processor has no chat template. Give one with --chat-template."
+            )
+        self.deviations: list[str] = []
+        self._adapter = _adapter(settings.adapter)
+        self._engine = _start(model_id, settings, processor)
+        name = Path(model_id).name if Path(model_id).is_dir() else model_id
+        self.model = Model(name=name, revision=getattr(config, "_commit_hash", None), kind="open")
+        self._check_it_sees()
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """Answers in the order they finish."""
+        for number, output in self._run(self._prompts(requests), [self._sampling(request) for request in requests]):
+            [said] = output.outputs
+            [read] = self.processing.reader.read([list(said.token_ids)])
+            yield Response(
+                requests[number].question_id,
+                requests[number].sample,
+                read.text,
+                reasoning=read.reasoning,
+                finish_reason=said.finish_reason,
+                usage=(len(output.prompt_token_ids), len(said.token_ids)),
+            )
+
+    def score(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """Score each request's candidates (methods `gd` and `ps`). Raises BadInput where two options begin with the same token (`gd`)."""
+        if self.processing.opened:
+            self._deviate("options were scored where the chat template has begun the model's reasoning")
+        if not requests:
+            return
+        if requests[0].scoring == "sequence":
+            yield from self._by_sequence(requests)
+        else:
+            yield from self._by_first_token(requests)
+
+    def _by_first_token(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """From the probabilities of the first position after the prompt: those of a candidate's first tokens summed (`gd`), or the mean
+        log-probability of all its tokens there (`ps_official`, see `network.py`)."""
+        from vllm import SamplingParams
+
+        official = requests[0].scoring == "sequence_official"
+        tokens = [
+            [self.processing.continuation(text) for text in request.candidates]
+            if official
+            else self.processing.next_token_forms(request)
+            for request in requests
+        ]
+        wanted = [sorted({token for candidate in each for token in candidate}) for each in tokens]
+        if any(len(ids) > LONGEST_LOGPROBS for ids in wanted):
+            raise BadInput(
+                f"--method gd, ps_official: vLLM scores at most {LONGEST_LOGPROBS} tokens of a position. Use --method ps."
+            )
+        params = [
+            SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprob_token_ids=ids) for ids in wanted
+        ]
+        for number, output in self._run(self._prompts(requests), params):
+            found = output.outputs[0].logprobs[0]
+            values = [[found[token].logprob for token in candidate] for candidate in tokens[number]]
+            yield chosen(requests[number], [math.fsum(v) / len(v) if official else _logsumexp(v) for v in values])
+
+    def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt."""
+        tokens = [[self.processing.continuation(text) for text in request.candidates] for request in requests]
+        prompts = self._prompts(requests)
+        asked = [(row, column) for row, texts in enumerate(tokens) for column in range(len(texts))]
+        scores: list[dict[int, float]] = [{} for _ in requests]
+        for number, score in self._likelihoods(
+            [
+                prompts[row] | {"prompt_token_ids": prompts[row]["prompt_token_ids"] + tokens[row][column]}
+                for row, column in asked
+            ],
+            [len(tokens[row][column]) for row, column in asked],
+        ):
+            row, column = asked[number]
+            scores[row][column] = score
+            if len(scores[row]) == len(tokens[row]):
+                yield chosen(requests[row], [scores[row][each] for each in range(len(tokens[row]))])
+
+    def _likelihoods(
+        self, prompts: Sequence[Mapping[str, Any]], counts: Sequence[int], cached: bool = True
+    ) -> Iterator[tuple[int, float]]:
+        """(number of the prompt, mean log-probability of its last `counts` tokens).
+
+        What the prefix cache holds is not computed again and has no log-probability, so a prompt of which it held some of the last tokens
+        (one that was asked before) is read once more without it.
+        """
+        from vllm import SamplingParams
+
+        params = SamplingParams(
+            max_tokens=1, temperature=0, detokenize=False, prompt_logprobs=0, skip_reading_prefix_cache=not cached
+        )
+        again: list[int] = []
+        for number, output in self._run(prompts, [params] * len(prompts)):
+            count, ids = counts[number], output.prompt_token_ids
+            if cached and (output.num_cached_tokens or 0) >= len(ids) - count:
+                again.append(number)
+                continue
+            last = zip(ids[-count:], output.prompt_logprobs[-count:], strict=True)
+            yield number, math.fsum(position[token].logprob for token, position in last) / count
+        if again:
+            for place, score in self._likelihoods(
+                [prompts[n] for n in again], [counts[n] for n in again], cached=False
+            ):
+                yield again[place], score
+
+    def _prompts(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
+        """Each request's token ids with its images as one marker each, and the images."""
+        side = self._settings.max_image_side
+        return [
+            {
+                "prompt_token_ids": list(ids),
+                "multi_modal_data": {
+                    "image": [
+                        decode_image(image, side)
+                        for image in (*(s.image for s in request.shots), request.image)
+                        if image
+                    ]
+                },
+            }
+            for request, ids in zip(requests, self.processing.inputs.raw_ids(requests), strict=True)
+        ]
+
+    def _sampling(self, request: Request) -> Any:
+        from vllm import SamplingParams
+
+        limit, said = output_limit(request, self._own_limit, self._settings)
+        if said:
+            self._deviate(said)
+        further = {GENERATION[name]: value for name, value in self._settings.generation.items()}
+        seed = seed_of(request) if request.temperature > 0 else None
+        return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **further)
+
+    def _run(self, prompts: Sequence[Mapping[str, Any]], params: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """(number of the prompt, the engine's output), as they finish."""
+        engine = self._engine.llm_engine
+        names = self._engine.enqueue(list(prompts), list(params), lora_request=self._adapter, use_tqdm=False)
+        # Outputs carry the number that the engine counts, without what it adds to it in its own name of a request.
+        numbers = {name.partition("-")[0]: number for number, name in enumerate(names)}
+        try:
+            while engine.has_unfinished_requests():
+                for output in engine.step():
+                    if output.finished:
+                        yield numbers.pop(output.request_id), output
+        finally:
+            if numbers:
+                engine.abort_request(list(numbers))
+
+    def _check_it_sees(self) -> None:
+        """Whether the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
+        from vllm import SamplingParams
+
+        from eval_harness.models.local.self_test import small_requests
+
+        first, _, other = small_requests(with_images=True)
+        params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2
+        try:
+            found = dict(self._run(self._prompts([first, replace(first, image=other.image)]), params))
+        except Exception as error:  # whatever the engine or a model's code raises
+            raise BadInput(
+                f"--model vllm:{self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
+            ) from error
+        one, two = ({k: v.logprob for k, v in found[n].outputs[0].logprobs[0].items()} for n in (0, 1))
+        if one == two:
+            self._deviate("the model's logits do not depend on the image")
+
+    def _deviate(self, words: str) -> None:
+        if words not in self.deviations:
+            self.deviations.append(words)
+
+    def describe(self) -> dict[str, Any]:
+        import torch
+        import transformers
+        import vllm
+
+        config = self._engine.llm_engine.vllm_config
+        return {
+            "vllm": vllm.__version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "dtype": str(config.model_config.dtype).removeprefix("torch."),
+            "engine": self._settings.engine,
+            "prompt_form": "chat template",
+        }
+
+
+def _check(settings: Settings) -> None:
+    """Raise BadInput for settings that vLLM cannot honour."""
+    if wrong := sorted(settings.generation.keys() - GENERATION.keys()):
+        raise BadInput(f"--generation: {', '.join(wrong)} cannot be set for vLLM. There is: {', '.join(GENERATION)}.")
+    if isinstance(settings.thinking, int):
+        raise BadInput(
+            f"--thinking {settings.thinking}: with --model vllm: it is on or off. Bound answers with --max-tokens."
+        )
+    for name in ("attention", "device_map"):
+        if getattr(settings, name) is not None:
+            raise BadInput(
+                f"--{name.replace('_', '-')}: is for transformers. vLLM takes its own arguments with --engine."
+            )
+    for name, option in OWN_OPTIONS.items():
+        if name in settings.engine:
+            raise BadInput(f"--engine: {name} cannot be set there: it decides answers ({option} sets it).")
+
+
+def _read(model_id: str, settings: Settings) -> tuple[Any, Any, int | None]:
+    """(config, processor, the output limit of the model's generation config). Raises BadInput where they cannot be had."""
+    from transformers import AutoConfig, AutoProcessor, GenerationConfig
+
+    trust = settings.trust_remote_code
+    try:
+        config = AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
+        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=trust)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        raise BadInput(
+            f"--model vllm:{model_id}: cannot be loaded: {first_line(error)} Give a Hugging Face model id or a model folder."
+        ) from None
+    if getattr(processor, "image_processor", None) is None:
+        raise BadInput(
+            f"--model vllm:{model_id}: its processor takes no images, so it cannot answer questions about them."
+        )
+    set_pixels(processor, settings)
+    try:
+        limit = GenerationConfig.from_pretrained(model_id).max_new_tokens
+    except OSError:
+        limit = None
+    return config, processor, limit
+
+
+def _adapter(adapter: str | None) -> Any:
+    """The LoRA adapter as the engine takes it. Raises BadInput where it cannot be had."""
+    if adapter is None:
+        return None
+    from huggingface_hub import snapshot_download
+    from vllm.lora.request import LoRARequest
+
+    if not Path(adapter).is_dir():
+        try:
+            adapter = snapshot_download(adapter)
+        except (OSError, ValueError) as error:
+            raise BadInput(f"--adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
+    if not (Path(adapter) / "adapter_config.json").exists():
+        raise BadInput(f"--adapter {adapter}: holds no adapter_config.json, so it is no peft adapter.")
+    return LoRARequest("adapter", 1, str(adapter))
+
+
+def _start(model_id: str, settings: Settings, processor: Any) -> Any:
+    """The engine. Raises BadInput in vLLM's own words where it does not start."""
+    from vllm import LLM
+
+    options: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True, **settings.engine}
+    if settings.adapter:
+        options |= {"enable_lora": True, "max_lora_rank": _rank(settings.adapter)}
+    if settings.quantization:
+        options["quantization"] = "bitsandbytes" if settings.quantization == "4bit" else settings.quantization
+    if settings.min_pixels is not None or settings.max_pixels is not None:
+        options["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
+    try:
+        return LLM(
+            model=model_id,
+            dtype=settings.dtype or "auto",
+            trust_remote_code=settings.trust_remote_code,
+            **options,
+        )
+    except Exception as error:  # vLLM raises what its parts raise, from other processes too
+        raise BadInput(
+            f"--model vllm:{model_id}: vLLM cannot start: {type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _rank(adapter: str) -> int:
+    """The smallest rank the engine can make room for that holds the adapter's."""
+    import json
+
+    path = Path(adapter) / "adapter_config.json"
+    rank = int(json.loads(path.read_bytes()).get("r", 16)) if path.exists() else 64
+    return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), 512)
+
+
+def _logsumexp(values: Sequence[float]) -> float:
+    most = max(values)
+    return most + math.log(math.fsum(math.exp(value - most) for value in values))

@@ -1,0 +1,89 @@
+"""Running tasks on this machine, one after the other: a process for each model, which keeps it loaded for the model's other tasks.
+
+A process that dies (out of memory, a crash in a library) fails its task alone; the next task gets a new process.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import groupby
+from multiprocessing import get_context
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Backend, Settings
+from eval_harness.models.load import load_backend
+from eval_harness.runs.planning.plan import Load
+from eval_harness.runs.runner import evaluate
+from eval_harness.sweep.tasks import Task
+
+DIED = "its process ended without a word: out of memory, or a crash in a library"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task that was tried: `error` in one line, None where it is done."""
+
+    task: Task
+    error: str | None = None
+
+
+def run_locally(tasks: Iterable[Task], first: int | None = None) -> Iterator[Outcome]:
+    """Run the tasks, those of a model after each other; `first`: only so many questions of each."""
+    for _, group in groupby(sorted(tasks, key=lambda task: task.number), key=lambda task: task.model):
+        waiting = list(group)
+        while waiting:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                while waiting:
+                    task = waiting.pop(0)
+                    try:
+                        yield process.submit(run_in_this_process, task, first).result()
+                    except BrokenProcessPool:
+                        yield Outcome(task, DIED)
+                        break
+
+
+def run_in_this_process(task: Task, first: int | None = None) -> Outcome:
+    """Run one task; the model stays loaded for the next one that takes it with the same settings."""
+    try:
+        evaluate(task.config, _kept_loaded, first)
+    except Exception as error:
+        return Outcome(task, in_one_line(error, task))
+    return Outcome(task)
+
+
+def in_one_line(error: Exception, task: Task) -> str:
+    """Bad input as it says itself; for anything else, which is a defect, the traceback is kept beside the run folders."""
+    if isinstance(error, BadInput):
+        return str(error)
+    path = task.folder.with_name(f"{task.folder.name}.error.txt")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(traceback.format_exception(error)), "utf-8")
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]} (traceback in {path})"
+
+
+def keep_loaded() -> Load:
+    """A `load_backend` that keeps the last local model: the next task that takes it with the same settings gets it as it was loaded.
+
+    Back ends of servers remember what a server takes and cost nothing to make, so each task gets a new one.
+    """
+    kept: dict[str, tuple[Settings, Backend, list[str]]] = {}
+
+    def load(model: str, settings: Settings) -> Backend:
+        if model in kept and kept[model][0] == settings:
+            backend, deviations = kept[model][1:]
+            backend.deviations[:] = deviations
+            return backend
+        kept.clear()  # before the next one is loaded: two may not fit into memory
+        backend = load_backend(model, settings)
+        if not backend.is_api:
+            kept[model] = settings, backend, list(backend.deviations)
+        return backend
+
+    return load
+
+
+_kept_loaded = keep_loaded()

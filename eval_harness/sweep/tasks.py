@@ -1,0 +1,192 @@
+"""The sweep file: which models, benchmarks and methods; a task is one of each, with the options of `medprobe eval`."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from dataset_builders.errors import BadInput
+from eval_harness.commands.evaluate import config_of, evaluate
+from eval_harness.results import model_slug
+from eval_harness.runs.planning.config import EvalConfig
+
+EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
+SET_BY_THE_SWEEP = ("out", "dry_run", "no_resume")
+NOT_IN_ANSWERS = (
+    "attention",
+    "batch_size",
+    "cache",
+    "device_map",
+    "engine",
+    "in_flight",
+    "name",
+    "price",
+    "send_to_provider",
+    "timeout",
+    "trust_remote_code",
+)
+"""Options that may change while a sweep goes on: they decide no answer, so they are no part of a task's folder."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a sweep. `number` counts from 1; `options` are those of `medprobe eval`, by name, where they were given."""
+
+    number: int
+    options: Mapping[str, Any]
+    out: Path
+
+    @property
+    def model(self) -> str:
+        return str(self.options["model"])
+
+    @property
+    def benchmark(self) -> str:
+        return str(self.options["benchmark"])
+
+    @property
+    def method(self) -> str:
+        return str(self.options.get("method", "mc"))
+
+    @property
+    def label(self) -> str:
+        """What the model is called in tables."""
+        return str(self.options.get("name") or label_of(self.model))
+
+    @cached_property
+    def folder(self) -> Path:
+        """The run folder. Its name has a digest of every option that decides an answer."""
+        deciding = {name: value for name, value in self.options.items() if name not in NOT_IN_ANSWERS}
+        digest = hashlib.sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:8]
+        return self.out / "-".join([self.benchmark, model_slug(self.label), self.method, digest])
+
+    @property
+    def config(self) -> EvalConfig:
+        """The run as `medprobe eval` makes it. Raises BadInput where the options cannot be used."""
+        return config_of({**_defaults(), **self.options, "out": self.folder}, self.arguments(self.folder))
+
+    def arguments(self, out: Path) -> list[str]:
+        """The arguments of the `medprobe eval` that is this task."""
+        found = ["eval", self.benchmark]
+        for name, value in {**self.options, "out": out}.items():
+            option = f"--{name.replace('_', '-')}"
+            if name == "benchmark" or value is None or value is False:
+                continue
+            if value is True:
+                found.append(option)
+            else:
+                for each in value if isinstance(value, list) else [value]:
+                    found += [option, str(each)]
+        return found
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its result is written."""
+        return (self.folder / "result.json").exists()
+
+
+def label_of(model: str) -> str:
+    """A `--model` argument as it is called in tables: a folder by its name."""
+    kind, _, rest = model.partition(":")
+    folder = Path(rest if kind == "vllm" else model)
+    return f"{kind}:{folder.name}" if kind == "vllm" and folder.is_dir() else folder.name if folder.is_dir() else model
+
+
+def read_sweep(path: Path, out: Path) -> list[Task]:
+    """The tasks of a sweep file, models first. Raises BadInput naming the entry that is wrong."""
+    document = _document(path)
+    if unknown := sorted(set(document) - {"models", "benchmarks", "methods", "options"}):
+        raise BadInput(f"{path}: {unknown[0]}: not known. It takes models, benchmarks, methods, options: {EXAMPLE}.")
+    shared = _entry(path, "options", document.get("options") or {}, None)
+    axes = [
+        [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(_list(path, document, key), 1)]
+        for key, name in (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"))
+    ]
+    tasks: dict[Path, Task] = {}
+    for number, (model, benchmark, method) in enumerate(product(*axes), 1):
+        task = Task(number, {**shared, **benchmark, **model, **method}, out)
+        if task.folder in tasks:
+            raise BadInput(
+                f"{path}: tasks {tasks[task.folder].number} and {number} are the same run. Remove one of them."
+            )
+        try:
+            task.config  # noqa: B018  # raises for values that no run takes
+        except BadInput as error:
+            raise BadInput(f"{path}: {task.model} on {task.benchmark}: {error}") from None
+        tasks[task.folder] = task
+    return list(tasks.values())
+
+
+def _document(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{path}: there is no such file. A sweep file has, e.g., {EXAMPLE}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read as UTF-8 text ({error}).") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())}). Write, e.g., {EXAMPLE}.") from None
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise BadInput(f"{path}: not a mapping of names. Write, e.g., {EXAMPLE}.")
+    return document
+
+
+def _list(path: Path, document: Mapping[str, Any], key: str) -> list[Any]:
+    found = document.get(key, ["mc"] if key == "methods" else None)
+    if not isinstance(found, list) or not found:
+        raise BadInput(f"{path}: {key}: must be a list with at least one entry. Write, e.g., {EXAMPLE}.")
+    return found
+
+
+def _entry(path: Path, place: str, entry: Any, name: str | None) -> dict[str, Any]:
+    """The options of one entry: a text stands for the option `name`. Raises BadInput where one is unknown or of another type."""
+    entry = {name: entry} if name and isinstance(entry, str) else entry
+    if not isinstance(entry, dict) or (name and not isinstance(entry.get(name), str)):
+        wanted = f"a text, or a mapping with {name!r}" if name else "a mapping of options"
+        raise BadInput(f"{path}: {place}: must be {wanted}. Write, e.g., {EXAMPLE}.")
+    for option in entry:
+        allowed = option == name or option not in ("model", "benchmark", "method", *SET_BY_THE_SWEEP)
+        if not isinstance(option, str) or option.replace("-", "_") not in _defaults() or not allowed:
+            raise BadInput(
+                f"{path}: {place}: {option}: not an option that a sweep takes. `medprobe eval --help` lists them."
+            )
+    given = {option.replace("-", "_"): _as_typed(option, value) for option, value in entry.items()}
+    try:
+        return _options_model()(**given).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(f"{path}: {place}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+def _as_typed(option: str, value: Any) -> Any:
+    """A value as one would type it on the command line: JSON for a mapping, and `on` and `off`, which YAML reads as true and false."""
+    if option == "thinking" and isinstance(value, bool):
+        return "on" if value else "off"
+    return json.dumps(value) if isinstance(value, dict) else value
+
+
+@lru_cache
+def _defaults() -> dict[str, Any]:
+    """The options of `medprobe eval` with their defaults; None for those that must be given."""
+    parameters = inspect.signature(evaluate).parameters.values()
+    return {each.name: None if each.default is each.empty else each.default for each in parameters}
+
+
+@lru_cache
+def _options_model() -> type[BaseModel]:
+    """The options of `medprobe eval` with their types, none of them required."""
+    parameters = inspect.signature(evaluate, eval_str=True).parameters.values()
+    fields: dict[str, Any] = {each.name: (each.annotation, None) for each in parameters}
+    config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+    return create_model("Options", __config__=config, **fields)

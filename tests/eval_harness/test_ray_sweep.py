@@ -1,0 +1,77 @@
+"""A sweep on a local Ray cluster of several processes, some of which are killed: nothing is lost or there twice."""
+
+import json
+
+import pandas as pd
+import pytest
+import yaml
+
+from dataset_builders.build import build
+from tests.commands import medprobe
+from tests.environments import environment
+from tests.ray_processes import RAY, kill_workers, start
+
+pytestmark = [pytest.mark.harness, pytest.mark.timeout(600)]
+
+SLOW = """
+import hashlib, os, time
+from eval_harness.models.interface import Response
+
+class Model:
+    needs_images = False
+    def __init__(self, settings): pass
+    def generate(self, requests):
+        for request in requests:
+            time.sleep(0.05)
+            with open(f"asked.{os.getpid()}", "a") as file:
+                file.write(request.question_id + "\\n")
+            yield Response(request.question_id, request.sample, "AB"[hashlib.sha256(request.prompt.encode()).digest()[0] % 2])
+"""
+
+
+@pytest.fixture(scope="module")
+def ray_python(request):
+    return environment(request.config.cache, "ray", RAY)
+
+
+def lines(folder):
+    return sum(path.read_bytes().count(b"\n") for path in folder.rglob("answers*.jsonl"))
+
+
+def test_killed_workers_lose_and_repeat_nothing(ray_python, tmp_path):
+    for name in ("mediconfusion", "probmed"):
+        build(name, out=tmp_path / "data" / name)
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text(SLOW)
+    document = {"models": ["one.py:Model", "two.py:Model"], "benchmarks": ["mediconfusion", "probmed"]}
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
+    killed = kill_workers(process, "Worker", 4, 0, lambda: lines(tmp_path / "ray"), patience=120)
+    assert process.wait(300) == 0, (tmp_path / "said").read_text()
+    assert killed == 4, (tmp_path / "said").read_text()
+    medprobe("sweep", "models.yaml", "--out", "calm", cwd=tmp_path)
+    for calm in sorted((tmp_path / "calm").glob("*/result.json")):
+        ours = tmp_path / "ray" / calm.parent.name
+        assert json.loads((ours / "result.json").read_text())["scores"] == json.loads(calm.read_text())["scores"]
+        answered = pd.DataFrame(map(json.loads, (ours / "answers.jsonl").read_text().splitlines()))
+        expected = pd.read_json(calm.parent / "answers.jsonl", lines=True)
+        assert answered["question_id"].is_unique
+        assert set(answered["question_id"]) == set(expected["question_id"])
+        assert not list(ours.glob("answers.rank*"))
+
+
+def test_no_cluster_is_one_line(ray_python, tmp_path):
+    build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
+    document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "127.0.0.1:1")
+    assert process.wait(200) == 2
+    assert "no cluster can be reached" in (tmp_path / "said").read_text()
+
+
+def test_a_missing_ray_is_one_line(tmp_path):
+    build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
+    document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    said = medprobe("sweep", "models.yaml", "--ray", "local", cwd=tmp_path, code=2).stderr
+    assert "pip install 'medprobe[ray]'" in said

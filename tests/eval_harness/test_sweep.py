@@ -1,0 +1,196 @@
+"""`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line and exit code 2."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Settings
+from eval_harness.runs.folder import read_answer_journal
+from eval_harness.sweep import local
+from eval_harness.sweep.elsewhere import HubJobs, _ranges, hub_commands
+from eval_harness.sweep.forecast import forecast, hours
+from eval_harness.sweep.tasks import read_sweep
+from tests.commands import medprobe
+
+PLUG_IN = """
+import os
+from eval_harness.models.interface import Response
+
+class Model:
+    needs_images = False
+    def __init__(self, settings): pass
+    def generate(self, requests):
+        for request in requests:
+            if os.path.exists("die"):
+                os._exit(9)
+            yield Response(request.question_id, request.sample, "A", seconds=1.8)
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder as a user has it: two datasets and a model of their own."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for name in ("mediconfusion", "probmed"):
+        build(name, out=folder / "data" / name)
+    (folder / "own.py").write_text(PLUG_IN)
+    return folder
+
+
+def write(place, name="models.yaml", **document):
+    (place / name).write_text(yaml.safe_dump(document))
+    return name
+
+
+def results(place, out):
+    table = pd.read_csv(place / out / "results.csv")
+    return table[table["facet"].isna()].set_index(["model", "benchmark", "metric"])["value"].sort_index()
+
+
+def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(place):
+    benchmarks = ["mediconfusion", {"benchmark": "probmed", "limit": 9}]
+    file = write(place, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)
+    (place / "die").touch()
+    done = medprobe("sweep", file, cwd=place, code=2)
+    assert f"failed: tasks 1, 2: {local.DIED}" in done.stdout
+    assert "2 of 4 tasks are done. To go on: medprobe sweep models.yaml --out runs/models" in done.stdout
+    (place / "die").unlink()
+    done = medprobe("sweep", file, "--first", 5, cwd=place)
+    assert "2 of 4 tasks are done" in done.stdout
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        expected = forecast(read_sweep(Path(file), Path("runs/models")))
+    asked = [len(each.plan.instances) for each in expected[:2]]
+    assert [len(each.waiting) for each in expected] == [asked[0] - 5, asked[1] - 5, 0, 0]
+    assert hours(expected[0], expected) == pytest.approx(1.8 * (asked[0] - 5) / 3600)
+    done = medprobe("sweep", file, cwd=place)
+    assert "of 4 tasks are done" not in done.stdout
+    before = {path: path.stat().st_mtime_ns for path in (place / "runs").rglob("result.json")}
+    medprobe("sweep", file, cwd=place)  # nothing is left to do
+    assert before == {path: path.stat().st_mtime_ns for path in (place / "runs").rglob("result.json")}
+    for number in (1, 2, 3, 4):
+        medprobe("sweep", file, "--out", "array", "--task", number, cwd=place)
+    medprobe("sweep", file, "--out", "array", cwd=place)
+    pd.testing.assert_series_equal(results(place, "array"), results(place, "runs/models"))
+    for path in (place / "runs").rglob("answers.jsonl"):
+        keys = [(record["question_id"], record["sample"]) for record in read_answer_journal(path)]
+        assert len(keys) == len(set(keys)) > 0
+
+
+def test_what_no_task_can_do_is_told_before_anything_is_asked(place):
+    file = write(place, models=["baseline:chance"], benchmarks=["halt-medvqa", "probmed"], methods=["mc", "gd"])
+    done = medprobe("sweep", file, "--dry-run", cwd=place)
+    assert "failed: task 1 (baseline:chance, halt-medvqa, mc): --data: there is no folder" not in done.stdout
+    assert "failed: tasks 1, 2: --data: there is no folder data/halt-medvqa" in done.stdout
+    assert "--method gd: baseline:chance cannot score options" in done.stdout
+    assert not (place / "runs" / "chance").exists()
+
+
+BAD = {
+    "not YAML": "models: [a",
+    "not a mapping": "- a",
+    "must be a list": "models: org/model\nbenchmarks: [probmed]",
+    "models: must be": "benchmarks: [probmed]",
+    "benchmarks: must be": "models: [a]\nbenchmarks: []",
+    "modles: not known": "modles: [a]\nmodels: [a]\nbenchmarks: [probmed]",
+    "batch: not an option": "models: [{model: a, batch: 3}]\nbenchmarks: [probmed]",
+    "out: not an option": "models: [{model: a, out: b}]\nbenchmarks: [probmed]",
+    "method: not an option": "models: [{model: a, method: gd}]\nbenchmarks: [probmed]",
+    "a mapping with 'model'": "models: [{name: a}]\nbenchmarks: [probmed]",
+    "models[2]": "models: [a, 3]\nbenchmarks: [probmed]",
+    "limit": "models: [a]\nbenchmarks: [{benchmark: probmed, limit: few}]",
+    "--method cot": "models: [a]\nbenchmarks: [probmed]\nmethods: [cot]",
+    "--batch-size 0": "models: [{model: a, batch_size: 0}]\nbenchmarks: [probmed]",
+    "--generation": "models: [{model: a, generation: {n: 2}}]\nbenchmarks: [probmed]",
+    "the same run": "models: [a, {model: a, batch_size: 4}]\nbenchmarks: [probmed]",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_a_bad_file_is_one_line(tmp_path, words):
+    (tmp_path / "bad.yaml").write_text(BAD[words])
+    done = medprobe("sweep", "bad.yaml", cwd=tmp_path, code=2)
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
+
+
+def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
+    write(
+        tmp_path,
+        models=[{"model": "a", "thinking": False, "generation": {"top_k": 4}, "batch-size": 8}, "b"],
+        benchmarks=[{"benchmark": "probmed", "limit": 5, "facet": ["modality=CT", "modality=MRI"]}],
+        methods=[{"method": "mc", "permute": True}],
+        options={"limit": 7, "dtype": "float32"},
+    )
+    first, second = (task.config for task in read_sweep(tmp_path / "models.yaml", tmp_path / "out"))
+    assert (first.limit, first.permute, first.facets) == (5, True, ("modality=CT", "modality=MRI"))
+    assert first.settings == Settings(thinking="off", generation={"top_k": 4}, batch_size=8, dtype="float32")
+    assert second.settings == Settings(dtype="float32")
+
+
+def test_what_decides_no_answer_moves_no_folder(tmp_path):
+    folders = set()
+    for extra in ({}, {"batch_size": 3}, {"in_flight": 2, "price": "1,2", "timeout": 3}):
+        write(tmp_path, models=[{"model": "openai:a", **extra}], benchmarks=["probmed"])
+        folders |= {task.folder for task in read_sweep(tmp_path / "models.yaml", tmp_path)}
+    assert len(folders) == 1
+
+
+@given(st.sets(st.integers(1, 60), min_size=1))
+def test_ranges_of_a_slurm_array_are_its_tasks(numbers):
+    parts = [part.split("-") for part in _ranges(sorted(numbers)).split(",")]
+    listed = [number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)]
+    assert listed == sorted(numbers)
+
+
+def test_slurm_and_hub_commands_run_the_tasks(place):
+    file = write(place, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
+    script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=place).stdout
+    assert "#SBATCH --array=1-2\n" in script
+    assert f'srun medprobe sweep {file} --out cluster --task "$SLURM_ARRAY_TASK_ID"' in script
+    wanted = "task 1: own.py:Model is on this machine only"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(BadInput, match=wanted):
+        patch.chdir(place)
+        hub_commands(
+            [replace(task, options={**task.options, "data": "org/data"}) for task in read_sweep(Path(file), Path("x"))],
+            HubJobs("org/bucket"),
+        )
+    file = write(place, models=["baseline:always-B"], benchmarks=[{"benchmark": "mediconfusion", "data": "org/data"}])
+    [task] = read_sweep(place / file, Path("x"))
+    words = shlex.split(hub_commands([task], HubJobs("org/bucket"))[0])
+    assert words[:4] == ["hf", "jobs", "run", "--detach"]
+    assert "hf://buckets/org/bucket:/sweep" in words
+    typed = next(part for part in words[-1].split("; ") if part.startswith("medprobe eval"))
+    assert shlex.split(typed)[1:] == task.arguments(Path("runs") / task.folder.name)
+
+
+def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_found():
+    loaded = []
+
+    class Fake:
+        is_api = False
+
+        def __init__(self, model):
+            loaded.append(model)
+            self.deviations = ["told at load"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "load_backend", lambda model, settings: Fake(model))
+        load = local.keep_loaded()
+        first = load("a", Settings())
+        first.deviations.append("found on the way")
+        assert load("a", Settings()) is first
+        assert first.deviations == ["told at load"]
+        assert load("a", Settings(dtype="float16")) is not first
+        load("b", Settings())
+        load("a", Settings(dtype="float16"))
+    assert loaded == ["a", "a", "b", "a"]

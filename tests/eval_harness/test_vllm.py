@@ -1,0 +1,178 @@
+"""One tiny Qwen2.5-VL through transformers, vLLM's engine in its process, and `vllm serve`: the same texts and option scores.
+
+vLLM's pins differ from ours, so it lives in an environment of its own: MEDPROBE_VLLM names its Python (docs/scaling.md says how to make
+one). That Python runs this checkout's command line.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from dataset_builders.build import build
+from tests.eval_harness import more_tiny_families, tiny_families
+
+PYTHON = os.environ.get("MEDPROBE_VLLM", "")
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = {"enforce_eager": True, "max_model_len": 2048, "max_num_seqs": 16, "block_size": 32}
+
+pytestmark = [
+    pytest.mark.harness,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not PYTHON, reason="MEDPROBE_VLLM names no Python that has vLLM"),
+]
+
+
+def wide_qwen():
+    """Heads of 32, the smallest that vLLM's attention has on a CPU."""
+    vision = {
+        "depth": 2,
+        "hidden_size": 64,
+        "num_heads": 2,
+        "intermediate_size": 64,
+        "out_hidden_size": 64,
+        "patch_size": 14,
+        "window_size": 28,
+        "fullatt_block_indexes": [1],
+    }
+    text = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    return more_tiny_families._qwen("Qwen2_5_VL", vision, {"mrope_section": [4, 6, 6]}, text)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engines")
+    build("mediconfusion", out=folder / "data" / "mediconfusion")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tiny_families.FAMILIES, "wide_qwen", wide_qwen)
+        tiny_families.make("wide_qwen", folder / "tiny")
+    return folder
+
+
+def environment():
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME") if name in os.environ}
+    quiet = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in the process itself starts sooner
+    }
+    return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
+
+
+def answers(place, python, model, method, *options):
+    """Question id -> the journal's line of a run."""
+    out = place / "runs" / f"{model.replace(':', '-')}-{method}"
+    command = [python, "-m", "medprobe", "eval", "mediconfusion", "--model", model, "--method", method, "--out", out]
+    done = subprocess.run(
+        [*command, "--max-tokens", "5", *options],
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    lines = [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
+    assert lines
+    return {line["question_id"]: line for line in lines}
+
+
+@contextlib.contextmanager
+def serving(place):
+    """The address of `vllm serve` on the tiny model."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [
+        "--dtype",
+        "float32",
+        "--enforce-eager",
+        "--max-model-len",
+        "2048",
+        "--max-num-seqs",
+        "16",
+        "--block-size",
+        "32",
+    ]
+    command = [
+        Path(PYTHON).with_name("vllm"),
+        "serve",
+        place / "tiny",
+        "--served-model-name",
+        "tiny",
+        "--port",
+        str(port),
+    ]
+    with (place / "serve.log").open("wb") as log:
+        process = subprocess.Popen([*command, *options], env=environment(), stdout=log, stderr=log, cwd=place)
+        try:
+            for _ in range(300):
+                with contextlib.suppress(OSError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
+                    break
+                assert process.poll() is None, (place / "serve.log").read_text()[-3000:]
+                time.sleep(1)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def compared(name, ours, theirs):
+    """Equal texts of all, and the largest difference of an option's score; printed, for `pytest -s`."""
+    assert ours.keys() == theirs.keys()
+    same = sum(ours[key]["response"] == theirs[key]["response"] for key in ours)
+    pairs = [
+        (a, b) for key in ours for a, b in zip(ours[key].get("scores", []), theirs[key].get("scores", []), strict=True)
+    ]
+    apart = max((abs(a - b) for a, b in pairs), default=0.0)
+    print(f"{name}: {same} of {len(ours)} texts equal; largest difference of a score {apart:.1e}")
+    return same == len(ours), apart
+
+
+def test_vllm_in_process_and_served_answer_as_transformers_does(place):
+    in_process = ("--dtype", "float32", "--engine", json.dumps(ENGINE))
+    expected = {m: answers(place, sys.executable, "tiny", m) for m in ("mc", "gd", "ps", "ps_official")}
+    assert len({line["response"] for line in expected["mc"].values()}) > 3
+    for method, ours in expected.items():
+        same, apart = compared(
+            f"vLLM in process, {method}", ours, answers(place, PYTHON, "vllm:tiny", method, *in_process)
+        )
+        assert same
+        assert apart < 1e-3
+    with serving(place) as url:
+        for method in ("mc", "gd"):
+            served = answers(place, sys.executable, "openai:tiny", method, "--base-url", url)
+            same, apart = compared(f"vllm serve, {method}", expected[method], served)
+            assert same
+
+
+def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(place):
+    for python, arguments, words in (
+        (sys.executable, ["--model", "vllm:tiny"], "pip install 'medprobe[vllm]'"),
+        (PYTHON, ["--model", "vllm:tiny", "--engine", '{"dtype": "float16"}'], "--engine: dtype cannot be set there"),
+        (PYTHON, ["--model", "vllm:tiny", "--thinking", "100"], "--thinking 100"),
+        (PYTHON, ["--model", "vllm:nowhere"], "cannot be loaded"),
+    ):
+        done = subprocess.run(
+            [python, "-m", "medprobe", "eval", "mediconfusion", *arguments],
+            cwd=place,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1

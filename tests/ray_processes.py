@@ -1,0 +1,66 @@
+"""Commands on a Ray cluster that starts and ends with them, and the killing of its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RAY = ("ray[data]==2.60.0",)
+
+
+def start(python, folder, *arguments):
+    """`medprobe ARGUMENTS` in a process; what it says is in `folder`/said."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")}
+    variables = kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(
+            [python, "-m", "medprobe", *map(str, arguments)], cwd=folder, env=variables, stdout=said, stderr=said
+        )
+
+
+def _parents():
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = path.read_text()
+            found[int(text.partition(" ")[0])] = int(text.rpartition(")")[2].split()[1])
+    return found
+
+
+def workers_of(process, name):
+    """The living actors of a class among a process's descendants."""
+    parents, found = _parents(), []
+    for pid in parents:
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0 ").decode(errors="replace")
+            if not line.startswith(f"ray::{name}"):
+                continue
+            above = pid
+            while above in parents and above != process.pid:
+                above = parents[above]
+            if above == process.pid:
+                found.append(pid)
+    return found
+
+
+def kill_workers(process, name, kills, seed, progress, patience=300.0):
+    """Kill a random worker `kills` times, each time after some more of the work is done; returns how many were killed.
+
+    `progress`: how much is done; a kill waits until it has grown.
+    """
+    chance, done, before, last = random.Random(seed), 0, progress(), time.monotonic()
+    while process.poll() is None and done < kills and time.monotonic() - last < patience:
+        time.sleep(chance.uniform(0.02, 0.3))
+        if progress() <= before:
+            continue
+        if found := workers_of(process, name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(chance.choice(found), signal.SIGKILL)
+                done, before, last = done + 1, progress(), time.monotonic()
+    return done
