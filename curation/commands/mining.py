@@ -112,7 +112,7 @@ def pairs(
     from curation.images.image_table import Columns, join_table, read_table
     from curation.mining.confusing_pairs import MODES, Thresholds
     from curation.mining.embedding import embedding_path, open_embeddings
-    from curation.mining.pair_mining import Choice, images_of, mine, run_here
+    from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here
     from curation.mining.pair_search import make_search, pick_device
     from dataset_builders.errors import BadInput
 
@@ -153,7 +153,7 @@ def pairs(
         array = open_embeddings(embeddings, name)
         return array if keep is None or keep.all() else array[images.rows]
 
-    run = run_here
+    run: Runner = run_here
     if ray is not None:
         from curation.mining.ray_search import Source, run_on_ray
         from dataset_builders.ray_cluster import Cluster

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,7 @@ def encode_on_ray(cluster: Cluster, device: str) -> Encode:
         if work.todo.empty:
             return
         with connected(cluster) as ray:
-            import ray.data
-
+            import_module("ray.data")
             given = replace(
                 work,
                 images=Path(work.images).absolute(),

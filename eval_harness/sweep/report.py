@@ -22,7 +22,9 @@ def report(tasks: Sequence[Task], errors: Mapping[int, str], command: str) -> tu
 
     `errors`: task number -> why it failed. `command`: what goes on with the sweep.
     """
-    rows = [("task", "model", "benchmark", "method", "metric", "value", "95% interval", "n", "failed answers")]
+    rows: list[tuple[str, ...]] = [
+        ("task", "model", "benchmark", "method", "metric", "value", "95% interval", "n", "failed answers")
+    ]
     failed: dict[str, list[Task]] = {}
     notes, waiting = [], 0
     for task in tasks:

@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dataset_builders.build import build
 from tests.eval_harness import more_tiny_families, tiny_families
@@ -68,12 +69,12 @@ def environment():
     return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
 
 
-def answers(place, python, model, method, *options):
-    """Question id -> the journal's line of a run."""
-    out = place / "runs" / f"{model.replace(':', '-')}-{method}"
-    command = [python, "-m", "medprobe", "eval", "mediconfusion", "--model", model, "--method", method, "--out", out]
+def answers(place, python, name, methods, **model):
+    """Method -> question id -> the journal's line, of a sweep over them: the model is loaded once."""
+    document = {"models": [{"max_tokens": 5, **model}], "benchmarks": ["mediconfusion"], "methods": list(methods)}
+    (place / f"{name}.yaml").write_text(yaml.safe_dump(document))
     done = subprocess.run(
-        [*command, "--max-tokens", "5", *options],
+        [python, "-m", "medprobe", "sweep", f"{name}.yaml"],
         cwd=place,
         env=environment(),
         capture_output=True,
@@ -82,9 +83,12 @@ def answers(place, python, model, method, *options):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
-    lines = [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
-    assert lines
-    return {line["question_id"]: line for line in lines}
+    found = {}
+    for path in (place / "runs" / name).glob("*/answers.jsonl"):
+        method = json.loads(path.with_name("run.json").read_text())["request"]["method"]
+        found[method] = {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
+    assert found.keys() == set(methods)
+    return found
 
 
 @contextlib.contextmanager
@@ -140,21 +144,22 @@ def compared(name, ours, theirs):
     return same == len(ours), apart
 
 
+METHODS = ("mc", "gd", "ps", "ps_official")
+
+
 def test_vllm_in_process_and_served_answer_as_transformers_does(place):
-    in_process = ("--dtype", "float32", "--engine", json.dumps(ENGINE))
-    expected = {m: answers(place, sys.executable, "tiny", m) for m in ("mc", "gd", "ps", "ps_official")}
+    expected = answers(place, sys.executable, "transformers", METHODS, model="tiny")
     assert len({line["response"] for line in expected["mc"].values()}) > 3
-    for method, ours in expected.items():
-        same, apart = compared(
-            f"vLLM in process, {method}", ours, answers(place, PYTHON, "vllm:tiny", method, *in_process)
-        )
+    in_process = answers(place, PYTHON, "vllm", METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE)
+    for method in METHODS:
+        same, apart = compared(f"vLLM in process, {method}", expected[method], in_process[method])
         assert same
         assert apart < 1e-3
     with serving(place) as url:
-        for method in ("mc", "gd"):
-            served = answers(place, sys.executable, "openai:tiny", method, "--base-url", url)
-            same, apart = compared(f"vllm serve, {method}", expected[method], served)
-            assert same
+        served = answers(place, sys.executable, "served", ("mc", "gd"), model="openai:tiny", base_url=url)
+    for method in ("mc", "gd"):
+        same, _ = compared(f"vllm serve, {method}", expected[method], served[method])
+        assert same
 
 
 def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(place):
