@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,9 @@ class VllmVLM(Backend):
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Answers in the order they finish."""
+        return _timed(self._generate(requests))
+
+    def _generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         for number, output in self._run(self._prompts(requests), [self._sampling(request) for request in requests]):
             [said] = output.outputs
             [read] = self.processing.reader.read([list(said.token_ids)])
@@ -94,19 +98,15 @@ class VllmVLM(Backend):
         """Score each request's candidates (methods `gd` and `ps`). Raises BadInput where two options begin with the same token (`gd`)."""
         if self.processing.opened:
             self._deviate("options were scored where the chat template has begun the model's reasoning")
-        if not requests:
-            return
-        if requests[0].scoring == "sequence":
-            yield from self._by_sequence(requests)
-        else:
-            yield from self._by_first_token(requests)
+        by_sequence = bool(requests) and requests[0].scoring == "sequence"
+        return _timed(self._by_sequence(requests) if by_sequence else self._by_first_token(requests))
 
     def _by_first_token(self, requests: Sequence[Request]) -> Iterator[Response]:
         """From the probabilities of the first position after the prompt: those of a candidate's first tokens summed (`gd`), or the mean
         log-probability of all its tokens there (`ps_official`, see `network.py`)."""
         from vllm import SamplingParams
 
-        official = requests[0].scoring == "sequence_official"
+        official = bool(requests) and requests[0].scoring == "sequence_official"
         tokens = [
             [self.processing.continuation(text) for text in request.candidates]
             if official
@@ -342,6 +342,15 @@ def _rank(adapter: str) -> int:
     path = Path(adapter) / "adapter_config.json"
     rank = int(json.loads(path.read_bytes()).get("r", 16)) if path.exists() else 64
     return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), 512)
+
+
+def _timed(responses: Iterator[Response]) -> Iterator[Response]:
+    """The responses with the seconds since the one before: the engine works on many at a time, and these add up to all of them."""
+    last = time.perf_counter()
+    for response in responses:
+        now = time.perf_counter()
+        yield replace(response, seconds=round(now - last, 4))
+        last = now
 
 
 def _logsumexp(values: Sequence[float]) -> float:
