@@ -13,9 +13,11 @@ an encoder is loaded.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -137,7 +139,11 @@ Parts = tuple[Callable[..., Any], Callable[..., Any], torch.nn.Module, str]
 def _open_clip(spec: EncoderSpec, device: str) -> Parts:
     import open_clip
 
-    model, prepare = open_clip.create_model_from_pretrained(spec.model, force_image_size=spec.image_size)
+    folder = Path(spec.model.removeprefix("local-dir:"))
+    if spec.model.startswith("local-dir:") and _names_a_hub_model(folder / "open_clip_config.json"):
+        model, prepare = _without_text(folder, spec.image_size)
+    else:
+        model, prepare = open_clip.create_model_from_pretrained(spec.model, force_image_size=spec.image_size)
     visual = model.visual.to(device, PRECISIONS[spec.precision]).eval()
     if spec.pooling == "projected":
         return prepare, visual, visual, str(prepare)
@@ -148,6 +154,45 @@ def _open_clip(spec: EncoderSpec, device: str) -> Parts:
     if spec.pooling == "cls":
         return prepare, lambda batch: trunk.forward_features(batch)[:, 0], visual, str(prepare)
     return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1), visual, str(prepare)
+
+
+def _names_a_hub_model(config: Path) -> bool:
+    """Whether the text half of an open_clip folder is described on the Hub (BiomedCLIP's is), which open_clip would ask for."""
+    if not config.is_file():
+        return False  # open_clip says so
+    text = json.loads(config.read_text(encoding="utf-8")).get("model_cfg", {}).get("text_cfg", {})
+    return "hf_model_name" in text and not Path(text["hf_model_name"]).is_dir()
+
+
+def _without_text(folder: Path, image_size: int | None) -> tuple[torch.nn.Module, Callable[..., Any]]:
+    """The model of an open_clip folder with a stand-in for its text half, which no image needs: nothing outside the folder is asked for."""
+    import open_clip
+    from open_clip.factory import _find_checkpoint_in_dir, load_state_dict
+    from open_clip.model import resize_pos_embed
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+
+    weights = _find_checkpoint_in_dir(folder)
+    if weights is None:
+        raise FileNotFoundError(f"no weights in {folder}")
+    config = json.loads((folder / "open_clip_config.json").read_text(encoding="utf-8"))["model_cfg"]
+    is_timm = "timm_model_name" in config["vision_cfg"]
+    text = {"context_length": 8, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
+    model = open_clip.create_model(
+        f"local-dir:{folder}",
+        load_weights=False,
+        pretrained_image=False,
+        pretrained_text=False,
+        force_image_size=None if is_timm else image_size,
+        text_cfg=text,
+    )
+    state = load_state_dict(weights)
+    resize_pos_embed(state, model)
+    visual: Any = model.visual
+    visual.load_state_dict({key[7:]: value for key, value in state.items() if key.startswith("visual.")})
+    if is_timm and image_size is not None:
+        visual.set_input_size(image_size)
+    steps = PreprocessCfg(**(visual.preprocess_cfg | {"size": visual.image_size}))
+    return model, image_transform_v2(steps, is_train=False)
 
 
 def _transformers(spec: EncoderSpec, device: str) -> Parts:

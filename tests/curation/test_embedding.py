@@ -4,6 +4,7 @@ files listed."""
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 from curation.images.image_index import index_images, list_images, open_rgb
@@ -65,6 +67,31 @@ def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, d
     unreadable = pd.read_csv(tmp_path / "a" / "unreadable.csv")
     assert unreadable["image"].tolist() == ["broken.jpg"]
     assert unreadable["reason"].str.len().min() > 5
+
+
+@pytest.mark.parametrize("image_size", [None, 112])
+def test_a_folder_needs_no_hub_for_the_text_half_that_no_image_needs(models, tmp_path, monkeypatch, image_size):
+    """BiomedCLIP's folder names a text model on the Hub, which open_clip asks for although only images are embedded."""
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("asked the network"))
+    plain, folder = models / "biomedclip", tmp_path / "air-gapped"
+    shutil.copytree(plain, folder)
+    config = json.loads((plain / "open_clip_config.json").read_text())
+    config["model_cfg"]["text_cfg"] = {
+        "hf_model_name": "nobody/nothing",
+        "hf_proj_type": "mlp",
+        "hf_pooler_type": "cls_last_hidden_state_pooler",
+    }
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    there, here = (
+        load_encoder(encoder_spec(f"open_clip:local-dir:{path}", "mean", image_size=image_size))
+        for path in (plain, folder)
+    )
+    assert here.fingerprint == there.fingerprint  # vectors that were kept before stay good
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 70, 3), dtype=np.uint8))
+    assert torch.equal(here.encode(here.prepare(picture)[None]), there.encode(there.prepare(picture)[None]))
+    (folder / "open_clip_pytorch_model.bin").unlink()
+    with pytest.raises(BadInput, match="no weights"):
+        load_encoder(encoder_spec(f"open_clip:local-dir:{folder}"))
 
 
 def counting(loaded, fail_after=None):
