@@ -1,4 +1,4 @@
-"""write, categorize, patterns, review: from pairs to reviewed questions."""
+"""captions, write, categorize, patterns, review: what a language model reads and writes, and what people say of it."""
 
 from __future__ import annotations
 
@@ -65,6 +65,40 @@ def write(
     funnel = write_questions(found, dict(zip(known["image"], known["caption"], strict=True)), writer, out, asking)
     for name, value in funnel.items():
         typer.echo(f"{name}: {value}")
+
+
+def captions(
+    table: Annotated[Path, typer.Argument(help="table of the images with their captions")],
+    model: ModelName,
+    out: Annotated[Path, typer.Option(help="table to write (.csv): what the captions say, for a person to check")],
+    base_url: BaseUrl = None,
+    price: Price = None,
+    tries: Tries = 3,
+    temperature: Temperature = 1.0,
+    image_column: ImageColumn = "image",
+    caption_column: CaptionColumn = "caption",
+    send_to_provider: SendToProvider = False,
+) -> None:
+    """Have a language model read organ, modality, findings and positions out of captions (ProbMed, section 3), for `curate probe`."""
+    from curation.images.image_table import Columns, read_table
+    from curation.writing.caption_facts import read_captions
+    from curation.writing.question_writing import Asking
+    from dataset_builders.errors import BadInput
+    from eval_harness.models.interface import read_price
+
+    if out.suffix != ".csv":
+        raise BadInput(f"--out {out}: give a name that ends in .csv.")
+    asking = Asking(tries, temperature, price=read_price(price), send=send_to_provider)
+    known = read_table(table, Columns(image=image_column, caption=caption_column))
+    counts = read_captions(known, open_writer(model, base_url), out, asking)
+    typer.echo(
+        f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "
+        f"{counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
+    )
+    typer.echo(
+        f"wrote {out}; check every row against its image and put your name into `reviewed`, then: "
+        f"medprobe curate probe {out} --images FOLDER --out NAME --partial-labels"
+    )
 
 
 def categorize(

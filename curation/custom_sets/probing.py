@@ -7,7 +7,7 @@ finding or a position that other images of the same organ and modality have. It 
 (`qa_type`), is the paper's. Only what the table says is asked about: a blank cell says nothing, `No Finding` (or normal, none) says
 that the image is normal.
 
-See also: boxes (`boxes.py`). The paper had GPT-4 read captions for findings; here they are the table's.
+See also: boxes (`boxes.py`); tables that a model read out of captions (`writing/caption_facts.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class ProbeColumns:
 def read_probed(
     path: Path, columns: ProbeColumns, organ: str | None = None, modality: str | None = None, partial: bool = False
 ) -> list[Probed]:
-    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput listing every bad row.
+    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput listing every bad row, and where a
+    table that a model read out of captions has rows that nobody reviewed.
 
     `partial`: not every finding is named; then only those that the column `absent` names are not there (in a normal image: all).
     """
@@ -87,6 +88,13 @@ def read_probed(
     for column in sorted(needed):
         if column not in raw.columns:
             raise BadInput(f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). {REMEDY}")
+    if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
+        open_rows = sum(not _cell(row, "reviewed") for row in raw.to_dict("records"))
+        if open_rows:
+            raise BadInput(
+                f"{path}: {open_rows} of {len(raw)} rows are not reviewed. A model's reading is no truth: check them against their images "
+                "and put your name into the column `reviewed`, or delete the rows."
+            )
     problems = Problems()
     found: dict[str, Probed] = {}
     for number, row in enumerate(raw.to_dict("records"), 1):

@@ -54,11 +54,11 @@ def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
     """
     reply = reply.rpartition("</think>")[2]
     draft, wrong = _read_lines(reply)
-    given = _json_object(reply) if draft is None else None
+    given = json_object(reply) if draft is None else None
     return (draft, wrong) if given is None else _read_lines(_as_lines(given))
 
 
-def _json_object(reply: str) -> dict[str, Any] | None:
+def json_object(reply: str) -> dict[str, Any] | None:
     """The first JSON object in a reply, or None."""
     for start in islice(re.finditer(r'\{\s*"', reply), 20):  # no reply holds more of them for a good reason
         try:

@@ -1,0 +1,178 @@
+"""What a language model reads out of captions: organ, modality, findings with positions, findings said to be absent (ProbMed, section 3,
+which had GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `PROMPT` is ours).
+
+No model's reading is taken for a truth: a finding or position whose words the caption does not have is refused, and so is one that the
+caption denies; what remains goes into a table with a column `reviewed`, which a person fills in. `medprobe curate probe` leaves rows out
+that nobody reviewed.
+
+See also: asking (`question_writing.py`), what is asked about such a table (`custom_sets/probing.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from curation.custom_sets.exclusion import words_of
+from curation.images.image_table import read_any
+from curation.writing.prompts import fill, one_line
+from curation.writing.question_reading import json_object
+from curation.writing.question_writing import Asking, Writer, ask
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock, replace_file
+from dataset_builders.journal import read_journal
+
+PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
+
+Caption: "Frontal chest radiograph with a nodule in the right upper lobe. There is no pleural effusion."
+{"organ": "chest", "modality": "X-ray", "normal": false, "findings": [{"finding": "nodule", "position": "right upper lobe"}],
+ "absent": ["pleural effusion"]}
+
+Caption: "Normal axial T2-weighted MRI of the brain."
+{"organ": "brain", "modality": "MRI", "normal": true, "findings": [], "absent": []}
+
+Caption: "**CAPTION**"
+Answer with one JSON object of this form. Use the caption's own words for findings and positions; "position" is "" where it gives none."""
+COLUMNS = (
+    "image",
+    "caption",
+    "organ",
+    "modality",
+    "findings",
+    "positions",
+    "absent",
+    "group",
+    "license",
+    "source",
+    "reviewed",
+)
+NORMAL = "No Finding"
+_DENIAL = r"(?:no|not|without|absence of|absent|negative for|free of|rules? out|ruled out|excludes?)"
+
+
+def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
+    """The columns organ to absent that a reply gives of a caption, or None and why.
+
+    >>> read_facts('{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "mass"}]}', "Chest CT: a mass.")[0]
+    {'organ': 'chest', 'modality': 'CT', 'findings': 'mass', 'positions': '', 'absent': ''}
+    """
+    given = json_object(reply.rpartition("</think>")[2])
+    if given is None:
+        return None, "is no JSON object"
+    organ, modality = (_text(given.get(name)) for name in ("organ", "modality"))
+    findings, absent = given.get("findings") or [], given.get("absent") or []
+    if not organ or not modality or not isinstance(findings, list) or not isinstance(absent, list):
+        return None, "lacks organ, modality or the lists"
+    named = [(_text(each.get("finding")), _text(each.get("position"))) for each in findings if isinstance(each, dict)]
+    missing = [_text(each) for each in absent]
+    if len(named) < len(findings) or not all(name for name, _ in named) or bool(given.get("normal")) == bool(named):
+        return None, "names findings of a normal image, or none of an abnormal one"
+    every = [*(word for pair in named for word in pair), *missing]
+    if any(sign in text for text in every for sign in ";|"):
+        return None, "holds a ; or |"
+    for text in every:
+        if not words_of(text) <= words_of(caption):
+            return None, f"says {text!r}, which the caption does not"
+    for name, _ in named:
+        if _denied(name, caption):
+            return None, f"finds {name!r}, which the caption denies"
+    for name in missing:
+        if not _denied(name, caption):
+            return None, f"takes {name!r} for absent, which the caption does not deny"
+    return {
+        "organ": organ,
+        "modality": modality,
+        "findings": "; ".join(name for name, _ in named) or NORMAL,
+        "positions": "; ".join(position for _, position in named) if any(position for _, position in named) else "",
+        "absent": "; ".join(missing),
+    }, ""
+
+
+def _text(value: object) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _denied(finding: str, caption: str) -> bool:
+    """Whether the caption says that the finding is not there: a denial before it in the same clause."""
+    words = r"\W+".join(map(re.escape, re.findall(r"\w+", finding)))
+    return re.search(rf"\b{_DENIAL}\b[^.;:]*?\b{words}", caption, re.IGNORECASE) is not None
+
+
+def read_captions(
+    table: pd.DataFrame, model: Writer, out: Path, asking: Asking, quiet: bool | None = None
+) -> dict[str, int]:
+    """Ask about each caption of `table` (columns of `image_table.read_table`) and write the CSV `out`; returns counts.
+
+    Rows that `out` has already stay as they are: what a person fixed or reviewed is never asked again. Raises BadInput where `out` is
+    something else. Replies are kept beside it (`.jsonl`), so that a killed run asks nothing twice.
+    """
+    kept = _kept(out)
+    captions = {row["image"]: one_line(row["caption"]) for row in table.to_dict("records") if row["caption"].strip()}
+    open_ones = {image: caption for image, caption in captions.items() if image not in kept}
+    read: dict[str, dict[str, str]] = {}
+    refused: dict[str, str] = {}
+    tried: dict[str, int] = {}
+    failed: set[str] = set()
+
+    def take(entry: Mapping[str, Any]) -> None:
+        image, caption = json.loads(entry["id"])
+        if open_ones.get(image) != caption or image in read:
+            return
+        if entry["status"] == "failed":
+            failed.add(image)
+            return
+        tried[image] = tried.get(image, 0) + 1
+        facts, why = read_facts(str(entry["reply"]), caption)
+        if facts is None:
+            refused[image] = why
+        else:
+            read[image] = facts
+            refused.pop(image, None)
+
+    journal = out.with_suffix(".jsonl")
+    with lock(out.parent, f"{out.name}.captions"):
+        for entry in read_journal(journal):
+            take(entry)
+        failed.clear()
+        for number in range(asking.tries):
+            todo = {
+                json.dumps([image, caption], ensure_ascii=False): fill(PROMPT, caption=caption)
+                for image, caption in open_ones.items()
+                if image not in read and tried.get(image, 0) <= number and image not in failed
+            }
+            for entry in (
+                ask(model, todo, number, asking, journal, f"captions (try {number + 1})", quiet) if todo else ()
+            ):
+                take(entry)
+        about = {row["image"]: row for row in table.to_dict("records")}
+        rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]
+        replace_file(out, _csv(rows).encode("utf-8"))
+    return {
+        "kept": len(kept), "read": len(read), "refused": len(refused), "no_reply": len(failed), "no_caption": len(table) - len(captions)
+    }  # fmt: skip
+
+
+def _kept(out: Path) -> dict[str, dict[str, Any]]:
+    if not out.is_file():
+        return {}
+    table = read_any(out)
+    if not set(COLUMNS) <= set(table.columns):
+        raise BadInput(
+            f"{out}: is no table of this command (it lacks {', '.join(set(COLUMNS) - set(table.columns))}). Give another --out."
+        )
+    return {str(row["image"]): row for row in table.fillna("").astype(str).to_dict("records")}
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore", restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()

@@ -1,0 +1,108 @@
+"""What a model reads out of captions: only what the caption says, nothing lost, nothing asked twice, nothing asked about unreviewed."""
+
+import json
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from curation.command_line import app
+from curation.custom_sets.exclusion import words_of
+from curation.custom_sets.probing import ProbeColumns, read_probed
+from curation.writing.caption_facts import COLUMNS, read_facts
+from dataset_builders.errors import BadInput
+from tests.curation.model_server import model_server
+
+CAPTION = "Frontal chest X-ray with a nodule in the left upper lobe and small effusions. No pneumothorax; the heart is not enlarged."
+GOOD = {
+    "organ": "chest", "modality": "X-ray", "normal": False, "absent": ["pneumothorax"],
+    "findings": [{"finding": "nodule", "position": "left upper lobe"}, {"finding": "small effusion", "position": ""}],
+}  # fmt: skip
+
+
+def test_a_good_reply_is_a_row_of_the_table():
+    expected = {
+        "organ": "chest",
+        "modality": "X-ray",
+        "findings": "nodule; small effusion",
+        "positions": "left upper lobe; ",
+        "absent": "pneumothorax",
+    }
+    for reply in (json.dumps(GOOD), f"<think>hm</think> Here:\n```json\n{json.dumps(GOOD, indent=1)}\n```"):
+        assert read_facts(reply, CAPTION) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"findings": [{"finding": "mass", "position": ""}]}, "the caption does not"),
+        ({"findings": [{"finding": "nodule", "position": "right upper lobe"}]}, "the caption does not"),
+        ({"findings": [{"finding": "pneumothorax", "position": ""}]}, "denies"),
+        ({"absent": ["nodule"]}, "does not deny"),
+        ({"normal": True}, "normal image"),
+        ({"findings": []}, "none of an abnormal"),
+        ({"findings": [{"finding": "nodule; effusions"}]}, "; or |"),
+        ({"findings": "nodule"}, "lacks"),
+        ({"organ": ""}, "lacks"),
+    ],
+)
+def test_what_the_caption_does_not_say_is_refused(change, why):
+    assert read_facts(json.dumps(GOOD | change), CAPTION)[0] is None
+    assert why in read_facts(json.dumps(GOOD | change), CAPTION)[1]
+
+
+NAMES = st.sampled_from(["organ", "modality", "normal", "findings", "absent", "finding", "position"])
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(DOCUMENTS)
+def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(document):
+    facts, why = read_facts(json.dumps(document), CAPTION)
+    assert (facts is None) == bool(why)
+    if facts and facts["findings"] != "No Finding":
+        assert words_of(facts["findings"]) <= words_of(CAPTION)
+
+
+def test_from_captions_to_probes(tmp_path):
+    """A killed or repeated run asks nothing twice, keeps what a person wrote, and no unreviewed row becomes a question."""
+    captions = {f"{k}.png": CAPTION.replace("left", side) for k, side in enumerate(["left", "right", "left"])}
+    pd.DataFrame({"image": [*captions, "3.png"], "caption": [*captions.values(), ""]}).to_csv(
+        tmp_path / "table.csv", index=False
+    )
+    out = tmp_path / "findings.csv"
+
+    def answer(prompt, before):
+        if before == 0 and "right" in prompt.split("Caption:")[-1]:
+            return json.dumps(GOOD)  # of the other side: refused, asked again
+        side = "right" if "right" in prompt.split("Caption:")[-1] else "left"
+        return json.dumps(GOOD).replace("left", side)
+
+    def run(address):
+        words = ["captions", str(tmp_path / "table.csv"), "--model", "m", "--out", str(out), "--base-url", address]
+        return CliRunner().invoke(app, words, catch_exceptions=False).output
+
+    with model_server(answer) as (address, log):
+        assert "read 3 captions (0 were there); 0 replies" in run(address)
+        asked = len(log.asked)
+        table = pd.read_csv(out, dtype=str, keep_default_na=False)
+        assert tuple(table.columns) == COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
+            "left upper lobe", "right upper lobe", "left upper lobe",
+        ]  # fmt: skip
+        with pytest.raises(BadInput, match="3 of 3 rows are not reviewed"):
+            read_probed(out, ProbeColumns(), partial=True)
+        table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
+        table.to_csv(out, index=False)
+        assert "(3 were there)" in run(address) and len(log.asked) == asked
+    table = pd.read_csv(out, dtype=str, keep_default_na=False)
+    assert table.loc[0, "findings"] == "small nodule"
+    table["reviewed"] = "Dr A"
+    table.to_csv(out, index=False)
+    probed = read_probed(out, ProbeColumns(), partial=True)
+    assert [image.absent for image in probed] == [("pneumothorax",)] * 3
+    assert probed[1].findings == ("nodule", "small effusion") and probed[1].positions == ("right upper lobe", "")
