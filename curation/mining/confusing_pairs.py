@@ -25,7 +25,7 @@ import pandas as pd
 import torch
 
 from curation.mining.pair_kernels import TIE, decide_tile, gather_tile, similarities
-from curation.mining.prefix_bound import CANDIDATE_COST, COLUMN_COST, Prefix, make_prefix, unit_rows
+from curation.mining.prefix_bound import CANDIDATE_COST, COLUMN_COST, WIDTHS, Prefix, make_prefix, unit_rows
 from dataset_builders.errors import BadInput
 
 TILE = 1024
@@ -35,6 +35,8 @@ HELD = 4_000_000
 NO_BOUND = np.int32(-(2**31))
 PRODUCT_COST = 4.0
 """Time of a column of a float32 product per pair, in the unit of `prefix_bound.COLUMN_COST`."""
+LET_THROUGH = 2.0
+"""Pairs that the bound lets through for one that reaches its threshold, where many do (measured on narrow cones)."""
 SAMPLE = 1024
 """Images whose pairs tell how many meet both encoders' thresholds."""
 
@@ -214,27 +216,31 @@ class PairSearch:
         """Choose what rules pairs out: the codes of all images, where a lower threshold lets them, or both encoders' products."""
         if self._prepared:
             return
+        self._prepared = True
         low = max(self._med_low, self._gen_low)
-        if math.isfinite(low) and self.n > 1:
+        has_bound = math.isfinite(low) and self.n > 1
+        reach, met = self._shares(low)
+        by_codes = COLUMN_COST * WIDTHS[0] + CANDIDATE_COST * LET_THROUGH * reach if has_bound else CANDIDATE_COST
+        by_products = PRODUCT_COST * (self.med.x.shape[1] + self.gen.x.shape[1]) + CANDIDATE_COST * met
+        self.by_products = by_products < by_codes
+        if has_bound and not self.by_products:
             main = self.med if self._main_is_med else self.gen
             self.prefix = make_prefix(main.x, main.scale, low)
-        by_codes = (
-            COLUMN_COST * self.prefix.width + CANDIDATE_COST * self.prefix.share if self.prefix else CANDIDATE_COST
-        )
-        by_products = PRODUCT_COST * (self.med.x.shape[1] + self.gen.x.shape[1]) + CANDIDATE_COST * self._share_met()
-        self.by_products = by_products < by_codes
-        self._prepared = True
 
-    def _share_met(self) -> float:
-        """The share of pairs that meet the thresholds, estimated on a sample of the images."""
+    def _shares(self, low: float) -> tuple[float, float]:
+        """The shares of pairs that reach the bound's threshold and that meet all thresholds, estimated on a sample of the images."""
         rows = np.sort(np.random.default_rng(0).choice(self.n, min(self.n, SAMPLE), replace=False))
-        met = np.triu(np.ones((len(rows), len(rows)), bool), 1)
-        total = max(1, int(met.sum()))
-        for part, (low, high) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
+        upper = np.triu(np.ones((len(rows), len(rows)), bool), 1)
+        total = max(1, int(upper.sum()))
+        met, reach = upper, 0.0
+        for part, (least, most) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
             unit = unit_rows(part.x, part.scale, rows)
             sims = unit @ unit.T
-            met &= (sims >= max(low, -2.0)) & (sims <= min(high, 2.0))  # a float32 holds no limit of 1e300
-        return int(met.sum()) / total
+            least, most, bound = np.clip((least, most, low), -2.0, 2.0)  # a float32 holds no limit of 1e300
+            if (part is self.med) == self._main_is_med:
+                reach = int((upper & (sims >= bound)).sum()) / total
+            met = met & (sims >= least) & (sims <= most)
+        return reach, int(met.sum()) / total
 
     def blocks(self, start: int, stop: int) -> Iterator[Pairs]:
         """The pairs with start <= i < stop, sorted by (i, j), a piece of at most about `HELD` at a time."""
@@ -294,15 +300,16 @@ class PairSearch:
 
     def _rule_out(self, rows: tuple[int, int], columns: tuple[int, int], tile: torch.Tensor) -> None:
         """Put 1 into `tile` (rows, columns) where both cosines, in the vectors' own precision, may meet the thresholds, and else 0."""
-        tile.fill_(1)
+        met = torch.ones(tile.shape, dtype=torch.bool)
         for part, (low, high) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
-            left, right = (as_tensor(part.x[slice(*ends)]) for ends in (rows, columns))
-            down, across = (as_tensor(part.scale[slice(*ends)]).to(left.dtype) for ends in (rows, columns))
-            sims = torch.mm(left, right.t()).mul_(down[:, None]).mul_(across)
+            scale = part.scale.astype(part.x.dtype)[:, None]
+            left, right = (as_tensor(part.x[slice(*ends)] * scale[slice(*ends)]) for ends in (rows, columns))
+            sims = torch.mm(left, right.t())
             if math.isfinite(low):
-                tile *= sims >= low - part.rounding
+                met &= sims >= low - part.rounding
             if math.isfinite(high):
-                tile *= sims <= high + part.rounding
+                met &= sims <= high + part.rounding
+        tile.copy_(met)
 
     def decide(self, i: np.ndarray, j: np.ndarray) -> Pairs:
         """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full
