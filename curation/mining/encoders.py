@@ -164,7 +164,7 @@ def _names_a_hub_model(config: Path) -> bool:
     return "hf_model_name" in text and not Path(text["hf_model_name"]).is_dir()
 
 
-def _without_text(folder: Path, image_size: int | None) -> tuple[torch.nn.Module, Callable[..., Any]]:
+def _without_text(folder: Path, image_size: int | None) -> tuple[Any, Callable[..., Any]]:
     """The model of an open_clip folder with a stand-in for its text half, which no image needs: nothing outside the folder is asked for."""
     import open_clip
     from open_clip.factory import _find_checkpoint_in_dir, load_state_dict

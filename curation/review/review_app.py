@@ -266,14 +266,21 @@ def serve(
         app = build_app(questions, images, access)
         return access.guard(app, certificate is not None) if access else app
 
-    tls = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)} if certificate else {}
-    serve_page(build, questions, "review", f"reviewing {questions}", port, host, **tls)
+    serve_page(build, questions, "review", f"reviewing {questions}", port, host, certificate, key)
 
 
 def serve_page(
-    build: Callable[[], ASGIApp], folder: Path, task: str, doing: str, port: int, host: str = HERE, **tls: str
+    build: Callable[[], ASGIApp],
+    folder: Path,
+    task: str,
+    doing: str,
+    port: int,
+    host: str = HERE,
+    certificate: Path | None = None,
+    key: Path | None = None,
 ) -> None:
-    """Serve a page that writes into `folder`, whose lock `task` it holds; `tls`: uvicorn's options. Raises BadInput as `serve` does."""
+    """Serve a page that writes into `folder`, whose lock `task` it holds; `certificate`, `key`: PEM files for HTTPS. Raises BadInput as
+    `serve` does."""
     import uvicorn
 
     with socket.socket() as probe:
@@ -284,6 +291,6 @@ def serve_page(
             raise BadInput(f"--host {host} --port {port}: cannot be used ({error}). Give others.") from None
     with lock(folder, task):
         app = build()
-        address = f"{'https' if tls else 'http'}://{host}:{port}"
+        address = f"{'https' if certificate else 'http'}://{host}:{port}"
         print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
-        uvicorn.run(app, host=host, port=port, log_level="warning", **tls)
+        uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key)

@@ -24,7 +24,7 @@ from curation.custom_sets.exclusion import words_of
 from curation.images.image_table import read_any
 from curation.writing.prompts import fill, one_line
 from curation.writing.question_reading import json_object
-from curation.writing.question_writing import Asking, Writer, ask
+from curation.writing.question_writing import Asking, Writer, ask, records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import read_journal
@@ -167,7 +167,7 @@ def _kept(out: Path) -> dict[str, dict[str, Any]]:
         raise BadInput(
             f"{out}: is no table of this command (it lacks {', '.join(set(COLUMNS) - set(table.columns))}). Give another --out."
         )
-    return {str(row["image"]): row for row in table.fillna("").astype(str).to_dict("records")}
+    return {row["image"]: row for row in records(table.fillna("").astype(str))}
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
