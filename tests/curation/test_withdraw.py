@@ -10,7 +10,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curation.command_line import app
+from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from curation.withdraw import withdraw
+from curation.writing.question_writing import DRAFTS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
@@ -25,7 +27,25 @@ def run(*words):
     return done.output
 
 
-@pytest.fixture(params=["probmed", "halt-medvqa"])
+def reviewed_pairs(names, questions):
+    """A questions folder of pairs of images, every third rejected, all with captions that name the patient."""
+    questions.mkdir()
+    drafts = [
+        {
+            "pair_id": f"{k}-{k + 5}", "i": k, "j": k + 5, "sim_med": 0.95, "sim_gen": 0.4, "image_1": names[k], "image_2": names[k + 5],
+            "caption_1": f"seen in {names[k]}", "caption_2": f"seen in {names[k + 5]}", "question": f"Which lesion is shown ({k})?",
+            "option_A": "a cyst", "option_B": "a stone", "correct_1": "A", "correct_2": "B",
+        }
+        for k in range(len(names) - 5)
+    ]  # fmt: skip
+    pd.DataFrame(drafts).to_parquet(questions / DRAFTS)
+    log = ReviewLog(questions)
+    for k, pair in enumerate(log.pairs):
+        for field, value in ((SCORES[0], 9), (SCORES[1], 9 if k % 3 else 4), *((check, True) for check in CHECKS)):
+            log.change("Ada", pair, field, value)
+
+
+@pytest.fixture(params=["probmed", "halt-medvqa", "mediconfusion"])
 def a_set(request, tmp_path):
     rng = random.Random(7)
     (tmp_path / "images").mkdir()
@@ -43,7 +63,13 @@ def a_set(request, tmp_path):
         )  # fmt: skip
     pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
     out = tmp_path / "my-set"
-    if request.param == "probmed":
+    if request.param == "mediconfusion":
+        reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
+        run(
+            "export", "my-set", "--questions", tmp_path / "questions", "--images", tmp_path / "images", "--out", out,
+            "--table", tmp_path / "table.csv",
+        )  # fmt: skip
+    elif request.param == "probmed":
         run("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
     else:
         fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
@@ -81,6 +107,7 @@ def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
         not any(image.removesuffix(".png").encode() in everything for image in gone)
         and patient.encode() not in everything
     )
+    assert format != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in everything for n in (6, 7))
     left = before[before["group"] != patient]
     assert set(after.index) <= set(left.index) and len(after) >= 0.8 * len(
         left
