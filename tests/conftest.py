@@ -13,6 +13,10 @@ from hypothesis import HealthCheck, settings
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medprobe-hf-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
+# One thread each: the test processes share the processors, and threads that wait for each other there cost more than they give.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
 # How fast an example runs is the machine's affair: other work on it must fail no test.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
@@ -26,6 +30,18 @@ def _folder(name: str) -> Path:
     folder = SHARED / name
     if not folder.is_dir():
         pytest.skip(f"needs the authors' files in {Path('..') / 'shared' / name}, which are not on this machine")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def phantoms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every benchmark's drawn dataset under its name, built once for a test process: to be read only."""
+    from dataset_builders.benchmarks import BENCHMARKS
+    from dataset_builders.build import build
+
+    folder = tmp_path_factory.mktemp("phantoms")
+    for name in BENCHMARKS:
+        build(name, out=folder / name)
     return folder
 
 

@@ -1,7 +1,4 @@
-"""Environments of other harnesses, with the real package: made once, kept in the pytest cache; skipped where the package index is away.
-
-An environment sees this one's libraries and, as an installed distribution with its entry points, this project.
-"""
+"""Environments of other harnesses and of old clients: made once, kept in the pytest cache; skipped where the package index is away."""
 
 from __future__ import annotations
 
@@ -22,34 +19,31 @@ NO_INDEX = re.compile(
 )
 
 
-def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...]) -> Path:
-    """The Python of an environment that has these requirements. Skips with a reason where they cannot be installed."""
+def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...], with_ours: bool = True) -> Path:
+    """The Python of an environment that has these requirements (and, `with_ours`, what is installed here and this project).
+
+    Skips with a reason where they cannot be installed.
+    """
     folder = cache.mkdir(f"harness-{name}") / f"{sys.version_info.major}.{sys.version_info.minor}"
     python, stamp = folder / "bin" / "python", folder / "installed.json"
     if not stamp.exists() or json.loads(stamp.read_text()) != list(requirements):
         venv.EnvBuilder(with_pip=True, clear=True).create(folder)
-        libraries = _libraries(folder)
-        (libraries / "libraries.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        command = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--retries",
-            "1",
-            *requirements,
-        ]
+        if with_ours:
+            (_libraries(folder) / "libraries.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        options = ("--quiet", "--disable-pip-version-check", "--no-compile", "--retries", "1")
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
+            done = subprocess.run(
+                [python, "-m", "pip", "install", *options, *requirements],
+                capture_output=True, text=True, timeout=550, check=False,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             pytest.skip(f"{name} could not be installed within 550 seconds")
         if done.returncode and NO_INDEX.search(done.stderr):
             pytest.skip(f"the package index cannot be reached, so {name} is not tested: {done.stderr.strip()[-200:]}")
         assert done.returncode == 0, done.stderr
         stamp.write_text(json.dumps(list(requirements)))
-    _install_us(_libraries(folder))
+    if with_ours:
+        _install_us(_libraries(folder))
     return python
 
 

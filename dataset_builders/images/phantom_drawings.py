@@ -9,6 +9,7 @@ import io
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +168,7 @@ _SPOTS = {
 """Where lesions lie: distance from the middle, to the side and up or down."""
 
 
+@cache  # the benchmarks share pictures, and a process may build each more than once: a few megabytes in all
 def draw(drawing: Drawing, encoding: str = "PNG") -> bytes:
     """The picture as an encoded file (PNG or JPEG)."""
     canvas = _ORGANS[drawing.organ](drawing)

@@ -44,8 +44,8 @@ def _open_clip_model(folder):
     import torch
 
     vision = {
-        "timm_model_name": "vit_tiny_patch16_224", "timm_model_pretrained": False, "timm_pool": "", "timm_proj": "linear",
-        "image_size": 224,
+        "timm_model_name": "test_vit", "timm_model_pretrained": False, "timm_pool": "", "timm_proj": "linear",
+        "image_size": 160,
     }  # fmt: skip
     config = {
         "embed_dim": 24,

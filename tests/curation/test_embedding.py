@@ -48,8 +48,8 @@ def images(tmp_path):
         ("transformers:clip", "projected", 24),
         ("transformers:clip", "mean", 32),
         ("open_clip:local-dir:biomedclip", "projected", 24),
-        ("open_clip:local-dir:biomedclip", "mean", 192),
-        ("open_clip:local-dir:biomedclip", "cls", 192),
+        ("open_clip:local-dir:biomedclip", "mean", 64),
+        ("open_clip:local-dir:biomedclip", "cls", 64),
     ],
 )
 def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, dimensions):

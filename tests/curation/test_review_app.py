@@ -3,11 +3,7 @@ saved."""
 
 import io
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +19,7 @@ from curation.review.review_log import LOG, ReviewLog
 from curation.writing.question_writing import DRAFTS
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
+from tests import processes
 
 pytestmark = pytest.mark.browser
 
@@ -59,21 +56,19 @@ def start(folders, *reviewers):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, *map(str, folders), str(port), *reviewers], cwd=ROOT, env={**os.environ}
-    )
+    process = processes.start(processes.BOARD, SERVE, *folders, port, *reviewers, cwd=folders[0].parent)
     for _ in range(1500):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return process, f"http://127.0.0.1:{port}/"
         except OSError:
-            assert process.poll() is None, "the server ended"
-            time.sleep(0.2)
+            assert process.poll() is None, process.said.read_text()
+            time.sleep(0.05)
     raise AssertionError("the server did not start")
 
 
 def kill(process):
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.wait(30)
 
 

@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-import huggingface_hub.constants
 import pytest
 
 from dataset_builders.hub.changes import changes, open_versions, report
@@ -74,9 +73,7 @@ def test_exactly_what_was_done_is_said(tmp_path, seed):
 
 
 def test_by_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     publish(write(tmp_path / "one", [case(1), case(2)]), "ORG/set", tag="v1")
     two = write(tmp_path / "two", [case(1), case(2), case(3)])
     commands.medprobe("publish", two, "ORG/set", "--tag", "v2", "--notes", "one pair more", cwd=tmp_path)

@@ -29,11 +29,10 @@ FIELDS = {"input", "target", "choices", "input_image", "metadata"}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("built")
+def text_only(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
     for format in BENCHMARKS:
-        build(format, out=folder / format)
-        build(format, out=folder / f"{format}-text", text_only=True)
+        build(format, out=folder / format, text_only=True)
     return folder
 
 
@@ -52,17 +51,17 @@ def check_specification(document: dict, configs: dict[str, list[str]]) -> None:
             assert task[key] and all(set(each) <= {"name", "args"} and each["name"] in known for each in task[key])
 
 
-@pytest.mark.parametrize("text_only", [False, True], ids=["images", "text"])
+@pytest.mark.parametrize("kind", ["phantoms", "text_only"])
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_every_repository_has_tasks_by_the_specification(built, format, text_only):
-    folder = built / (f"{format}-text" if text_only else format)
+def test_every_repository_has_tasks_by_the_specification(request, format, kind):
+    folder = request.getfixturevalue(kind) / format
     document = yaml.safe_load((folder / "eval.yaml").read_text())
     card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     configs = {config["config_name"]: [each["split"] for each in config["data_files"]] for config in card["configs"]}
     check_specification(document, configs)
     assert "eval.yaml" in dataset_files(folder, "ORG/some-phantoms", private=False).files
     for task in document["tasks"]:
-        assert ("input_image" in task["field_spec"]) is not text_only
+        assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
         metric = metric_of_task(task["id"], task["split"])
         assert metric in spec(format).tasks and metric in eval_spec(format).metrics
     keyed = {
@@ -74,11 +73,11 @@ def test_every_repository_has_tasks_by_the_specification(built, format, text_onl
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_the_rows_of_a_task_are_those_of_the_questions(built, format):
-    folder = built / format
+def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, format, tmp_path):
+    folder = phantoms / format
     ours = open_repository(folder)
     for task in yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]:
-        rows = load_dataset(str(folder), task["config"], split=task["split"], cache_dir=str(folder.parent / "cache"))
+        rows = load_dataset(str(folder), task["config"], split=task["split"], cache_dir=str(tmp_path))
         questions = ours.questions(task["split"]).set_index("question_id")
         images = {name: data for case in ours.cases(task["split"]) for name, data in case.images.items()}
         assert len(rows) and len(set(rows["question_id"])) == len(rows)
@@ -91,8 +90,8 @@ def test_the_rows_of_a_task_are_those_of_the_questions(built, format):
             assert base64.b64decode(encoded) == images[row["image_id"]]
 
 
-def test_a_uri_that_questions_share_is_stored_once(built):
-    [path] = (built / "mediconfusion" / "inspect").glob("*.parquet")
+def test_a_uri_that_questions_share_is_stored_once(phantoms):
+    [path] = (phantoms / "mediconfusion" / "inspect").glob("*.parquet")
     column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image_uri"))
     uris = set(pq.read_table(path, columns=["image_uri"])["image_uri"].to_pylist())
     assert column.path_in_schema == "image_uri"

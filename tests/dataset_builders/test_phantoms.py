@@ -9,6 +9,7 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.images.phantom_drawings import draw
 from dataset_builders.sources.phantoms import write_sources
 
 
@@ -20,33 +21,26 @@ def digests(folder):
     }
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for format in BENCHMARKS:
-        build(format, out=folder / format)
-    return folder
-
-
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_sources_and_builds_have_the_same_bytes_twice(format, built, tmp_path):
+def test_sources_and_builds_have_the_same_bytes_twice(format, phantoms, tmp_path):
     write_sources(format, tmp_path / "one")
+    draw.cache_clear()  # drawn again
     write_sources(format, tmp_path / "two")
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
     build(format, source=tmp_path / "one", out=tmp_path / "again")
-    assert digests(tmp_path / "again") == digests(built / format)
+    assert digests(tmp_path / "again") == digests(phantoms / format)
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_a_phantom_build_says_that_it_is_one(format, built):
-    repository = open_repository(built / format)
+def test_a_phantom_build_says_that_it_is_one(format, phantoms):
+    repository = open_repository(phantoms / format)
     assert (repository.name, repository.format, repository.origin, repository.partial) == (
         format,
         format,
         "phantom",
         None,
     )
-    card = (built / format / "README.md").read_text()
+    card = (phantoms / format / "README.md").read_text()
     assert "drawn phantoms, not medical images" in card
     assert "license: cc0-1.0" in card
     for split in repository.splits:
@@ -54,8 +48,8 @@ def test_a_phantom_build_says_that_it_is_one(format, built):
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_every_letter_is_right_about_equally_often(format, built):
-    repository = open_repository(built / format)
+def test_every_letter_is_right_about_equally_often(format, phantoms):
+    repository = open_repository(phantoms / format)
     questions = repository.questions(repository.splits[0])
     single = questions[questions["question_type"] != "multiple"]
     for size, group in single.groupby(single["options"].map(len)):
@@ -66,8 +60,8 @@ def test_every_letter_is_right_about_equally_often(format, built):
         )
 
 
-def test_a_constant_answer_confuses_every_pair(built):
-    questions = open_repository(built / "mediconfusion").questions("test")
+def test_a_constant_answer_confuses_every_pair(phantoms):
+    questions = open_repository(phantoms / "mediconfusion").questions("test")
     for _, pair in questions.groupby("case_id"):
         assert sorted(answer[0] for answer in pair["answer"]) == [0, 1]
         assert pair["question"].nunique() == 1
@@ -76,8 +70,8 @@ def test_a_constant_answer_confuses_every_pair(built):
     assert len({label for labels in questions["categories"] for label in labels}) >= 5
 
 
-def test_probmed_phantoms_have_the_whole_question_set(built):
-    questions = open_repository(built / "probmed").questions("test")
+def test_probmed_phantoms_have_the_whole_question_set(phantoms):
+    questions = open_repository(phantoms / "probmed").questions("test")
     assert questions["image_type"].nunique() >= 4
     for _, image in questions.groupby("case_id"):
         aspects = Counter(image["aspect"])
@@ -93,8 +87,8 @@ def test_probmed_phantoms_have_the_whole_question_set(built):
         assert [answer for _, answer in sorted(zip(pair["adversarial"], pair["answer"], strict=True))] == [[0], [1]]
 
 
-def test_gmai_phantoms_hide_the_test_answers_and_fit_their_tree(built):
-    repository = open_repository(built / "gmai-mmbench")
+def test_gmai_phantoms_hide_the_test_answers_and_fit_their_tree(phantoms):
+    repository = open_repository(phantoms / "gmai-mmbench")
     validation, test = repository.questions("validation"), repository.questions("test")
     assert set(validation["question_type"]) == {"single", "multiple"}
     assert all(not answer for answer in test["answer"])
@@ -105,8 +99,8 @@ def test_gmai_phantoms_hide_the_test_answers_and_fit_their_tree(built):
             assert (subject, getattr(row, subject), row.modality, row.keyword) in tree
 
 
-def test_halt_phantoms_have_three_scenarios_and_clean_options(built):
-    questions = open_repository(built / "halt-medvqa").questions("test")
+def test_halt_phantoms_have_three_scenarios_and_clean_options(phantoms):
+    questions = open_repository(phantoms / "halt-medvqa").questions("test")
     assert Counter(questions["scenario"]) == {"fake": 12, "none": 12, "swap": 12}
     for row in questions.itertuples():
         right = row.options[row.answer[0]]
@@ -116,9 +110,9 @@ def test_halt_phantoms_have_three_scenarios_and_clean_options(built):
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_the_manifest_names_every_image(format, built):
-    manifest = json.loads((built / format / "manifest.json").read_text())
-    repository = open_repository(built / format)
+def test_the_manifest_names_every_image(format, phantoms):
+    manifest = json.loads((phantoms / format / "manifest.json").read_text())
+    repository = open_repository(phantoms / format)
     for split in repository.splits:
         for case in repository.cases(split):
             for image_id, data in case.images.items():

@@ -12,7 +12,6 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import client as hub
 from dataset_builders.hub.publish import publish
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
@@ -23,10 +22,7 @@ COMMIT = "/commit/"
 
 @pytest.fixture(autouse=True)
 def on_local_hub(local_hub, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.01)
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 
-import huggingface_hub.constants
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.sources.files import ORIGIN_MARKER
-from dataset_builders.sources.phantoms import write_sources
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.small_repo import small_repo
 
@@ -39,67 +35,42 @@ def facts(name, config, **options):
 
 @pytest.fixture(autouse=True)
 def on_local_hub(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Every format, from drawn sources without the mark that says so (phantoms may not take the official names)."""
-    root = tmp_path_factory.mktemp("built")
+def test_by_name_by_config_and_streamed(publishable, stranger):
     for format in BENCHMARKS:
-        write_sources(format, root / "sources" / format)
-        (root / "sources" / format / ORIGIN_MARKER).unlink()
-        if format == "mediconfusion":
-            state_licences(root / "sources" / format)
-        build(format, source=root / "sources" / format, out=root / format)
-    return root
-
-
-def state_licences(source):
-    """Give the drawn images ROCO's names and a licence each, in ROCO's own file: what may be public, then, is public."""
-    path = source / "dataset.json"
-    path.write_text(path.read_text().replace("PHANTOM_", "ROCO_"))
-    ids = sorted(set(re.findall(r"ROCO_[0-9]+", path.read_text())))
-    rows = [f"{name},PMC1_a.jpg,{('CC BY', 'CC BY-NC', 'CC BY-NC-ND')[n % 3]}" for n, name in enumerate(ids)]
-    (source / "licences.txt").write_text("\n".join(["ROCO_ID,PMC_ID,CC", *rows]))
-
-
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_by_name_by_config_and_streamed(built, stranger, format):
-    repo_id = f"ORG/{format}"
-    public = format == "mediconfusion"
-    publish(built / format, repo_id, tag="v1.0.0", private=not public)
+        publish(publishable / format, f"ORG/{format}", tag="v1.0.0", private=format != "mediconfusion")
     code = f"""
-configs = get_dataset_config_names({repo_id!r})
-whole = {{config: facts({repo_id!r}, config) for config in configs}}
-default = facts({repo_id!r}, None)
-streamed = facts({repo_id!r}, "cases", streaming=True)
-print(json.dumps([whole, default, streamed]))
+for format in {BENCHMARKS!r}:
+    name = "ORG/" + format
+    whole = {{config: facts(name, config) for config in get_dataset_config_names(name)}}
+    print(json.dumps([format, whole, facts(name, None), facts(name, "cases", streaming=True)]))
 """
-    whole, default, streamed = json.loads(stranger(None if public else CURATOR).run(LOAD + code).splitlines()[-1])
-    ours = open_repository(built / format)
-    assert {"questions", "cases", "questions_text"} <= whole.keys()
-    assert default == whole["questions"]
-    assert streamed == whole["cases"]
-    for split in ours.splits:
-        ids = list(ours.questions(split)["question_id"])
-        assert sorted(whole["questions"][split]["ids"]) == sorted(ids)
-        assert whole["questions_text"][split]["ids"] == ids
-        assert whole["cases"][split]["images"] == whole["questions"][split]["images"]
-    pictures = {name for split in whole["questions"].values() for name in split["images"]}
-    assert pictures == set(ours.manifest["images"])
+    found = [json.loads(line) for line in stranger(CURATOR).run(LOAD + code).splitlines()]
+    assert [format for format, *_ in found] == list(BENCHMARKS)
+    for format, whole, default, streamed in found:
+        ours = open_repository(publishable / format)
+        assert {"questions", "cases", "questions_text"} <= whole.keys()
+        assert default == whole["questions"]
+        assert streamed == whole["cases"]
+        for split in ours.splits:
+            ids = list(ours.questions(split)["question_id"])
+            assert sorted(whole["questions"][split]["ids"]) == sorted(ids)
+            assert whole["questions_text"][split]["ids"] == ids
+            assert whole["cases"][split]["images"] == whole["questions"][split]["images"]
+        pictures = {name for split in whole["questions"].values() for name in split["images"]}
+        assert pictures == set(ours.manifest["images"])
 
 
 @pytest.mark.parametrize("xet", [False, True], ids=["lfs", "xet"])
-def test_the_bytes_of_images_arrive_unchanged(built, stranger, local_hub, monkeypatch, tmp_path, xet):
+def test_the_bytes_of_images_arrive_unchanged(publishable, stranger, local_hub, tmp_path, xet):
     """With Xet the upload runs in a process of its own too: hf_xet remembers under its HF_HOME what it sent to which address."""
-    ours = open_repository(built / "mediconfusion")
+    ours = open_repository(publishable / "mediconfusion")
     if xet:
-        upload(built / "mediconfusion", "ORG/mediconfusion", local_hub, tmp_path)
+        upload(publishable / "mediconfusion", "ORG/mediconfusion", local_hub, tmp_path)
     else:
-        publish(built / "mediconfusion", "ORG/mediconfusion")
+        publish(publishable / "mediconfusion", "ORG/mediconfusion")
     code = """
 rows = load_dataset("ORG/mediconfusion", split="test").cast_column("image", Image(decode=False))
 print(json.dumps({row["image_id"]: hashlib.sha256(row["image"]["bytes"]).hexdigest() for row in rows}))
@@ -171,8 +142,8 @@ print(json.dumps([len(rows), len(set(rows["case_id"])), "10013-1" in rows["quest
     assert json.loads(stranger().run(LOAD + code).splitlines()[-1]) == [352, 176, True]
 
 
-def test_hashes_in_the_manifest_are_those_of_the_published_bytes(built):
-    ours = open_repository(built / "mediconfusion")
+def test_hashes_in_the_manifest_are_those_of_the_published_bytes(publishable):
+    ours = open_repository(publishable / "mediconfusion")
     for case in ours.cases("test"):
         for name, content in case.images.items():
             assert hashlib.sha256(content).hexdigest() == ours.manifest["images"][name]["sha256"]
@@ -189,8 +160,8 @@ except BadInput as error:
 """
 
 
-def test_what_was_cached_and_may_not_be_seen_any_more_is_refused_in_one_line(built, local_hub, tmp_path):
-    publish(built / "halt-medvqa", "medlab/secret", private=True)
+def test_what_was_cached_and_may_not_be_seen_any_more_is_refused_in_one_line(publishable, local_hub, tmp_path):
+    publish(publishable / "halt-medvqa", "medlab/secret", private=True)
 
     def opened(**environment):
         given = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1", **environment}

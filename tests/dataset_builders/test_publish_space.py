@@ -1,6 +1,5 @@
 """A Space gets the board and the light modules it imports, and starts from there alone."""
 
-import huggingface_hub.constants
 import pytest
 from huggingface_hub import HfApi
 
@@ -30,9 +29,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(autouse=True)
 def on_local_hub(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
 
 
 @pytest.fixture

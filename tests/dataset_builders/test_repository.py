@@ -24,43 +24,37 @@ from dataset_builders.parquet import writer as parquet_files
 STRANGER = """
 import json, sys
 from datasets import load_dataset, Image, ClassLabel
-folder, out = sys.argv[1], {}
 assert "dataset_builders" not in sys.modules
 try:
     import medprobe
     raise SystemExit("medprobe can be imported here")
 except ImportError:
     pass
-plain = load_dataset(folder)
-cases = load_dataset(folder, "cases")
-for split in plain:
-    rows = plain[split]
-    assert isinstance(rows.features["image"], Image)
-    assert isinstance(rows.features["question_type"], ClassLabel)
-    first, streamed = rows[0], next(iter(load_dataset(folder, streaming=True)[split]))
-    assert list(first["image"].getdata()) == list(streamed["image"].getdata())
-    assert {k: v for k, v in first.items() if k != "image"} == {k: v for k, v in streamed.items() if k != "image"}
-    case, streamed = cases[split][0], next(iter(load_dataset(folder, "cases", streaming=True)[split]))
-    assert [i.size for i in case["images"]] == [i.size for i in streamed["images"]]
-    assert case["questions"][0]["question_id"] == first["question_id"]
-    text = load_dataset(folder, "questions_text")[split]
-    assert text.column_names == [name for name in rows.column_names if name != "image"]
-    out[split] = {
-        "rows": rows.num_rows, "cases": cases[split].num_rows, "text": text.num_rows,
-        "features": {name: repr(feature) for name, feature in rows.features.items()},
-        "labels": {n: f.names for n, f in rows.features.items() if isinstance(f, ClassLabel)},
-        "first": {k: v for k, v in first.items() if k != "image"},
-    }
-print("RESULT" + json.dumps(out))
+found = {}
+for folder in sys.argv[1:]:
+    out = found[folder.rpartition("/")[2]] = {}
+    plain = load_dataset(folder)
+    cases = load_dataset(folder, "cases")
+    for split in plain:
+        rows = plain[split]
+        assert isinstance(rows.features["image"], Image)
+        assert isinstance(rows.features["question_type"], ClassLabel)
+        first, streamed = rows[0], next(iter(load_dataset(folder, streaming=True)[split]))
+        assert list(first["image"].getdata()) == list(streamed["image"].getdata())
+        assert {k: v for k, v in first.items() if k != "image"} == {k: v for k, v in streamed.items() if k != "image"}
+        case, streamed = cases[split][0], next(iter(load_dataset(folder, "cases", streaming=True)[split]))
+        assert [i.size for i in case["images"]] == [i.size for i in streamed["images"]]
+        assert case["questions"][0]["question_id"] == first["question_id"]
+        text = load_dataset(folder, "questions_text")[split]
+        assert text.column_names == [name for name in rows.column_names if name != "image"]
+        out[split] = {
+            "rows": rows.num_rows, "cases": cases[split].num_rows, "text": text.num_rows,
+            "features": {name: repr(feature) for name, feature in rows.features.items()},
+            "labels": {n: f.names for n, f in rows.features.items() if isinstance(f, ClassLabel)},
+            "first": {k: v for k, v in first.items() if k != "image"},
+        }
+print("RESULT" + json.dumps(found))
 """
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for format in BENCHMARKS:
-        build(format, out=folder / format)
-    return folder
 
 
 def stranger(script, *arguments, home):
@@ -91,32 +85,38 @@ sys.meta_path.insert(0, Block())
 """
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_a_stranger_loads_every_config(format, built, tmp_path):
-    found = stranger(STRANGER, built / format, home=tmp_path)
-    repository = open_repository(built / format)
-    assert list(found) == repository.splits
-    for split, seen in found.items():
-        noted = repository.manifest["splits"][split]
-        assert (seen["rows"], seen["cases"], seen["text"]) == (noted["questions"], noted["cases"], noted["questions"])
-        assert seen["features"]["options"] == "List(Value('string'))"
-        assert seen["features"]["answer"] == "List(Value('int32'))"
-        assert seen["features"]["categories"] == "List(Value('string'))"
-        assert seen["labels"]["question_type"] == ["single", "multiple", "yes_no"]
-        if format == "probmed":
-            assert seen["labels"]["aspect"] == ["modality", "organ", "abnormality", "condition", "position"]
-            assert seen["features"]["adversarial"] == "Value('bool')"
-        if format == "halt-medvqa":
-            assert seen["labels"]["scenario"] == ["fake", "none", "swap"]
-        if format == "mediconfusion":
-            assert seen["features"]["sim_med"] == "Value('float64')"
-        ours = repository.questions(split).iloc[0].to_dict()
-        for name, value in seen["first"].items():
-            expected = seen["labels"][name][value] if name in seen["labels"] else value
-            assert ours[name] == expected, name
+def test_a_stranger_loads_every_config(phantoms, tmp_path):
+    said = stranger(STRANGER, *(phantoms / format for format in BENCHMARKS), home=tmp_path)
+    assert list(said) == list(BENCHMARKS)
+    for (format, found), repository in zip(
+        said.items(), map(open_repository, map(phantoms.joinpath, said)), strict=True
+    ):
+        assert list(found) == repository.splits
+        for split, seen in found.items():
+            noted = repository.manifest["splits"][split]
+            assert (seen["rows"], seen["cases"], seen["text"]) == (
+                noted["questions"],
+                noted["cases"],
+                noted["questions"],
+            )
+            assert seen["features"]["options"] == "List(Value('string'))"
+            assert seen["features"]["answer"] == "List(Value('int32'))"
+            assert seen["features"]["categories"] == "List(Value('string'))"
+            assert seen["labels"]["question_type"] == ["single", "multiple", "yes_no"]
+            if format == "probmed":
+                assert seen["labels"]["aspect"] == ["modality", "organ", "abnormality", "condition", "position"]
+                assert seen["features"]["adversarial"] == "Value('bool')"
+            if format == "halt-medvqa":
+                assert seen["labels"]["scenario"] == ["fake", "none", "swap"]
+            if format == "mediconfusion":
+                assert seen["features"]["sim_med"] == "Value('float64')"
+            ours = repository.questions(split).iloc[0].to_dict()
+            for name, value in seen["first"].items():
+                expected = seen["labels"][name][value] if name in seen["labels"] else value
+                assert ours[name] == expected, name
 
 
-def test_a_stranger_loads_the_further_configs(built, tmp_path):
+def test_a_stranger_loads_the_further_configs(phantoms, tmp_path):
     script = """
 import json, sys
 from datasets import load_dataset
@@ -126,27 +126,27 @@ for folder, config in (("mediconfusion", "finetune"), ("mediconfusion", "finetun
     out[config] = {split: rows.num_rows for split, rows in loaded.items()}
 print("RESULT" + json.dumps(out))
 """
-    found = stranger(script, built, home=tmp_path)
+    found = stranger(script, phantoms, home=tmp_path)
     assert set(found["finetune"]) == set(found["finetune_disjoint"]) == {"train", "test"}
     assert sum(found["finetune"].values()) == 28
-    assert found["lexical_tree"]["train"] == len(open_repository(built / "gmai-mmbench").lexical_tree)
+    assert found["lexical_tree"]["train"] == len(open_repository(phantoms / "gmai-mmbench").lexical_tree)
 
 
-def test_a_single_parquet_file_keeps_its_features(built, tmp_path):
+def test_a_single_parquet_file_keeps_its_features(phantoms, tmp_path):
     script = """
 import json, sys
 from datasets import load_dataset
 rows = load_dataset("parquet", data_files=sys.argv[1])["train"]
 print("RESULT" + json.dumps({name: repr(feature) for name, feature in rows.features.items()}))
 """
-    found = stranger(script, built / "halt-medvqa/questions/test-00000-of-00001.parquet", home=tmp_path)
+    found = stranger(script, phantoms / "halt-medvqa/questions/test-00000-of-00001.parquet", home=tmp_path)
     assert found["image"].startswith("Image")
     assert found["scenario"] == "ClassLabel(names=['fake', 'none', 'swap'])"
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_what_was_built_is_read_back(format, built):
-    repository = open_repository(built / format)
+def test_what_was_built_is_read_back(format, phantoms):
+    repository = open_repository(phantoms / format)
     for split in repository.splits:
         questions = repository.questions(split)
         cases = list(repository.cases(split))
@@ -158,12 +158,12 @@ def test_what_was_built_is_read_back(format, built):
         repository.questions("train")
 
 
-def test_a_repository_without_our_manifest_opens(built, tmp_path):
+def test_a_repository_without_our_manifest_opens(phantoms, tmp_path):
     for format in BENCHMARKS:
         folder = tmp_path / f"foreign-{format}"
-        shutil.copytree(built / format, folder)
+        shutil.copytree(phantoms / format, folder)
         (folder / "manifest.json").unlink()
-        ours, foreign = open_repository(built / format), open_repository(folder)
+        ours, foreign = open_repository(phantoms / format), open_repository(folder)
         assert (foreign.format, foreign.name, foreign.origin) == (format, f"foreign-{format}", "custom")
         assert foreign.manifest["splits"] == ours.manifest["splits"]
         (folder / "README.md").unlink()
@@ -181,9 +181,9 @@ def test_a_repository_without_our_manifest_opens(built, tmp_path):
         (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "cannot be read"),
     ],
 )
-def test_damaged_repositories_are_refused_clearly(built, tmp_path, spoil, words):
+def test_damaged_repositories_are_refused_clearly(phantoms, tmp_path, spoil, words):
     folder = tmp_path / "d"
-    shutil.copytree(built / "halt-medvqa", folder)
+    shutil.copytree(phantoms / "halt-medvqa", folder)
     spoil(folder)
     with pytest.raises(BadInput, match=words):
         open_repository(folder).questions("test")

@@ -5,13 +5,11 @@ import random
 import uuid
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.hub import client as hub
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.hub.revisions import is_released, resolve
@@ -20,10 +18,7 @@ from tests.localhub.accounts import CURATOR, READER
 
 @pytest.fixture
 def curator(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.01)
     return HfApi(endpoint=local_hub.endpoint, token=CURATOR)
 
 

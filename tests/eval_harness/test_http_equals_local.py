@@ -1,10 +1,7 @@
 """The same model asked in this process and through a real server (`transformers serve`): the same conversation, hence the same texts."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 
@@ -16,6 +13,7 @@ from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.results.comparison import compare_results, load_side
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from tests.processes import MODELS, start
 
 pytestmark = pytest.mark.slow
 
@@ -34,15 +32,12 @@ def server(tiny, tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    run = "from transformers.cli.transformers import main; main()"
-    command = [sys.executable, "-c", run, "serve", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--device", "cpu", "--dtype", "float32", str(tiny)]
-    log = tmp_path_factory.mktemp("log") / "serve.log"
-    with log.open("w") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    command = ["serve", "--host", "127.0.0.1", "--port", port, "--device", "cpu", "--dtype", "float32", tiny]
+    run = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
+    process = start(MODELS, run, *command, cwd=tmp_path_factory.mktemp("serve"), HF_HUB_OFFLINE="1")
     try:
         for _ in range(600):
-            assert process.poll() is None, log.read_text()
+            assert process.poll() is None, process.said.read_text()
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
                     break
@@ -50,8 +45,8 @@ def server(tiny, tmp_path_factory):
                 time.sleep(0.2)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
-        process.terminate()
-        process.wait(timeout=30)
+        process.kill()
+        process.wait(30)
 
 
 def texts(folder):

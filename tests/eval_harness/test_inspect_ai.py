@@ -7,7 +7,6 @@ import os
 import subprocess
 import zipfile
 
-import huggingface_hub.constants
 import pytest
 import yaml
 
@@ -104,9 +103,7 @@ def test_epochs_keep_every_answer(inspect_python, tmp_path):
 
 
 def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     for benchmark in BENCHMARKS:
         build(benchmark, out=tmp_path / benchmark)
         publish(tmp_path / benchmark, f"ORG/{benchmark}-test")

@@ -6,8 +6,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,17 +15,10 @@ import pytest
 from tests.chaos import warm
 from tests.chaos.server import FAULTS, ChaosServer, answer_to
 from tests.commands import medprobe
+from tests.processes import MODELS, start
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 5
-
-
-def command(*arguments):
-    return [sys.executable, str(ROOT / "medprobe.py"), *map(str, arguments)]
-
-
-def environment(**more):
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +48,16 @@ def killed(arguments, cwd, run, at, patience):
     before = len(answers(run))
     process = warm.start(arguments, cwd)
     start = time.monotonic()
-    while process.is_alive() and len(answers(run)) < before + at and time.monotonic() - start < patience:
+    while process.poll() is None and len(answers(run)) < before + at and time.monotonic() - start < patience:
         time.sleep(0.005)
     process.kill()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL, warm.said(process, cwd)
+    assert process.wait() == -signal.SIGKILL, process.said.read_text()
     return answers(run)
 
 
 def warmly(*arguments, cwd):
     process = warm.start(arguments, cwd)
-    process.join(timeout=200)
-    assert process.exitcode == 0, warm.said(process, cwd)
+    assert process.wait() == 0, process.said.read_text()
 
 
 def one_each(run):
@@ -79,7 +68,7 @@ def one_each(run):
 
 @pytest.mark.slow
 def test_killing_a_local_model_loses_nothing_and_changes_nothing(place):
-    arguments = ("eval", "probmed", "--model", "tiny", "--batch-size", 3)
+    arguments = ("eval", "probmed", "--model", "tiny", "--batch-size", 3, "--max-tokens", 4)
     warmly(*arguments, "--out", "calm", cwd=place)
     total, run, chance = len(answers(place / "calm")), place / "killed", random.Random(5)
     kept = []
@@ -136,14 +125,12 @@ def test_killing_while_a_server_misbehaves(place):
 def test_ctrl_c_ends_in_one_line_and_the_run_goes_on(place):
     with ChaosServer(delay=1) as server:
         arguments = ("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--out", "stopped")
-        process = subprocess.Popen(
-            command(*arguments, "--in-flight", 2), cwd=place, env=environment(), stderr=subprocess.PIPE, text=True
-        )
+        process = warm.start((*arguments, "--in-flight", 2), place)
         while process.poll() is None and len(answers(place / "stopped")) < 3:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 130
+        assert process.wait(60) == 130
+        errors = process.said.read_text()
         assert "the same command goes on" in errors
         assert "Traceback" not in errors
         kept = answers(place / "stopped")
@@ -161,11 +148,9 @@ def test_a_full_disk_is_one_line_and_nothing_is_torn(place):
         "import resource, signal, medprobe; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); medprobe.main()"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", limited, *arguments], cwd=place, env=environment(), stderr=subprocess.PIPE, text=True
-    )
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 2
+    process = start(MODELS, limited, *arguments, cwd=place)
+    assert process.wait() == 2
+    errors = process.said.read_text()
     assert "cannot be written" in errors
     assert "Traceback" not in errors
     medprobe(*arguments, cwd=place)
@@ -193,16 +178,15 @@ def processes(arguments, cwd, world, ranks):
     started = [
         warm.start(arguments, cwd, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world)) for rank in ranks
     ]
-    for process in started:
-        process.join(timeout=200)
-    words = [warm.said(process, cwd) for process in started]
-    assert [process.exitcode for process in started] == [0] * len(started), words
+    codes = [process.wait() for process in started]
+    words = [process.said.read_text() for process in started]
+    assert codes == [0] * len(started), words
     return words
 
 
 @pytest.mark.slow
 def test_two_processes_give_the_result_of_one(place):
-    arguments = ("eval", "probmed", "--model", "tiny", "--batch-size", 4)
+    arguments = ("eval", "probmed", "--model", "tiny", "--batch-size", 4, "--max-tokens", 4)
     warmly(*arguments, "--out", "one", cwd=place)
     said = processes((*arguments, "--out", "two"), place, 2, (0, 1))
     assert sum("finished its share" in words for words in said) == 1
@@ -273,13 +257,14 @@ def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
                 started.append(warm.start(arguments, place, RANK=str(rank), WORLD_SIZE="2"))
                 time.sleep(chance.uniform(0, 0.5))
             goal, begun = len(kept) + chance.randrange(2, 8), time.monotonic()
-            while len(together(run)) < goal and any(p.is_alive() for p in started) and time.monotonic() - begun < 60:
+            while (
+                len(together(run)) < goal and any(p.poll() is None for p in started) and time.monotonic() - begun < 60
+            ):
                 time.sleep(0.02)
             for process in started[: chance.randrange(1, 3)]:
                 process.kill()
             for process in started:
-                process.join(timeout=100)
-                assert process.exitcode in (0, -signal.SIGKILL), warm.said(process, place)
+                assert process.wait(100) in (0, -signal.SIGKILL), process.said.read_text()
             now = together(run)
             assert kept.items() <= now.items()
             kept = now

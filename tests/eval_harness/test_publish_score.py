@@ -3,13 +3,11 @@
 import json
 import re
 
-import huggingface_hub.constants
 import pytest
 import yaml
 from huggingface_hub import HfApi
 
 from dataset_builders.build import build
-from dataset_builders.hub import client as hub
 from dataset_builders.hub.publish import publish
 from eval_harness.results import read_result
 from eval_harness.submissions.submit import submit
@@ -38,10 +36,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def api(local_hub, monkeypatch, data):
     """The owner of dataset, store and model; who publishes scores is the reader."""
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
     publish(data, DATASET)
     owner = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     owner.create_repo(MODEL)

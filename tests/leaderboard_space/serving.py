@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import BOARD, Process, start
+
 SERVE = """
 import sys
 from eval_harness.results import store_source
@@ -27,7 +26,7 @@ serve(store, port=int(port), data=data, hidden=HiddenTest(*hidden.split()) if hi
 @contextmanager
 def board(
     store: Path | str, home: Path, data: Sequence[Path | str] = (), hidden: str = "", **environment: str
-) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+) -> Iterator[tuple[str, Process]]:
     """A board that looks at its store twice a second: (address, process). `environment` is added to this process's.
 
     `hidden`: questions, answers and ledger of a hidden test, divided by spaces.
@@ -35,23 +34,13 @@ def board(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    home.mkdir(parents=True, exist_ok=True)
-    added = {
-        "PYTHONUNBUFFERED": "1",
-        "HF_HOME": str(home / "hf"),
-        "GRADIO_TEMP_DIR": str(home / "gradio"),
-        **environment,
-    }
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "GRADIO_"))}
-    command = [sys.executable, "-c", SERVE, str(store), str(port), hidden, *map(str, data)]
-    log = home / "board.log"
-    with log.open("w") as out:
-        process = subprocess.Popen(command, cwd=ROOT, env=kept | added, stdout=subprocess.PIPE, stderr=out, text=True)
-    assert process.stdout is not None
+    places = {"HF_HOME": str(home / "hf"), "GRADIO_TEMP_DIR": str(home / "gradio")}
+    unset = {name: None for name in os.environ if name.startswith(("HF_", "GRADIO_"))}
+    process = start(BOARD, SERVE, store, port, hidden, *data, cwd=home, **{**unset, **places, **environment})
+    address = f"http://127.0.0.1:{port}"
     try:
-        said = process.stdout.readline()
-        address = f"http://127.0.0.1:{port}"
-        assert said == f"The board is on {address} (Ctrl-C ends it).\n", said + log.read_text()[-2000:]
+        said = process.line("The board is on")
+        assert said == f"The board is on {address} (Ctrl-C ends it).\n"
         yield address, process
     finally:
         process.kill()

@@ -276,21 +276,24 @@ def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> Non
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("dark", 390)])
 def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str, width: int) -> None:
+    """Of the rows of a table the first eight are looked at: those after them are made the same way."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()
     page, _ = open_page(chromium, address, width=width, scheme=scheme)
-    options = None if (scheme, width) == ("light", 1440) else {"runOnly": ["color-contrast"]}
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if (scheme, width) != ("light", 1440):
+        options["runOnly"] = ["color-contrast"]
     found = []
     for name in TABS:
         page.get_by_role("tab", name=name, exact=True).click()
-        page.wait_for_timeout(500)
+        page.wait_for_timeout(300)
         page.wait_for_function(
             "document.getAnimations().length === 0", timeout=WAIT
         )  # a colour on its way to another is no finding
         found += [
             (name, v["id"], v["nodes"][0]["html"])
-            for v in axe.run(page, options=options).response["violations"]
+            for v in axe.run(page, {"exclude": [["tbody tr:nth-child(n+9)"]]}, options).response["violations"]
             if v["impact"] in ("serious", "critical")
         ]
     assert found == []

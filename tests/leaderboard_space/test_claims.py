@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import huggingface_hub.constants
 import pytest
 import yaml
 from huggingface_hub import HfApi
@@ -31,9 +30,7 @@ def stated(value, **more):
 
 @pytest.fixture
 def api(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(DATASET, repo_type="dataset")
     tasks = yaml.safe_dump({"name": "x", "tasks": [{"id": TASK}]}).encode()

@@ -36,9 +36,7 @@ def page(chromium: Any) -> Iterator[Any]:
 @pytest.fixture
 def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The store's owner is at work in this process: a dataset and an empty results store are on the Hub."""
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**RESULTS)
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="results/README.txt", **RESULTS)

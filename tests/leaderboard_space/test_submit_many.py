@@ -103,7 +103,6 @@ def test_many_at_once_onto_the_hub(
     assert len(landed) == len(set(landed)) == many - many // 10
     pulls = list(api.get_repo_discussions(**RESULTS, discussion_type="pull_request", discussion_status="open"))
     assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     one = verify(f"ORG/results@{pulls[-1].num}", data=[str(data)])
     assert [outcome.word for outcome in one] == ["added"], one

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +14,25 @@ from .server import LocalHub
 
 
 @pytest.fixture
-def local_hub(tmp_path: Path) -> Iterator[LocalHub]:
-    """A running Hub (`.endpoint`, `.faults`, `.record`); tokens are in tests.localhub.accounts."""
+def local_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    """A running Hub (`.endpoint`, `.faults`, `.record`), which is this process's Hub; tokens are in tests.localhub.accounts.
+
+    Who tries again in this process waits hundredths of a second, in huggingface_hub too: as often as elsewhere, only sooner.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _http
+
+    from dataset_builders.hub import client
+
+    hurried = SimpleNamespace(**vars(time) | {"sleep": lambda seconds: time.sleep(min(seconds, 0.02))})
+    monkeypatch.setattr(_http, "time", hurried)
+    monkeypatch.setattr(client, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(
+        constants, "HF_HUB_CACHE", str(tmp_path / "hf-cache")
+    )  # what another Hub said is not this one's word
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # hf_xet remembers what it sent to which address
     with LocalHub(tmp_path / "hub") as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub
 
 

@@ -10,7 +10,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, HfFileSystem
 from huggingface_hub.errors import (
@@ -29,11 +28,6 @@ from tests.localhub.xet import ungroup
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = {"repo_id": "ORG/x", "repo_type": "dataset"}
-
-
-@pytest.fixture(autouse=True)
-def without_xet(monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
 
 
 @pytest.fixture

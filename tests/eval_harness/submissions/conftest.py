@@ -1,10 +1,8 @@
 """Fixtures: a phantom dataset, a run on it, and the owner of an empty store on the loopback Hub."""
 
-import huggingface_hub
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders.hub import client as hub
 from tests.eval_harness.submissions.submitting import phantom, run_folder
 from tests.localhub.accounts import CURATOR, READER
 
@@ -22,10 +20,7 @@ def run(data, tmp_path_factory):
 @pytest.fixture
 def owner(local_hub, monkeypatch):
     """A client of the owner of ORG/results; whoever submits is the reader."""
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", READER)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo("ORG/results", repo_type="dataset")
     return api

@@ -5,8 +5,6 @@ import json
 import logging
 import os
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import client as hub
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from eval_harness.answers import read_answers
@@ -27,6 +24,7 @@ from tests.eval_harness.submissions.hidden import MULTIPLE, SINGLE, build_test, 
 from tests.eval_harness.submissions.submitting import write_lines
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.faults import RESET
+from tests.processes import HUB, Process, start
 
 ROOT = Path(__file__).resolve().parents[3]
 LEDGER = {"repo_id": "ORG/ledger", "repo_type": "dataset"}
@@ -46,10 +44,7 @@ def test(made, tmp_path):
 @pytest.fixture
 def on_hub(local_hub, made, monkeypatch):
     """The same on a Hub: questions public, answers and ledger private; makes a HiddenTest of a process of its own."""
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
     publish(made[0], "ORG/gmai")
     publish(made[1], "ORG/gmai-answers", private=True)
     HfApi(endpoint=local_hub.endpoint, token=CURATOR).create_repo(**LEDGER, private=True)
@@ -350,23 +345,15 @@ test.score(Path(sys.argv[1]), "Model", "ann")
 """
 
 
-def elsewhere(code: str, *arguments: object, home: Path) -> subprocess.Popen:
+def elsewhere(code: str, *arguments: object, home: Path) -> Process:
     """A program in a process of its own, with a Hugging Face home of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(home)}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start(HUB, code, *arguments, cwd=home, HF_HUB_DISABLE_XET="1", HF_HOME=str(home))
 
 
 def test_a_crash_between_booking_and_scoring_costs_one_scoring_not_two(on_hub, tmp_path):
     path = upload(tmp_path / "a.jsonl", 33)
     child = elsewhere(CRASH, path, home=tmp_path / "hf")
-    child.communicate(timeout=120)
-    assert child.returncode == 9
+    assert child.wait(120) == 9
     assert [each["score"] for each in booked("ann")] == [None]
     test = on_hub()
     assert test.remaining("ann") == 1
@@ -393,8 +380,6 @@ def one(path):
 
 paths = sorted(Path(sys.argv[1]).glob("*.jsonl"))
 assert len(paths) == 20 and test.check(paths[0]) == []
-print("ready", flush=True)
-sys.stdin.readline() if len(sys.argv) > 2 else None
 with ThreadPoolExecutor(20) as pool:
     print("\\n".join(pool.map(one, paths)))
 """
@@ -410,9 +395,8 @@ def test_two_processes_with_twenty_threads_never_give_more_than_a_day_has(on_hub
     children = [elsewhere(MANY, tmp_path / str(n), home=tmp_path / f"hf{n}") for n in range(2)]
     lines = []
     for child in children:
-        out, err = child.communicate(timeout=250)
-        assert child.returncode == 0, err
-        lines += [line for line in out.splitlines() if line != "ready"]
+        assert child.wait(250) == 0, child.said.read_text()
+        lines += [line for line in child.said.read_text().splitlines() if line.startswith(("scored", "refused"))]
     assert len(lines) == 40
     assert sorted(line for line in lines if line.startswith("scored")) == ["scored 50.0"] * 2
     assert all("used up" in line for line in lines if line.startswith("refused"))

@@ -3,14 +3,12 @@
 import json
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 from typer.testing import CliRunner
 
 import medprobe
 from dataset_builders.errors import BadInput
-from dataset_builders.hub import client as hub
 from dataset_builders.hub.publish import publish
 from eval_harness.results import Result, model_slug, read_result, scan_store
 from eval_harness.runs.planning.config import EvalConfig
@@ -44,10 +42,7 @@ def run(data, tmp_path):
 
 @pytest.fixture
 def api(local_hub, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(hub, "FIRST_WAIT", 0.02)
     owner = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     owner.create_repo(**REPO)
     return owner

@@ -1,0 +1,33 @@
+"""Fixture: `publishable`, every benchmark as its authors would have it, without images of theirs."""
+
+import re
+
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.sources.files import ORIGIN_MARKER
+from dataset_builders.sources.phantoms import write_sources
+
+
+@pytest.fixture(scope="session")
+def publishable(tmp_path_factory):
+    """Every format under its name, from drawn sources without the mark that says so (phantoms may not take the official names)."""
+    root = tmp_path_factory.mktemp("publishable")
+    for format in BENCHMARKS:
+        source = root / "sources" / format
+        write_sources(format, source)
+        (source / ORIGIN_MARKER).unlink()
+        if format == "mediconfusion":
+            _state_licences(source)
+        build(format, source=source, out=root / format)
+    return root
+
+
+def _state_licences(source):
+    """Give the drawn images ROCO's names and a licence each, in ROCO's own file: what may be public, then, is public."""
+    path = source / "dataset.json"
+    path.write_text(path.read_text().replace("PHANTOM_", "ROCO_"))
+    ids = sorted(set(re.findall(r"ROCO_[0-9]+", path.read_text())))
+    rows = [f"{name},PMC1_a.jpg,{('CC BY', 'CC BY-NC', 'CC BY-NC-ND')[n % 3]}" for n, name in enumerate(ids)]
+    (source / "licences.txt").write_text("\n".join(["ROCO_ID,PMC_ID,CC", *rows]))
