@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 from curation.gmai.items import Item
 from curation.gmai.labels import LabelTable, Possible
@@ -218,16 +217,3 @@ def without_duplicates(cases: list[Case], bits: int) -> tuple[list[Case], Counte
 
 def _contradict(one: dict[str, set[str]], other: dict[str, set[str]]) -> bool:
     return any(one[task] != other[task] for task in one.keys() & other.keys())
-
-
-def as_row(case: Case) -> dict[str, Any]:
-    """A case for tables and pages."""
-    return {
-        "case": case.case,
-        "dataset": case.item.dataset,
-        "answer": case.answer,
-        "task": case.task,
-        "department": case.department,
-        "granularity": case.granularity,
-        "modality": case.modality,
-    }

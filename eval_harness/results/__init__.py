@@ -224,9 +224,3 @@ def load_results(store: str | Path) -> list[Result]:
     Raises BadInput when `store` is not a results store, or cannot be read; unreadable files are left out (see `scan_store`).
     """
     return [stored.result for stored in scan_store(store)[0]]
-
-
-def result_schema() -> dict[str, Any]:
-    """The JSON Schema of `result.json`."""
-    schema: dict[str, Any] = json.loads(json.dumps(Result.model_json_schema()))
-    return schema

@@ -52,7 +52,7 @@ def old_python(request):
     return environment(request.config.cache, "old-datasets", OLD, with_ours=False)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # it installs the old libraries
 @pytest.mark.timeout(600)
 def test_an_old_client_loads_every_benchmark(old_python, publishable, local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", CURATOR)

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +196,17 @@ MODELS = [
 
 
 def make_store(store: Path, cases: int = 60) -> Path:
-    """A store with seven made-up responders on each format."""
+    """A store with seven made-up responders on each format: a copy of one that is made once in a process."""
+    shutil.copytree(_made(cases), store, dirs_exist_ok=True)
+    return store
+
+
+@cache
+def _made(cases: int) -> Path:
+    store = Path(tempfile.mkdtemp(prefix="medprobe-store-"))
+    atexit.register(shutil.rmtree, store, ignore_errors=True)
     for number, format in enumerate(FACETS):
         asked = questions(format, cases, seed=number)
-        for place, (name, kind, skill) in enumerate(MODELS):
-            add_run(store, format, asked, answers(asked, skill, seed=10 * number + place), name, kind)
+        for at, (name, kind, skill) in enumerate(MODELS):
+            add_run(store, format, asked, answers(asked, skill, seed=10 * number + at), name, kind)
     return store

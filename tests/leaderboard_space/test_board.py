@@ -116,7 +116,7 @@ def test_an_unreadable_result_is_set_aside_with_a_note(tmp_path: Path) -> None:
 
 
 def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
-    store = make_store(tmp_path, cases=8)
+    store = make_store(tmp_path, cases=9)  # a number of its own: what the board has computed of the same bytes it keeps
     for place, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
         if place == 0:
             path.write_bytes(b"PAR1 no")

@@ -276,16 +276,19 @@ def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> Non
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("dark", 390)])
 def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str, width: int) -> None:
-    """Of the rows of a table the first eight are looked at: those after them are made the same way."""
+    """Of the rows of a table the first eight are looked at: those after them are made the same way. So are the pages of all benchmarks:
+    in the dark, one of them stands for the others."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()
     page, _ = open_page(chromium, address, width=width, scheme=scheme)
     options: dict[str, Any] = {"resultTypes": ["violations"]}
+    tabs = TABS
     if (scheme, width) != ("light", 1440):
         options["runOnly"] = ["color-contrast"]
+        tabs = [name for name in TABS if name not in ("ProbMed", "GMAI-MMBench", "HALT-MedVQA", "ProbMed on VQA-RAD")]
     found = []
-    for name in TABS:
+    for name in tabs:
         page.get_by_role("tab", name=name, exact=True).click()
         page.wait_for_timeout(300)
         page.wait_for_function(

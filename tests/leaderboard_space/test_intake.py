@@ -21,9 +21,14 @@ from leaderboard_space.submitting.targets import Target, targets
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return phantom("gmai-mmbench", tmp_path_factory.mktemp("made") / "gmai")
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return phantom("gmai-mmbench", tmp_path / "gmai")
+def data(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "gmai"))
 
 
 @pytest.fixture
