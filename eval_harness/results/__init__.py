@@ -5,7 +5,6 @@ See also: computing scores (`scores/`), assembling a result from a run (`scoring
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ def sendable(path: Path, write) -> bool:
 
 
 def test_hostile_uploads_are_refused_and_the_board_stays_up(tmp_path: Path) -> None:
-    """Every file that is large, and a third of the small ones: that each is refused is tested where they are read (test_hostile_files.py)."""
+    """Every large file, and a third of the small ones; that each is refused is tested where they are read (test_hostile_files.py)."""
     data = phantom("mediconfusion", tmp_path / "data" / "mediconfusion")
     store = tmp_path / "store"
     (store / "results").mkdir(parents=True)
