@@ -6,8 +6,9 @@ STAMP  := $(VENV)/.installed
 # `make lint` needs one small tool: that of the whole set where this is installed, or else a virtual environment of 40 MB for itself.
 TOOLS  := $(if $(wildcard $(STAMP)),$(VENV),.venv-lint)
 LINT   := $(TOOLS)/bin
-# Test processes at a time. Each loads torch and a browser (about 2 GB).
-WORKERS ?= 2
+# Test processes at a time: one more than a small machine has processors, since tests wait for servers, browsers and time limits.
+# Each takes up to 3 GB with what it starts.
+WORKERS ?= 3
 
 .PHONY: demo test test-all test-harnesses some-tests all-tests lint types hooks clean
 
