@@ -116,7 +116,7 @@ def test_an_unreadable_result_is_set_aside_with_a_note(tmp_path: Path) -> None:
 
 
 def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
-    store = make_store(tmp_path, cases=9)  # a number of its own: what the board has computed of the same bytes it keeps
+    store = make_store(tmp_path, cases=8)
     for place, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
         if place == 0:
             path.write_bytes(b"PAR1 no")
@@ -130,6 +130,7 @@ def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
     for format in BENCHMARKS:
         view = service.view({"format": format})
         assert view["html"].count('<th scope="row" class="name">') == 7
+    service.board.prepare()  # a reader waits a fifth of a second for answers, and sees the scores as handed in before they are read
     shown = service.view({"format": "halt-medvqa"})["html"]
     assert "cannot be read" in shown or "not in the store" in shown or "no finer answers" in shown
 
