@@ -59,11 +59,13 @@ def build(
     out: str | Path | None = None,
     allow_missing: bool = False,
     text_only: bool = False,
+    eval_yaml: bool = True,
 ) -> BuildReport:
     """Build the benchmark `name` (default: the format's) into `out` (default: data/<name>); `source` None draws phantoms.
 
-    `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. An existing
-    dataset in `out` is replaced once the new one is whole. Raises BadInput for anything the user can fix; then nothing is written.
+    `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. `eval_yaml` False
+    leaves out the Hub's tasks and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
+    whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
     if format not in BENCHMARKS:
         raise BadInput(f"build {format}: there is no such format. There are {', '.join(BENCHMARKS)}, and all.")
@@ -104,7 +106,7 @@ def build(
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
             if source_manifest(folder).get("ids") != KEYED:
                 content = with_keyed_ids(content, pseudonyms_of(target, also=folder))
-        description = Description(name, format, origin, partial, text_only)
+        description = Description(name, format, origin, partial, text_only, eval_yaml)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
             _check_target(answers)

@@ -28,6 +28,9 @@ def build(
     text_only: Annotated[
         bool, typer.Option("--text-only", help="no images: write the config `questions_text` alone")
     ] = False,
+    no_eval_yaml: Annotated[
+        bool, typer.Option("--no-eval-yaml", help="without the Hub's tasks and the copy of the images that they need")
+    ] = False,
 ) -> None:
     """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
     from dataset_builders.benchmarks import BENCHMARKS
@@ -46,6 +49,7 @@ def build(
             out=folder,
             allow_missing=allow_missing,
             text_only=text_only,
+            eval_yaml=not no_eval_yaml,
         )
         typer.echo(str(report))
 

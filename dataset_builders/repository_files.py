@@ -38,6 +38,8 @@ class Description:
     origin: str
     partial: str | None
     text_only: bool
+    has_tasks: bool = True
+    """Whether eval.yaml is written, with the config of its tasks."""
 
 
 def write_repository(folder: Path, description: Description, content: Content) -> tuple[str, ...]:
@@ -62,7 +64,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
         written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
-    tasks = tasks_of(description.format, content)
+    tasks = tasks_of(description.format, content) if description.has_tasks else []
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         done = write_task(folder, task.config, task.split, cases, known, images=not description.text_only)

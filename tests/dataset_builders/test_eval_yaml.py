@@ -102,3 +102,14 @@ def test_other_peoples_task_ids_declare_no_metric_of_ours():
     assert metric_of_task("test_individual_accuracy", "test") == "individual_accuracy"
     for other in ("test", "individual_accuracy", "test_set_accuracy", "validation_individual_accuracy", "test_"):
         assert metric_of_task(other, "test") is None
+
+
+def test_without_tasks_nothing_of_them_is_written(built, tmp_path):
+    build("mediconfusion", out=tmp_path / "plain", eval_yaml=False)
+    names, less = (
+        {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
+        for folder in (built / "mediconfusion", tmp_path / "plain")
+    )
+    assert names - less == {"eval.yaml", "inspect"}
+    assert "inspect" not in (tmp_path / "plain/README.md").read_text()
+    assert load_dataset(str(tmp_path / "plain"), cache_dir=str(tmp_path / "cache"))["test"].num_rows == 28
