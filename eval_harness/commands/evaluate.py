@@ -59,6 +59,9 @@ def evaluate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="show the first prompt and its image; ask nothing")
     ] = False,
+    track: Annotated[
+        str | None, typer.Option(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT")
+    ] = None,
     base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
     in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
     send_to_provider: Annotated[

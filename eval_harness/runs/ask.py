@@ -6,7 +6,7 @@ See also: what is asked (`planning/`), the back ends (`models/`), images that ca
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tqdm import tqdm
 
@@ -19,8 +19,13 @@ from eval_harness.runs.planning.requests import AT_ONCE, Instance
 from eval_harness.runs.reply_cache import ReplyCache, Send
 
 
-def ask(plan: Plan, journal: AnswerJournal, instances: list[Instance]) -> int:
-    """Ask what the journal does not hold of `instances`; returns how many that were.
+def ask(
+    plan: Plan,
+    journal: AnswerJournal,
+    instances: list[Instance],
+    answered: Callable[[Response], None] = lambda response: None,
+) -> int:
+    """Ask what the journal does not hold of `instances`; returns how many that were. `answered` is told of each once it is in the journal.
 
     Raises BadInput where the back end answers what it was not asked, and whatever the back end raises.
     """
@@ -35,6 +40,7 @@ def ask(plan: Plan, journal: AnswerJournal, instances: list[Instance]) -> int:
     ) as bar:
         for number, response in enumerate(_responses(plan, unanswered), 1):
             journal.append(response)
+            answered(response)
             bar.update()
             if number % AT_ONCE == 0:
                 journal.sync()

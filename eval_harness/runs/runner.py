@@ -4,6 +4,7 @@ EvalConfig   the user's options                     planning/config.py
 Plan         questions, prompts, model, run.json    planning/plan.py
 begin        the run folder, new or resumed         resume.py, shards.py
 ask          requests -> answers in the journal     ask.py
+Tracker      counts and scores to trackio or wandb  tracking.py
 score_run    journal -> choices -> scores -> files  rescoring.py, scoring.py
 """
 
@@ -18,11 +19,12 @@ from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.permission import check_sending
-from eval_harness.runs.planning.plan import Load, make_plan
+from eval_harness.runs.planning.plan import Load, Plan, make_plan
 from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.resume import begin, record_findings, starts_over
 from eval_harness.runs.scoring import answer_frame, make_result
 from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
+from eval_harness.runs.tracking import Tracker
 from eval_harness.submissions.untrusted.envelope import limits_of
 
 
@@ -32,10 +34,15 @@ def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = 
     Resumes what the folder already holds of the same request. The result is None where questions are left: in one of several processes
     that was not the last to finish its share, or where only the `first` so many are asked. Raises BadInput for anything the user can fix.
     """
-    plan = make_plan(config, load)
+    plan, shard = make_plan(config, load), Shard.of_this_process()
     check_sending(plan)
     folder = config.out or Path("runs") / plan.run.run_id
-    shard, cases = Shard.of_this_process(), case_numbers(plan.selection.questions)
+    with Tracker(config.track, plan.run, shard.name) as tracker:
+        return _run(plan, shard, folder, tracker, first), folder
+
+
+def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | None) -> Result | None:
+    cases = case_numbers(plan.selection.questions)
     with disk_errors(folder):
         make_run_folder(folder)
         with shard.taking_part(folder):
@@ -46,14 +53,17 @@ def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = 
                 method, count = plan.run.method, len(plan.selection.questions)
                 told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
                 print(f"{folder}: {told}.", file=sys.stderr)
-                asked = ask(plan, journal, shard.instances(plan.selection.questions, plan.instances)[:first])
+                instances = shard.instances(plan.selection.questions, plan.instances)[:first]
+                asked = ask(plan, journal, instances, tracker.answered)
             if asked:
                 record_findings(folder, plan.run, plan.backend)
             with folder_lock(folder):
                 # Under the lock, so that the result of the process that finishes last is the one that stays.
                 if not put_together(folder, cases).issuperset(map(plan.key, plan.instances)):
-                    return None, folder
-                return score_run(folder, extraction=config.extraction), folder
+                    return None
+                result = score_run(folder, extraction=plan.config.extraction)
+    tracker.scored(result)
+    return result
 
 
 def score_file(config: EvalConfig) -> Result:

@@ -61,6 +61,8 @@ class EvalConfig:
     """Whether a custom set may be sent to a model that is not on this machine."""
     settings: Settings = field(default_factory=Settings)
     argv: Sequence[str] = ()
+    track: str | None = None
+    """LIBRARY:PROJECT of a tracker (`runs/tracking.py`); it has no part in the request."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

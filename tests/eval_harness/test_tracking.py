@@ -1,0 +1,119 @@
+"""`--track`: counts and scores reach the tracker, it never decides anything, and the real trackio takes them in its local form."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from tests import commands
+from tests.environments import ROOT, environment
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "mediconfusion"
+    build("mediconfusion", out=folder)
+    return folder
+
+
+@pytest.fixture
+def tracker(monkeypatch):
+    """A library with the calls that trackio and wandb share; `said` is what it was told."""
+    said = []
+    library = SimpleNamespace(
+        __name__="trackio",
+        said=said,
+        init=lambda **told: said.append(("init", told)),
+        log=lambda numbers: said.append(("log", numbers)),
+        finish=lambda: said.append(("finish", {})),
+    )
+    monkeypatch.setitem(sys.modules, "trackio", library)
+    return library
+
+
+def run(data, out, track="trackio:p"):
+    return evaluate(EvalConfig("mediconfusion", "baseline:always-A", data=str(data), out=out, track=track))[0]
+
+
+def test_counts_and_scores_are_sent_and_nothing_else_changes(data, tracker, tmp_path, monkeypatch):
+    monkeypatch.setattr("eval_harness.runs.tracking.SECONDS", 0.0)
+    found = run(data, tmp_path / "tracked")
+    (first, told), *logs, (last, _) = tracker.said
+    assert (first, last) == ("init", "finish") and {name for name, _ in logs} == {"log"}
+    assert told["project"] == "p" and told["config"]["benchmark"] == "mediconfusion"
+    counts = [numbers["answers"] for _, numbers in logs if "answers" in numbers]
+    assert counts == [*range(1, 29), 28]
+    scores = next(numbers for _, numbers in logs if "set_accuracy/value" in numbers)
+    assert scores["confusion/value"] == found.scores["confusion"].value == 100
+    plain = run(data, tmp_path / "plain", track=None)
+    drop = {"created_at", "run_id"}
+    assert plain.model_dump(exclude=drop) == found.model_dump(exclude=drop)
+    assert (tmp_path / "plain/run.json").read_text().count("trackio") == 0
+
+
+def test_a_tracker_that_breaks_loses_no_answer(data, tracker, tmp_path, capsys):
+    def broken(numbers):
+        raise OSError("disk full")
+
+    tracker.log = broken
+    assert run(data, tmp_path / "run").scores["confusion"].value == 100
+    assert capsys.readouterr().err.count("the run goes on without it") == 1
+    tracker.init = lambda **told: broken(told)
+    with pytest.raises(BadInput, match="cannot begin"):
+        run(data, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("wrong", ["trackio", "trackio:", "mlflow:p", ":p", ""])
+def test_a_tracker_that_there_is_not_is_one_line(data, tmp_path, wrong):
+    command = ("eval", "mediconfusion", "--model", "baseline:chance", "--data", data, "--out", "run", "--track", wrong)
+    said = commands.medprobe(*command, cwd=tmp_path, code=2).stderr
+    assert said.count("\n") == 1 and "trackio:PROJECT" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_library_that_is_not_installed_is_one_line(data, tmp_path, monkeypatch):
+    for name, words in (("trackio", "medprobe[tracking]"), ("wandb", "pip install wandb")):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(BadInput) as said:
+            run(data, tmp_path / "run", f"{name}:p")
+        assert words in str(said.value) and not (tmp_path / "run").exists()
+
+
+@pytest.mark.harness
+@pytest.mark.timeout(900)
+def test_the_real_trackio_keeps_the_scores(request, data, tmp_path):
+    python = environment(request.config.cache, "trackio", ("trackio==0.43.0",))
+    variables = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "TRACKIO_DIR": str(tmp_path / "kept"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    command = (
+        "eval",
+        "mediconfusion",
+        "--model",
+        "baseline:always-A",
+        "--data",
+        data,
+        "--out",
+        "run",
+        "--track",
+        "trackio:p",
+    )
+    done = subprocess.run(
+        [python, ROOT / "medprobe.py", *command],
+        cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    [database] = (tmp_path / "kept").glob("*.db")
+    rows = [json.loads(row) for (row,) in sqlite3.connect(database).execute("select metrics from metrics")]
+    assert {"confusion/value": 100.0}.items() <= {key: value for row in rows for key, value in row.items()}.items()
