@@ -1,12 +1,13 @@
 """Reads the details of lighteval (`details_<task>_<date>.parquet`): `doc` with our ids in `doc.specific`, `model_response.text`.
 
-Format: lighteval 0.13 (`LightevalModel`, `Doc`). A task of your own puts `{"question_id": ...}` into `Doc.specific`.
+Format: lighteval 0.13. The tasks of `medprobe export-lighteval` put the ids there; a task of your own puts `{"question_id": ...}` into
+`Doc.specific`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,23 @@ def _answers(where: str, entry: dict[str, Any], found: Found) -> Iterator[tuple[
     if identity is None:
         found.add(where, "has no doc.specific.question_id: the task has to put it there")
         return
+    for record in answers_of(response):
+        yield where, identity, record
+
+
+def answers_of(response: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The journal records of a `model_response`, one for each sample. Where no text came there is none, or null."""
     texts = response.get("text")
     texts = [texts] if isinstance(texts, str) else list(texts or [None])
-    for sample, text in enumerate(texts):
-        failed = not isinstance(text, str)
-        yield (
-            where,
-            identity,
-            {"response": text, "status": "failed" if failed else "answered", "sample": sample, "seconds": None},
-        )
+    return [
+        {
+            "response": text,
+            "status": "answered" if isinstance(text, str) else "failed",
+            "sample": sample,
+            "seconds": None,
+        }
+        for sample, text in enumerate(texts)
+    ]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -8,28 +8,24 @@ Our prompts, our reader, our metrics; `medprobe submit` takes the samples. Forma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dataset_builders.benchmarks import question_columns
-from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.benchmarks import spec
 from eval_harness.integrations.described import letters_of
+from eval_harness.integrations.exported import Exported, to_export
 from eval_harness.integrations.lmms_samples import IDS, record_of
-from eval_harness.integrations.sample_records import kept_columns, read_answer, scores_of
+from eval_harness.integrations.sample_records import kept_columns, question_of, read_answer, scores_of
 from eval_harness.prompts import prompt_for
-from eval_harness.runs.planning.selection import select_questions
 
 
 def messages(format: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conversation of a question: the image, then the text of the benchmark's own prompt (the form `image-first`)."""
-    row = _question(format, doc)
+    row = question_of(format, doc)
     prompt = prompt_for(format, None, row["question_type"])
     content: list[dict[str, Any]] = [{"type": "text", "text": prompt.render(row["question"], row["options"])}]
     if doc.get("image") is not None:
@@ -44,7 +40,7 @@ def target(format: str, doc: Mapping[str, Any]) -> str:
 
 def process(format: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
     """What lmms-eval keeps of a sample: the record that every metric is summed up from. `score`: 1 where it is right."""
-    row = _question(format, doc)
+    row = question_of(format, doc)
     said = results[0]
     while isinstance(said, list) and said:
         said = said[0]
@@ -66,29 +62,14 @@ def _metrics(format: str) -> list[str]:
     return list(spec(format).metrics)
 
 
-def _question(format: str, doc: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a row as `datasets` gives it, labels as texts."""
-    names = {name: kind.names for name, kind in question_columns(format, images=False).items() if kind.names}
-    return {
-        name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
-        for name, value in doc.items()
-        if name != "image"
-    }
-
-
 def export(data: str, split: str | None, out: Path) -> str:
     """Write the task of a dataset into the folder `out`; returns the task's name. Raises BadInput as `medprobe eval` does."""
-    repository = open_repository(data)
-    chosen = select_questions(repository.name, data, split)
-    if not repository.has_images:
-        raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
-    format = repository.format
-    task = f"medprobe_{re.sub(r'[^A-Za-z0-9]+', '_', repository.name)}"
-    folder = out / task
+    found = to_export(data, split)
+    folder = out / found.task
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / "utils.py", _functions(format).encode())
-    replace_file(folder / f"{task}.yaml", _yaml(task, repository, chosen.split).encode())
-    return task
+    replace_file(folder / "utils.py", _functions(found.repository.format).encode())
+    replace_file(folder / f"{found.task}.yaml", _yaml(found).encode())
+    return found.task
 
 
 def _functions(format: str) -> str:
@@ -128,16 +109,16 @@ def _functions(format: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _yaml(task: str, repository: Repository, split: str) -> str:
+def _yaml(found: Exported) -> str:
+    repository = found.repository
     known = spec(repository.format).metrics
     listed = [(IDS, "right", True), *((name, name, info.higher_is_better is not False) for name, info in known.items())]
-    folder = Path(str(repository.data))
     document = {
-        "dataset_path": str(folder.resolve()) if folder.is_dir() else str(repository.data),
+        "dataset_path": found.path,
         "dataset_name": "questions",
         **({"dataset_kwargs": {"revision": repository.revision}} if repository.revision else {}),
-        "task": task,
-        "test_split": split,
+        "task": found.task,
+        "test_split": found.chosen.split,
         "output_type": "generate_until",
         "cluster_key": "case_id",
         "generation_kwargs": {

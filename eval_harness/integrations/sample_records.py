@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dataset_builders.benchmarks import question_columns
 from dataset_builders.fingerprints import FACETS_READ, SCORED
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
@@ -26,6 +27,16 @@ KEPT = tuple(dict.fromkeys(("question_id", "options", "answer", "question_type",
 def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
     """The columns `KEPT` of a question, as JSON can hold them."""
     return {name: _plain(row.get(name)) for name in KEPT}
+
+
+def question_of(format: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a question, less its image, of a row as `datasets` gives it: labels as texts."""
+    names = {name: kind.names for name, kind in question_columns(format, images=False).items() if kind.names}
+    return {
+        name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
+        for name, value in row.items()
+        if name != "image"
+    }
 
 
 def _plain(value: Any) -> Any:

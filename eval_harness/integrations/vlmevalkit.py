@@ -24,7 +24,7 @@ from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations.described import Described, letters_of
-from eval_harness.runs.planning.selection import select_questions
+from eval_harness.integrations.exported import to_export
 from eval_harness.submissions.untrusted.files import MAX_FILE, Found
 
 FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
@@ -51,12 +51,8 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
 
     An image that several questions show is stored in the first of them. Raises BadInput for an unknown dataset and one without images.
     """
-    from dataset_builders.hub.repository import open_repository
-
-    repository = open_repository(data)
-    chosen = select_questions(repository.name, data, split)
-    if not repository.has_images:
-        raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
+    found = to_export(data, split)
+    repository, chosen = found.repository, found.chosen
     rows = chosen.questions.to_dict("records")
     most = max(len(row["options"]) for row in rows)
     columns = ["index", "image", "question", *LETTERS[:most], "answer", "category", "split", "question_id", "case_id"]

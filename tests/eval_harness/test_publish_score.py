@@ -14,7 +14,7 @@ from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests import commands
 from tests.eval_harness.submissions.submitting import responses, run_folder, write_lines
-from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 
 DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results"
 
@@ -145,6 +145,19 @@ def test_what_may_not_be_published_is_refused(api, run, data, publish_score, mon
     strange.write_text("name: x\ntasks:\n- id: test_set_accuracy\n")
     published(bare)
     refused("no task declares a metric", dataset="ORG/mediconfusion-bare")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 410, 501])
+def test_a_model_repository_one_may_not_write_to_is_one_line(api, local_hub, run, publish_score, monkeypatch, status):
+    """Discussions switched off, a token that ran out, a Hub that does not know the endpoint."""
+    local_hub.faults.add(f"/api/models/{MODEL}/commit", status, times=1000)
+    said = publish_score(run, code=2).stderr
+    assert said.count("\n") == 1 and MODEL in said
+    local_hub.faults.clear()
+    assert pulls(api) == []
+    monkeypatch.setenv("HF_TOKEN", READ_ONLY)
+    assert publish_score(run, code=2).stderr.count("\n") == 1
+    assert pulls(api) == []
 
 
 def test_a_file_of_answers_is_no_run(api, data, publish_score, tmp_path):

@@ -253,6 +253,56 @@ def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
     refused(tmp_path / "p.tsv", "lacks the columns question_id and prediction")
 
 
+def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfusion, tmp_path):
+    """Every harness's file of another benchmark, of another task altogether, and of another version of the dataset, named for this one."""
+    other = tmp_path / "probmed"
+    build("probmed", out=other)
+    of_other = [(q, "yes") for q in default_questions(other).itertuples()]
+    rows = [(q, "A") for q in questions_of(mediconfusion).itertuples()]
+    renamed = [(q._replace(question_id=f"new-{q.question_id}"), said) for q, said in rows[:2]] + rows[2:]
+    of_nobody = [(q._replace(question_id=str(number)), said) for number, (q, said) in enumerate(rows, 1)]
+    for name, answers in (("other", of_other), ("version", renamed), ("nobody", of_nobody)):
+        place = tmp_path / name
+        place.mkdir()
+        files = [make(place, answers) for make in (inspect_json, inspect_eval, lmms, lighteval)]
+        if name == "other":
+            files.append(vlmevalkit(place, answers, other))
+        for file in files:
+            said = commands.medprobe(
+                *("submit", file, "--to", tmp_path / "store", "--benchmark", "mediconfusion"),
+                *("--model", "M", "--data", mediconfusion),
+                cwd=tmp_path,
+                code=2,
+            ).stderr
+            assert file.name in said and len(said.splitlines()) <= 12, said
+            assert not (tmp_path / "store").exists()
+    log = inspect_json(tmp_path, rows)
+    for missing in ((), ("--benchmark", "mediconfusion")):
+        said = commands.medprobe("submit", log, "--to", tmp_path / "store", *missing, cwd=tmp_path, code=2).stderr
+        assert said.count("\n") == 1 and "--" in said, said
+    document = inspect_header(medprobe={"benchmark": "probmed", "data": str(other), "split": "test"})
+    log.write_text(json.dumps(document | {"samples": [sample(q, said) for q, said in rows]}))
+    said = commands.medprobe("submit", log, "--to", tmp_path / "store", "--data", mediconfusion, cwd=tmp_path, code=2)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("export", ["export-tsv", "export-lmms-eval", "export-lighteval"])
+def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(mediconfusion, tmp_path, export):
+    build("mediconfusion", out=tmp_path / "text", text_only=True)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    for data, *more in (
+        (tmp_path / "text",),
+        (tmp_path / "empty",),
+        (tmp_path / "file",),
+        (tmp_path / "nowhere",),
+        (mediconfusion, "--split", "validation"),
+    ):
+        said = commands.medprobe(export, data, *more, "--out", tmp_path / "out", cwd=tmp_path, code=2).stderr
+        assert said.count("\n") == 1, said
+        assert not (tmp_path / "out").exists()
+
+
 def test_epochs_of_inspect_are_samples(mediconfusion, tmp_path):
     rows = list(questions_of(mediconfusion).itertuples())
     samples = [sample(q, "A" if epoch == 1 else "B", epoch) for epoch in (1, 2) for q in rows]
