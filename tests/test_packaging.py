@@ -29,8 +29,8 @@ def packaged() -> list[Path]:
     return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
 
 
-HARNESSES = {"inspect": "inspect_ai", "ray": "ray", "vllm": "vllm"}
-"""Extra of another harness or engine -> the library that it brings."""
+APART = {"inspect": "inspect_ai", "lighteval": "lighteval", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
+"""Extra that is not in the development set -> the library that it brings."""
 
 
 def third_party(path: Path) -> set[str]:
@@ -49,15 +49,15 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
     by_extra = {
         extra: closure([line for line in lines if not line.startswith("medprobe[")]) | core
         for extra, lines in PROJECT["optional-dependencies"].items()
-        if extra not in HARNESSES
+        if extra not in APART
     }
-    for extra, name in HARNESSES.items():  # not in the development set: tested in environments of their own
+    for extra, name in APART.items():  # not in the development set: tested in environments of their own
         assert EXTRAS[name] == extra
         assert [canonicalize_name(Requirement(line).name) for line in PROJECT["optional-dependencies"][extra]] == [
             canonicalize_name(name)
         ]
     used = {name for path in packaged() if path.suffix == ".py" for name in third_party(ROOT / path)}
-    for name in (used | set(EXTRAS)) - set(HARNESSES.values()):
+    for name in (used | set(EXTRAS)) - set(APART.values()):
         distributions = {canonicalize_name(owner) for owner in owners[name]}
         if distributions & core:
             assert name not in EXTRAS
