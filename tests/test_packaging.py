@@ -31,6 +31,8 @@ def packaged() -> list[Path]:
 
 APART = {"inspect": "inspect_ai", "lighteval": "lighteval", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
 """Extra that is not in the development set -> the library that it brings."""
+TOOLS = {"docs"}
+"""Extras of programs that are run and imported by nobody."""
 
 
 def third_party(path: Path) -> set[str]:
@@ -49,7 +51,7 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
     by_extra = {
         extra: closure([line for line in lines if not line.startswith("medprobe[")]) | core
         for extra, lines in PROJECT["optional-dependencies"].items()
-        if extra not in APART
+        if extra not in {*APART, *TOOLS}
     }
     for extra, name in APART.items():  # not in the development set: tested in environments of their own
         assert EXTRAS[name] == extra
