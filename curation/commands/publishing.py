@@ -49,7 +49,9 @@ def export_benchmark(
 
 
 def quality(
-    source: Annotated[Path, typer.Argument(help="exported folder, or the official files")],
+    source: Annotated[
+        Path, typer.Argument(help="exported folder in MediConfusion's layout, or a built dataset of any format")
+    ],
     out: Annotated[Path, typer.Option(help="page to write (.html); the numbers go beside it (.json)")] = Path(
         "quality.html"
     ),
@@ -64,8 +66,10 @@ def quality(
     send_to_provider: SendToProvider = False,
 ) -> None:
     """Look a benchmark over before publishing it: blind scores, give-aways, repeats, balance, power."""
-    from curation.report.quality import BlindAsking, check
+    from curation.report.blind_baseline import BlindAsking
+    from curation.report.quality import Quality, check
     from curation.report.quality_page import write_report
+    from curation.report.text_quality import TextQuality, check_text, write_text_report
     from curation.writing.question_writing import Asking
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
@@ -79,8 +83,13 @@ def quality(
     if model is not None:
         asking = Asking(temperature=temperature, price=read_price(price), send=send_to_provider)
         blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
-    found = check(source, tuple(images or ()), blind)
-    write_report(found, source.resolve().name, out)
+    found: Quality | TextQuality
+    if (source / "questions_text").is_dir():
+        found = check_text(source, blind)
+        write_text_report(found, out)
+    else:
+        found = check(source, tuple(images or ()), blind)
+        write_report(found, source.resolve().name, out)
     if found.blind_model is not None:
         for name, score in found.blind_model.scores.items():
             if score["value"] is not None:

@@ -1,7 +1,7 @@
 """What a language model answers that never sees an image: the questions of a benchmark put to it as text alone, with the
 harness's own prompt, reader and scores.
 
-Both questions of a confusing pair read the same, so a model that always answers the same text alike gets no pair, half of the
+Both questions of MediConfusion's pairs read the same, so a model that always answers the same text alike gets no pair, half of the
 questions and 100% confusion, and one that answers at random a quarter of the pairs: more of either means that something beside the
 image gives answers away.
 
@@ -11,7 +11,7 @@ See also: rules that look at options only, and the report (`quality.py`).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,10 @@ import pandas as pd
 
 from curation.writing.question_writing import Asking, Writer, ask
 from dataset_builders.journal import read_journal
-from dataset_builders.schema import Case
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.prompts import prompt_for
 from eval_harness.scores import score
-
-FORMAT, PROMPT = "mediconfusion", "mc-0"
-METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid", "share_A")
 
 
 @dataclass(frozen=True)
@@ -44,23 +40,38 @@ class BlindModel:
     cost: float | None
 
 
-def ask_blind(cases: list[Case], model: Writer, journal: Path, asking: Asking, quiet: bool | None = None) -> BlindModel:
-    """Put every question of `cases` to `model` without its image, and score the answers.
+@dataclass(frozen=True)
+class BlindAsking:
+    """A language model to be asked without images, where its replies are kept, and how it is asked."""
+
+    model: Writer
+    journal: Path
+    asking: Asking
+
+
+def ask_blind(
+    format: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
+) -> BlindModel:
+    """Put every question (rows as `questions_text` has them) to `model` without its image, and score the answers.
 
     Replies go to `journal` as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
     """
-    asked = [question for case in cases for question in case.questions]
-    prompt = prompt_for(FORMAT, PROMPT, "single", "mc")
+    by_kind = {kind: prompt_for(format, None, str(kind), "mc") for kind in questions["question_type"].unique()}
     prompts = {
         json.dumps(
-            [model.name, asking.temperature, question.question_id, prompt.render(question.question, question.options)],
+            [
+                model.name,
+                asking.temperature,
+                row["question_id"],
+                by_kind[row["question_type"]].render(row["question"], row["options"]),
+            ],
             ensure_ascii=False,
-        ): question.question_id
-        for question in asked
+        ): row["question_id"]
+        for row in questions.to_dict("records")
     }
     entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
     todo = {key: json.loads(key)[-1] for key in prompts if key not in entries}
-    system = spec(FORMAT).system if getattr(model, "is_api", False) else None  # as in the harness
+    system = spec(format).system if getattr(model, "is_api", False) else None  # as in the harness
     journal.parent.mkdir(parents=True, exist_ok=True)
     for entry in ask(model, todo, 0, asking, journal, "asking without images", quiet, system):
         entries[entry["id"]] = entry
@@ -73,17 +84,16 @@ def ask_blind(cases: list[Case], model: Writer, journal: Path, asking: Asking, q
             "status": [entry["status"] for entry in replies],
         }
     )
-    questions = pd.DataFrame([asdict(question) for question in asked])
-    scored = score(FORMAT, questions, read_answers(answers, questions, FORMAT))
+    scored = score(format, questions, read_answers(answers, questions, format))
     tokens = [sum(entry["tokens"][side] for entry in replies if entry["tokens"]) for side in (0, 1)]
     cost = None
     if asking.price:
         cost = round((tokens[0] * asking.price[0] + tokens[1] * asking.price[1]) / 1e6, 4)
     return BlindModel(
         model.name,
-        PROMPT,
+        ", ".join(sorted(prompt.name for prompt in by_kind.values())),
         asking.temperature,
-        {name: scored.scores[name].model_dump() for name in METRICS if name in scored.scores},
+        {name: found.model_dump() for name, found in scored.scores.items()},
         scored.statuses,
         tokens[0],
         tokens[1],

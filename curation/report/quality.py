@@ -2,25 +2,26 @@
 options, repeated images and questions, balance, and how small a difference between two models it can tell. Reads an
 exported (or the official) folder; writes one HTML page.
 
-See also: the plots (`quality_page.py`).
+See also: the plots (`quality_page.py`); built datasets of any format (`text_quality.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest, norm
 
-from curation.report.blind_baseline import BlindModel, ask_blind
+from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
-from curation.writing.question_writing import Asking, Writer
 from dataset_builders.benchmarks.mediconfusion.reader import read
 from dataset_builders.images.lookup import ImageError, ImageFolders
 from dataset_builders.schema import Case
@@ -114,15 +115,6 @@ class Quality:
         return found
 
 
-@dataclass(frozen=True)
-class BlindAsking:
-    """A language model to be asked without images, where its replies are kept, and how it is asked."""
-
-    model: Writer
-    journal: Path
-    asking: Asking
-
-
 def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None = None) -> Quality:
     """Read a folder in the MediConfusion layout and measure it.
 
@@ -134,7 +126,8 @@ def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None
     use = Counter(image.image_id for case in cases for image in case.images)
     sizes = _components(cases)
     image_1_is_a = sum(case.questions[0].answer == (0,) for case in cases)
-    same, alike, seen, unreadable = _images_alike(cases)
+    there = {image.image_id: image.read for case in cases for image in case.images if image.read is not None}
+    same, alike, unreadable = alike_images(there)
     labels = Counter(category for case in cases for question in case.questions for category in question.categories)
     return Quality(
         pairs=len(cases),
@@ -149,7 +142,7 @@ def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None
         alike_questions=_questions_alike(cases),
         same_images=same,
         alike_images=alike,
-        images_seen=seen,
+        images_seen=len(there),
         unreadable_images=unreadable,
         often={image: count for image, count in use.most_common() if count > OFTEN},
         categories=dict(labels.most_common()),
@@ -157,8 +150,19 @@ def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None
         smallest_difference_groups={f"{share:.0%}": smallest_difference(len(sizes), share) for share in DISCORDANT},
         sim_med=[float(case.questions[0].extra["sim_med"]) for case in cases],
         sim_gen=[float(case.questions[0].extra["sim_gen"]) for case in cases],
-        blind_model=ask_blind(cases, blind.model, blind.journal, blind.asking) if blind else None,
+        blind_model=_ask(cases, blind) if blind else None,
     )
+
+
+FORMAT = "mediconfusion"
+SHOWN = ("set_accuracy", "individual_accuracy", "confusion", "invalid", "share_A")
+"""The blind model's numbers that the report shows."""
+
+
+def _ask(cases: list[Case], blind: BlindAsking) -> BlindModel:
+    questions = pd.DataFrame([asdict(question) for case in cases for question in case.questions])
+    found = ask_blind(FORMAT, questions, blind.model, blind.journal, blind.asking)
+    return replace(found, scores={name: found.scores[name] for name in SHOWN if name in found.scores})
 
 
 def _components(cases: list[Case]) -> list[int]:
@@ -223,9 +227,11 @@ def _questions_alike(cases: list[Case]) -> list[tuple[str, str, float]]:
     return found
 
 
-def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, str, int]], int, dict[str, str]]:
-    """Groups of images with the same bytes, pairs of others whose perceptual hashes are near (with the differing bits),
-    how many were seen, and those that cannot be opened."""
+def alike_images(
+    images: Mapping[str, Callable[[], bytes]],
+) -> tuple[list[list[str]], list[tuple[str, str, int]], dict[str, str]]:
+    """Groups of images with the same bytes, pairs of others whose perceptual hashes are near (with the differing bits), and those that
+    cannot be opened. images: id -> what reads its file."""
     import hashlib
 
     import imagehash
@@ -235,25 +241,22 @@ def _images_alike(cases: list[Case]) -> tuple[list[list[str]], list[tuple[str, s
     by_sha: dict[str, list[str]] = {}
     hashes: dict[str, int] = {}
     unreadable: dict[str, str] = {}
-    for image in {image.image_id: image for case in cases for image in case.images}.values():
-        if image.read is not None:
-            data = image.read()
-            group = by_sha.setdefault(hashlib.sha256(data).hexdigest(), [])
-            group.append(image.image_id)
-            if len(group) == 1:
-                try:
-                    hashes[image.image_id] = int(str(imagehash.phash(open_rgb(data))), 16)
-                except ImageError as error:
-                    unreadable[image.image_id] = str(error)
+    for name, read_image in images.items():
+        data = read_image()
+        group = by_sha.setdefault(hashlib.sha256(data).hexdigest(), [])
+        group.append(name)
+        if len(group) == 1:
+            try:
+                hashes[name] = int(str(imagehash.phash(open_rgb(data))), 16)
+            except ImageError as error:
+                unreadable[name] = str(error)
     names = list(hashes)
     bits = np.array([hashes[name] for name in names], np.uint64)
     alike = []
     for at, name in enumerate(names):
         differing = np.bitwise_count(bits[at + 1 :] ^ bits[at])
-        alike += [
-            (name, names[at + 1 + place], int(differing[place])) for place in np.flatnonzero(differing <= NEAR_BITS)
-        ]
-    return [group for group in by_sha.values() if len(group) > 1], alike, sum(map(len, by_sha.values())), unreadable
+        alike += [(name, names[at + 1 + far], int(differing[far])) for far in np.flatnonzero(differing <= NEAR_BITS)]
+    return [group for group in by_sha.values() if len(group) > 1], alike, unreadable
 
 
 def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha: float = 0.05) -> float | None:

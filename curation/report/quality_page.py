@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def page(quality: Quality, name: str) -> str:
     """The whole page."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
     seen = (
-        f"{quality.images_seen} of {quality.images} images are at hand and were compared: {_groups(quality.same_images)} the same file; look alike: "
+        f"{quality.images_seen} of {quality.images} images are at hand and were compared: {groups_of(quality.same_images)} the same file; look alike: "
         + (", ".join(f"{escape(a)} / {escape(b)} ({bits} bits)" for a, b, bits in quality.alike_images) or "none")
         if quality.images_seen
         else "The images are not at hand, so they were not compared."
@@ -46,7 +47,7 @@ def page(quality: Quality, name: str) -> str:
 <h2>How small a difference can it tell?</h2>
 {_power(quality)}
 <h2>Without looking at the image</h2>
-{_table(("rule", "set accuracy", "individual accuracy"), [(b.rule, f"{b.set_accuracy:.1f}", f"{b.individual_accuracy:.1f}") for b in quality.blind])}
+{table_of(("rule", "set accuracy", "individual accuracy"), [(b.rule, f"{b.set_accuracy:.1f}", f"{b.individual_accuracy:.1f}") for b in quality.blind])}
 <p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the questions.
 {_blind_model(quality)}
 Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
@@ -54,7 +55,7 @@ Option A is right for the first image in {quality.image_1_is_a} of {quality.pair
 <h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}
 <h2>Categories (images)</h2>{bars(quality.categories)}
 <h2>Questions</h2>
-<p>Same text: {_groups(quality.repeated_questions)}. Nearly the same: {", ".join(f"{escape(a)} / {escape(b)}" for a, b, _ in quality.alike_questions) or "none"}.
+<p>Same text: {groups_of(quality.repeated_questions)}. Nearly the same: {", ".join(f"{escape(a)} / {escape(b)}" for a, b, _ in quality.alike_questions) or "none"}.
 Uneven options: {escape(", ".join(quality.uneven_options)) or "none"}.</p>
 <h2>Images</h2><p>{seen}.</p>{bars(quality.often) if quality.often else "<p>No image is used often.</p>"}
 </body></html>
@@ -84,26 +85,33 @@ def _blind_model(quality: Quality) -> str:
     blind = quality.blind_model
     if blind is None:
         return "No language model was asked without the images (<code>--model</code>).</p><p>"
-    names = {"set_accuracy": "set accuracy", "individual_accuracy": "individual accuracy", "share_A": "answers A"}
-    rows = []
-    for metric, found in blind.scores.items():
-        interval = "" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
-        chance = "" if found["chance"] is None else f"{found['chance']:.1f}"
-        value = "undefined" if found["value"] is None else f"{found['value']:.1f}"
-        rows.append((names.get(metric, metric), value, interval, chance, (found["verdict"] or "").replace("_", " ")))
     head = ("asked without images", "%", "95% interval", "coin flip", "than a coin flip")
     statuses = ", ".join(f"{count} {status}" for status, count in blind.statuses.items() if count)
     return (
         f"</p><h3>{escape(blind.model)}, shown no image (prompt {blind.prompt}, temperature {blind.temperature:g}: {statuses})</h3>"
-        f"{_table(head, rows)}<p>A model that always answers the same text alike gets 0, 50 and 100% confusion.</p><p>"
+        f"{table_of(head, score_rows(blind.scores))}<p>A model that always answers the same text alike gets 0, 50 and 100% confusion.</p><p>"
     )
 
 
-def _groups(groups: list[list[str]]) -> str:
+def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Name, value, 95% interval, chance and verdict of scores, as texts for `table_of`."""
+    names = {"set_accuracy": "set accuracy", "individual_accuracy": "individual accuracy", "share_A": "answers A"}
+    rows: list[tuple[str, ...]] = []
+    for name, found in scores.items():
+        interval = "" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
+        chance = "" if found["chance"] is None else f"{found['chance']:.1f}"
+        value = "undefined" if found["value"] is None else f"{found['value']:.1f}"
+        rows.append((names.get(name, name), value, interval, chance, (found["verdict"] or "").replace("_", " ")))
+    return rows
+
+
+def groups_of(groups: list[list[str]]) -> str:
+    """Groups of ids in words."""
     return "; ".join(escape(" = ".join(group)) for group in groups) or "none"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table of texts, escaped."""
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)] + [
         "".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows
     ]

@@ -1,0 +1,59 @@
+"""What the text alone gives away, for every format: by the benchmark's own metric, and the same as the harness computes."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_server import model_server
+
+from curation.command_line import app
+from curation.report.text_quality import check_text
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.sources.phantoms import write_sources
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+
+
+@pytest.mark.parametrize("format", BENCHMARKS)
+def test_a_rule_scores_as_the_harness_scores_it(format, tmp_path):
+    folder = build(format, out=tmp_path / "data").folder
+    found = check_text(folder)
+    run = evaluate(EvalConfig(format, "baseline:always-A", str(folder), split=found.split, out=tmp_path / "run"))[0]
+    assert found.blind["always the first option"] == run.scores[found.metric].model_dump()
+    assert found.questions == len(open_repository(folder).questions(found.split)) and not found.unreadable_images
+
+
+def test_a_text_that_gives_the_answer_away_is_told(tmp_path):
+    """Findings asked about with "yes" only where they are there: whoever has read the other images' questions knows the answer."""
+    write_sources("probmed", tmp_path / "source")
+    rows = json.loads((tmp_path / "source" / "probmed.json").read_text())
+    for row in rows:
+        row["question"] = f"Is {'this' if row['answer'] == 'yes' else 'that'} shown?"
+    (tmp_path / "source" / "probmed.json").write_text(json.dumps(rows))
+    folder = build("probmed", source=tmp_path / "source", out=tmp_path / "data").folder
+    found = check_text(folder)
+    rule = "what is most often right for this text elsewhere in the set"
+    assert found.blind[rule]["value"] == 100
+    assert any(line.startswith(f"{rule} gets 100.0") for line in found.warnings())
+    assert any("asked more than once" in line for line in found.warnings())
+
+
+def test_a_model_without_images_is_scored_by_the_formats_own_metric(tmp_path):
+    folder = build("probmed", out=tmp_path / "data").folder
+    out = tmp_path / "quality.html"
+    with model_server(lambda prompt, before: "yes") as (address, log):
+        words = ["quality", str(folder), "--out", str(out), "--model", "stand-in", "--base-url", address]
+        said = CliRunner().invoke(app, words, catch_exceptions=False).output
+        again = CliRunner().invoke(app, words, catch_exceptions=False).output
+    numbers = json.loads(out.with_suffix(".json").read_text())
+    assert len(log.asked) == numbers["questions"] and said == again
+    assert all("image_url" not in prompt for _, prompt in log.asked)
+    run = evaluate(EvalConfig("probmed", "baseline:always-A", str(folder), out=tmp_path / "run"))[0]
+    assert numbers["blind_model"]["scores"][numbers["metric"]] == run.scores[numbers["metric"]].model_dump()
+    assert "stand-in, shown no image" in out.read_text()
