@@ -35,6 +35,7 @@ def sweep(
     flavor: Annotated[str, typer.Option(help="hardware of the Hub's jobs")] = "a10g-large",
     image: Annotated[str, typer.Option(help="container image of the Hub's jobs")] = "python:3.12",
     install: Annotated[str, typer.Option(help="what pip installs in the Hub's jobs")] = "medprobe[eval]",
+    timeout: Annotated[str, typer.Option(help="how long one of the Hub's jobs may take")] = "12h",
 ) -> None:
     """Run every model over every benchmark by every method; what is answered already is not asked again."""
     from dataset_builders.errors import BadInput
@@ -65,7 +66,7 @@ def sweep(
         typer.echo(slurm_script(waiting, file, out))
         return
     if hub is not None:
-        for command in hub_commands(waiting, HubJobs(hub, flavor, image, install)):
+        for command in hub_commands(waiting, HubJobs(hub, flavor, image, install, timeout)):
             typer.echo(command)
         return
     typer.echo(before(expected))

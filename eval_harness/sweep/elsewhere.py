@@ -45,10 +45,11 @@ class HubJobs:
     flavor: str = "a10g-large"
     image: str = "python:3.12"
     install: str = "medprobe[eval]"
+    timeout: str = "12h"
 
 
 def hub_commands(tasks: Sequence[Task], jobs: HubJobs) -> list[str]:
-    """One `hf jobs run` per task: the run folder comes from the bucket, is gone on with, and goes back whatever happens.
+    """One `hf jobs run` per task: the run folder comes from the bucket, is gone on with, and is copied back every minute and at the end.
 
     Raises BadInput for a task whose dataset or files are on this machine only.
     """
@@ -71,13 +72,20 @@ def _hub_command(task: Task, jobs: HubJobs) -> str:
         [
             f"pip install -q {shlex.quote(jobs.install)} || exit 1",
             f"mkdir -p runs && cp -r /sweep/{name} runs/ 2>/dev/null",
+            f"{{ while sleep 60; do cp -r {folder} /sweep/ 2>/dev/null; done & }}",
             f"medprobe {shlex.join(task.arguments(Path(folder)))}",
             "code=$?",
             f"cp -r {folder} /sweep/ && exit $code",
         ]
     )
     secrets = ["HF_TOKEN", *(["OPENAI_API_KEY"] if task.model.startswith("openai:") else [])]
-    options = [*(part for secret in secrets for part in ("--secrets", secret)), "--name", f"task-{task.number}"]
+    options = [
+        *(part for secret in secrets for part in ("--secrets", secret)),
+        "--name",
+        f"task-{task.number}",
+        "--timeout",
+        jobs.timeout,
+    ]
     options += ["--volume", f"hf://buckets/{jobs.bucket}:/sweep"]
     return shlex.join(
         ["hf", "jobs", "run", "--detach", "--flavor", jobs.flavor, *options, jobs.image, "bash", "-c", script]

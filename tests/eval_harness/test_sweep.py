@@ -1,6 +1,9 @@
 """`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line and exit code 2."""
 
+import os
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,6 +172,11 @@ def test_slurm_and_hub_commands_run_the_tasks(place):
     words = shlex.split(hub_commands([task], HubJobs("org/bucket"))[0])
     assert words[:4] == ["hf", "jobs", "run", "--detach"]
     assert "hf://buckets/org/bucket:/sweep" in words
+    hf = [str(Path(sys.executable).with_name("hf")), *words[1:3], "--dry-run", *words[3:]]
+    kept = {"HF_TOKEN": "hf_x", "HF_ENDPOINT": "http://127.0.0.1:9", "PATH": os.environ["PATH"], "HOME": str(place)}
+    done = subprocess.run(hf, capture_output=True, text=True, env=kept, timeout=60, check=False)
+    assert "(dry run) Job not submitted." in done.stdout + done.stderr
+    assert subprocess.run(["bash", "-nc", words[-1]], check=False).returncode == 0
     typed = next(part for part in words[-1].split("; ") if part.startswith("medprobe eval"))
     assert shlex.split(typed)[1:] == task.arguments(Path("runs") / task.folder.name)
 

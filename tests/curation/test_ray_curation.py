@@ -1,0 +1,70 @@
+"""Embedding and pair search on a local Ray cluster whose workers are killed: the same vectors and pairs as in one process."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from curation.mining.embedding import embed, embedding_path
+from curation.mining.encoders import encoder_spec, load_encoder
+from tests.commands import medprobe
+from tests.environments import environment
+from tests.ray_processes import RAY, kill_workers, start
+
+pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def ray_python(request):
+    return environment(request.config.cache, "ray", RAY)
+
+
+def bytes_in(folder, pattern):
+    return sum(path.stat().st_size for path in folder.glob(pattern))
+
+
+def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_path):
+    images, names = tmp_path / "images", {"med": "clip", "gen": "dinov2"}
+    images.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(160):
+        Image.fromarray(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(images / f"{number}.png")
+    for name, model in names.items():
+        options = ("--encoder", f"transformers:{models / model}", "--name", name, "--batch-size", 4, "--out", "ray")
+        process = start(ray_python, tmp_path, "curate", "embed", "images", *options, "--ray", "local")
+        kill_workers(
+            process,
+            "MapWorker",
+            2,
+            0,
+            partial(bytes_in, tmp_path / "ray" / "cache", f"{name}-*/*"),
+            60,
+        )
+        assert process.wait(300) == 0, (tmp_path / "said").read_text()
+        embed(
+            images,
+            tmp_path / "alone",
+            load_encoder(encoder_spec(f"transformers:{models / model}", name=name)),
+            quiet=True,
+        )
+        ours, alone = (np.load(embedding_path(tmp_path / place, name)) for place in ("ray", "alone"))
+        np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
+    for options in ((), ("--per-image", 3)):
+        command = ("curate", "pairs", "ray", "--med", "med", "--gen", "gen", "--med-at-least", "0.5", *options)
+        medprobe(*command, "--out", f"alone{len(options)}", cwd=tmp_path)
+        process = start(ray_python, tmp_path, *command, "--out", f"pairs{len(options)}", "--ray", "local")
+        assert process.wait(300) == 0, (tmp_path / "said").read_text()
+        ours, alone = (
+            pd.read_parquet(tmp_path / f"{place}{len(options)}" / "pairs.parquet") for place in ("pairs", "alone")
+        )
+        pd.testing.assert_frame_equal(ours, alone)
+        assert len(alone)
+
+
+def test_no_workers_is_one_line(tmp_path):
+    said = medprobe(
+        "curate", "embed", tmp_path, "--out", "x", "--ray", "local", "--workers", 0, cwd=tmp_path, code=2
+    ).stderr
+    assert "--workers 0" in said
