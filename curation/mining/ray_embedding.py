@@ -21,6 +21,8 @@ from dataset_builders.ray_cluster import Cluster, connected
 
 TRIES = 5
 """How often a batch is tried whose worker died."""
+MOST_ROWS = 4096
+"""Images that a worker takes at a time; those of one that dies are encoded again."""
 BATCHES_AT_ONCE = 4
 """Batches of the encoder in one of Ray's, so that images are decoded while the encoder is busy."""
 
@@ -56,9 +58,12 @@ def encode_on_ray(cluster: Cluster, device: str) -> Encode:
                 encoder=None,  # type: ignore[arg-type]
             )
             ray.data.DataContext.get_current().enable_progress_bars = False
-            rows = ray.data.from_pandas(work.todo[["image", "sha256"]].reset_index(drop=True))
             size = work.batch_size * BATCHES_AT_ONCE
-            counted = rows.repartition(max(1, -(-len(work.todo) // size))).map_batches(
+            # Cut here: a step of Ray Data's own would wait for a CPU that the workers already have.
+            rows = max(size, min(MOST_ROWS, -(-len(work.todo) // (4 * cluster.workers))))
+            table = work.todo[["image", "sha256"]].reset_index(drop=True)
+            parts = [table.iloc[first : first + rows] for first in range(0, len(table), rows)]
+            counted = ray.data.from_pandas(parts).map_batches(
                 EncodingWorker,
                 fn_constructor_args=(given, work.encoder.spec, device),
                 batch_size=size,

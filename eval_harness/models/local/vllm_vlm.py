@@ -72,7 +72,7 @@ class VllmVLM(Backend):
             )
         self.deviations: list[str] = []
         self._adapter = _adapter(settings.adapter)
-        self._engine = _start(model_id, settings, processor)
+        self._engine = _start(model_id, settings, processor, self._adapter)
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
         self.model = Model(name=name, revision=getattr(config, "_commit_hash", None), kind="open")
         self._check_it_sees()
@@ -311,13 +311,13 @@ def _adapter(adapter: str | None) -> Any:
     return LoRARequest("adapter", 1, str(adapter))
 
 
-def _start(model_id: str, settings: Settings, processor: Any) -> Any:
+def _start(model_id: str, settings: Settings, processor: Any, adapter: Any) -> Any:
     """The engine. Raises BadInput in vLLM's own words where it does not start."""
     from vllm import LLM
 
     options: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True, **settings.engine}
-    if settings.adapter:
-        options |= {"enable_lora": True, "max_lora_rank": _rank(settings.adapter)}
+    if adapter is not None:
+        options |= {"enable_lora": True, "max_lora_rank": _rank(Path(adapter.lora_path))}
     if settings.quantization:
         options["quantization"] = "bitsandbytes" if settings.quantization == "4bit" else settings.quantization
     if settings.min_pixels is not None or settings.max_pixels is not None:
@@ -335,12 +335,11 @@ def _start(model_id: str, settings: Settings, processor: Any) -> Any:
         ) from error
 
 
-def _rank(adapter: str) -> int:
+def _rank(adapter: Path) -> int:
     """The smallest rank the engine can make room for that holds the adapter's."""
     import json
 
-    path = Path(adapter) / "adapter_config.json"
-    rank = int(json.loads(path.read_bytes()).get("r", 16)) if path.exists() else 64
+    rank = int(json.loads((adapter / "adapter_config.json").read_bytes())["r"])
     return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), 512)
 
 
