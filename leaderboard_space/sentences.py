@@ -436,7 +436,7 @@ def shown_cases(show: str, counted: int) -> str:
     who = f"the {plural(counted, 'result')}"
     if show == "wrong":
         return f"Of each, none of {who} scored anything." if counted != 1 else "Of each, the 1 result scored nothing."
-    return f"Of each, {who} together scored between a third and two thirds."
+    return f"Of each, {who}{' together' if counted != 1 else ''} scored between a third and two thirds."
 
 
 def case_result(right: int, wrong: int, scored: int) -> str:

@@ -226,3 +226,40 @@ def check_marks(legend: str, cells: Sequence[tuple[str, str | None, bool]]) -> N
         assert (f"{sign} {words}" in legend) == any(shown == sign for shown, _, _ in cells), (legend, sign)
     assert ("italic grey: fewer than 30 cases" in legend) == any(few for _, _, few in cells), legend
     assert "unmarked" not in legend
+
+
+def check_trust(said: str, models: int, better: int, worse: int) -> None:
+    """The first sentence of the board, by how many models were tested in its benchmark and how many marks each verdict has there."""
+    one = re.fullmatch(
+        r"The one model asked to .+ (is significantly better than|is significantly worse than|cannot be told apart from) .+\.",
+        said,
+    )
+    if one:
+        assert models == 1 and ("better" in one[1]) == bool(better) and ("worse" in one[1]) == bool(worse), said
+    elif found := re.fullmatch(rf"All {NUM} models asked to .+ are significantly better than .+\.", said):
+        assert whole(found[1]) == models == better > 1, said
+    else:
+        found = re.fullmatch(
+            rf"(Not yet\. )?Of {NUM} models asked to .+?, (none|{NUM}) (?:is|are) significantly better than [^;]+"
+            rf"(?:; (all|{NUM}) (?:is|are) significantly worse)?\.",
+            said,
+        )
+        assert found and whole(found[2]) == models > 1 and bool(found[1]) == (better == 0), said
+        assert (0 if found[3] == "none" else whole(found[3])) == better, said
+        assert (models if found[5] == "all" else whole(found[5]) if found[5] else 0) == worse, said
+
+
+def check_model_verdicts(said: str, verdicts: Sequence[str | None]) -> None:
+    """The first sentence of a model's page: every verdict that it names is one that a result of the model has."""
+    if said == "No ranked result of it is on this board.":
+        return
+    words = {
+        "significantly better than guessing on ": "better",
+        "not told apart from guessing on ": "no different",
+        "significantly worse than guessing on ": "worse",
+        "not tested where chance is not known exactly, on ": None,
+    }
+    assert said.endswith(".") and verdicts, said
+    for part in said[:-1].split("; "):
+        word = next((word for word in words if part.lower().startswith(word)), None)
+        assert word is not None and words[word] in verdicts, (said, verdicts)

@@ -27,10 +27,19 @@ from leaderboard_space import comparing
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import info_of
+from leaderboard_space.front import Front
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, compare
-from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_marks, rounds_to
+from leaderboard_space.views import cases, compare, model
+from tests.leaderboard_space.claims import (
+    Truth,
+    check_caption,
+    check_headline,
+    check_marks,
+    check_model_verdicts,
+    check_trust,
+    rounds_to,
+)
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 
 CASES = {
@@ -230,10 +239,93 @@ def check_store(store: Path, format: str, extra: list[Result]) -> int:
                     pages += 1
         check_breakdown(service, format, section, truth)
         check_comparison(board, format, section, truth)
-        pages += 2
+        check_other_views(service, format, section, truth)
+        pages += 3
     if not board.snapshot.sections[format]:
         assert "No results yet." in service.view({"format": format})["html"]
+    else:
+        check_front(service, format, [raw(store, section) for section in board.snapshot.sections[format]])
     return pages
+
+
+def check_behind(page: str, scores: list[Score]) -> None:
+    """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
+    for low, high, n, of in re.findall(
+        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b", html.unescape(page)
+    ):
+        assert any(
+            (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
+            and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
+            and (bool(low) or score.low is None)
+            for score in scores
+        ), (low, high, n, of)
+
+
+def check_other_views(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
+    page = service.breakdown({"format": format, "section": section.key, "shown": "all"})
+    values = {
+        (found.result.model.name, metric): found.scores[metric].value
+        for found in truth.values()
+        for metric in found.scores
+    }
+    for name, x, y in re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page):
+        model = html.unescape(name)
+        assert rounds_to(x, values[model, "set_accuracy"]) and rounds_to(y, values[model, "confusion"]), (model, x, y)
+    assert ("Dashed lines are chance." in page or "Short dashes are chance" in page) <= ('class="guess"' in page)
+    for key, found in truth.items():
+        listed = dict(
+            re.findall(
+                r"<dt>(.*?)</dt><dd>(.*?)</dd>", service.detail({"format": format, "section": section.key, "key": key})
+            )
+        )
+        said = {
+            name: int(n.replace(",", "")) for n, name in re.findall(r"(\d[\d,]*) ([a-z]+)", listed.get("Answers", ""))
+        }
+        assert said == {name: n for name, n in found.result.statuses.items() if n}, (key, listed)
+        assert int(listed["Questions"].partition(", ")[0].replace(",", "")) == found.result.benchmark.questions
+        assert ("Submitted by" in listed) == (found.account is not None) and ("Withdrawn" in listed) == found.withdrawn
+        assert html.unescape(listed["Model"]).startswith(found.result.model.name)
+        assert listed.get("Reader") == (
+            str(found.result.reader_version or 1) if found.result.kind == "measured" else None
+        )
+
+
+def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -> None:
+    """The first screen's matrix and sentence, and the first sentence of models' own pages, by what the store holds."""
+    front, metric = Front(service), spec(format).headline
+    rows = [found for truth in sections for found in truth.values()]
+    every = [score for found in rows for score in found.scores.values()]
+    page = front.page({"all": "1"})
+    check_behind(page, every)
+    table = re.search(r'<table class="matrix".*?</table>', page, re.DOTALL)
+    marks = []
+    for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', table[0] if table else "", re.DOTALL):
+        for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):
+            known = [found.scores.get(metric) for found in rows if found.result.model.name == html.unescape(key)]
+            assert any(score and score.value is not None and rounds_to(value, score.value) for score in known), (
+                key,
+                value,
+            )
+            marks.append(mark)
+    sentence = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    counts = {mark: marks.count(mark) for mark in "▲≈▼"}
+    tested = sum(counts.values())
+    if sentence != "No model here has been tested against guessing yet.":
+        check_trust(sentence, tested, counts["▲"], counts["▼"])
+    elif "the paper's own random run" not in page:  # which has no exact chance to be tested against
+        assert tested == 0, (sentence, marks)
+    for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
+        own = model.page(service, {"id": name})
+        said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
+        check_model_verdicts(
+            said,
+            [
+                found.scores[metric].verdict
+                for found in rows
+                if found.result.model.name == name and metric in found.scores
+            ],
+        )
 
 
 APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}
@@ -299,9 +391,9 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
     for key, _, place, _, _ in rows:
         if key in main and key not in baselines and held[key].value is not None:
             first = int(place.partition("–")[0])
-            model, account = truth[key].result.model.name, truth[key].account
-            models.append(model)
-            name = f"{model} ({account})" if account and len(sources) > 1 else model
+            who, account = truth[key].result.model.name, truth[key].account
+            models.append(who)
+            name = f"{who} ({account})" if account and len(sources) > 1 else who
             ranked.append(Truth(name, held[key].value or 0.0, held[key].verdict, first))
     up = info.higher_is_better is not False
     ranked.sort(key=lambda row: -row.value if up else row.value)

@@ -1,6 +1,7 @@
 """Every sentence that the board computes, over generated numbers: what it claims follows from them (see `claims.py`)."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -152,3 +153,97 @@ def test_cases_found() -> None:
         "2 cases match.",
     ]
     assert [sentences.cases_found(n, False) for n in (1, 2)] == ["1 case.", "2 cases."]
+
+
+ENDS = st.one_of(st.none(), st.tuples(st.floats(0, 50), st.floats(50, 100)))
+
+
+@given(ends=ENDS, n=st.integers(0, 30_000), cases=st.integers(0, 30_000))
+def test_what_a_number_rests_on(ends, n, cases) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.behind(*(ends or (None, None)), n, cases)
+    found = re.fullmatch(r"(?:95% interval (\d+)–(\d+)|no interval), n (?:not known|([\d,]+), ([\d,]+) (cases?))", said)
+    assert found and bool(found[1]) == bool(ends)
+    assert not ends or (rounds_to(found[1], ends[0]) and rounds_to(found[2], ends[1]))
+    assert bool(found[3]) == bool(cases)
+    if cases:
+        assert [int(found[at].replace(",", "")) for at in (3, 4)] == [n, cases] and (found[5] == "case") == (cases == 1)
+
+
+@given(ahead=st.integers(0, 60), behind=st.integers(0, 60), tied=st.integers(0, 60), leads=st.booleans())
+def test_a_rank_in_words(ahead, behind, tied, leads) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.place_in_words(ahead, behind, tied, leads)
+    assert [int(n) for n in re.findall(r"\d+", said)] == [ahead, behind, tied] and ("may be the best" in said) == leads
+
+
+@given(abstained=st.one_of(st.none(), st.floats(0, 100)), accuracy=st.one_of(st.none(), st.floats(0, 100)))
+def test_what_stands_beside_a_score(abstained, accuracy) -> None:  # type: ignore[no-untyped-def]
+    found = re.fullmatch(
+        r"(?:abstained ([\d.<>]+)%)?(?:, )?(?:accuracy where answered ([\d.<>]+)%)?",
+        sentences.beside(abstained, accuracy),
+    )
+    assert found
+    for shown, value in ((found[1], abstained), (found[2], accuracy)):
+        assert (shown is None) == (value is None) and (shown is None or rounds_to(shown, value))
+
+
+@given(verdict=VERDICTS, chance=st.one_of(st.none(), st.floats(0, 100)))
+def test_a_verdict_in_short_names_its_chance(verdict, chance) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.in_short(verdict, "guessing", chance)
+    words = {"better": "better than", "worse": "worse than", "no different": "not told apart", None: "not tested"}
+    assert [word for word in words.values() if word in said] == [words[verdict]]
+    level = re.search(r"\(([\d.]+)%\)|got ([\d.]+)", said)
+    assert (level is None) == (chance is None) and (level is None or rounds_to(level[1] or level[2], chance))
+
+
+@given(
+    known=st.integers(1, 300), left=st.integers(0, 50), against=st.booleans(), right=st.integers(0, 9),
+    wrong=st.integers(0, 9), between=st.integers(0, 9), show=st.sampled_from(["wrong", "split"]),
+)  # fmt: skip
+def test_counts_of_results_and_cases(known, left, against, right, wrong, between, show) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.ends("organ", "Accuracy", known, left, against)
+    assert f"the ends of {known} by score" in said and ("minus what guessing gets" in said) == against
+    rest = re.search(r"(\d+) others? with fewer than (\d+) cases (is|are) left out", said)
+    assert bool(rest) == bool(left) and (not rest or (int(rest[1]), int(rest[2])) == (left, sentences.FEW))
+    assert not rest or (rest[3] == "is") == (left == 1)
+    scored = right + wrong + between
+    said = sentences.case_result(right, wrong, scored)
+    numbers = [int(n) for n in re.findall(r"\d+", said)]
+    assert numbers == ([right, scored, *([between] if between else [])] if scored else [])
+    said = sentences.shown_cases(show, known)
+    assert f"{known} result{'' if known == 1 else 's'} " in said and ("together" in said) <= (known > 1)
+
+
+@given(
+    paired=st.integers(0, 40), unpaired=st.integers(0, 40), difference=st.floats(-100, 100), p=st.floats(0, 1)
+)  # fmt: skip
+def test_how_pairs_were_tested(paired, unpaired, difference, p) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.pairs_tested(paired, unpaired) if paired or unpaired else ""
+    for number_of, how in ((paired, "on the same answers"), (unpaired, "by the numbers alone")):
+        found = re.search(rf"(\d+) (pairs?) {how}", said)
+        assert (found is not None) == (number_of > 0)
+        assert not found or (int(found[1]) == number_of and (found[2] == "pair") == (number_of == 1))
+    said = sentences.compared_unpaired(difference, difference - 1, difference + 1, p)
+    found = re.match(r"Difference (\S+) points, 95% interval (\S+) to (\S+), p ([<=]) ([\d.]+)", said)
+    assert found and all(
+        rounds_to(found[at], value) for at, value in ((1, difference), (2, difference - 1), (3, difference + 1))
+    )
+    assert p < 0.001 if found[4] == "<" else abs(float(found[5]) - p) <= 0.0005 + 1e-9
+    assert ("under 0.05" in said) <= (p < 0.05)
+
+
+@given(names=st.permutations(["A", "B", "C", "D"]), knowing=st.integers(0, 3), related=st.integers(0, 3))
+def test_who_knows_of_a_topic(names, knowing, related) -> None:  # type: ignore[no-untyped-def]
+    know, near = names[:knowing], names[3 : 3 + related]
+    said = sentences.topic("CT", know, near)
+    assert re.findall(r"\b[A-D]\b", said) == (know or near)
+    assert ("no benchmark" in said) == (not know) and ("something related" in said) == (not know and bool(near))
+    assert re.search(r"\bknows\b", said) is None or len(know or near) < 2
+
+
+def test_every_sentence_has_a_test() -> None:
+    """Who adds a sentence says here, or beside the page that shows it, what it claims."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
+    own = [name for name, found in vars(sentences).items() if getattr(found, "__module__", "") == sentences.__name__]
+    functions = [name for name in own if callable(getattr(sentences, name)) and name[0].islower() and name[0] != "_"]
+    doctests = {"month", "percent_of_chance"}  # the examples in their docstrings
+    assert not [name for name in functions if name not in doctests and f"sentences.{name}(" not in tests]
