@@ -1,4 +1,5 @@
-"""How fast the board is on a store (`benchmarks/board_store.py` makes one): start, first table, filter, click to paint, many readers.
+"""How fast the board is on a store (`benchmarks/board_store.py` makes one): start, first table, filter, click to paint, many readers; how
+much memory the server holds, and how large and high the page is.
 
 python benchmarks/board_speed.py STORE
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -70,6 +72,12 @@ def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
     start = time.perf_counter()
     service.view({"format": FORMAT, "section": section.key, "branches": chosen[0]})
     line("filter event, asked before", time.perf_counter() - start)
+    spent = []
+    for branches in chosen[:20]:
+        start = time.perf_counter()
+        service.breakdown({"format": FORMAT, "section": section.key, "branches": branches})
+        spent.append(time.perf_counter() - start)
+    line("breakdown of a selection, server side", spent)
     start = time.perf_counter()
     board.refresh()
     line("look at the store again, nothing new", time.perf_counter() - start)
@@ -141,6 +149,11 @@ def in_browser(address: str, section: str) -> None:
             FORMAT,
         )
         line("click in the tree to painted", painted)
+        size, height = page.evaluate(
+            "(format) => [document.querySelector('#mp-' + format).outerHTML.length, document.documentElement.scrollHeight]",
+            FORMAT,
+        )
+        print(f"the benchmark's page: {size / 1000:.0f} kB, {height} px high", flush=True)
         browser.close()
 
 
@@ -180,9 +193,16 @@ def main() -> None:
     try:
         in_browser(address, section)
         asyncio.run(many_readers(address, section, chosen))
+        print(f"the server held at most {most_memory(process.pid) / 1e9:.2f} GB", flush=True)
     finally:
         process.terminate()
         process.wait()
+
+
+def most_memory(pid: int) -> int:
+    """Bytes that a process held at its worst."""
+    found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) << 10 if found else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""Make a results store of the size the board is built for: 60 models x 26,000 questions, and 200 published rows. Invented data.
+"""Make a results store of the size the board is built for: 500 models x 57,132 questions, and 200 published rows. Invented data.
 
-python benchmarks/board_store.py STORE [--models 60] [--questions 26000] [--published 200]
+python benchmarks/board_store.py STORE [--models 500] [--questions 57132] [--published 200]
+
+Every answer is a model's own. The scores in `result.json` are computed for every fiftieth model and repeated for the next ones, so that the
+files have their real size: the board computes its numbers from the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import pyarrow.parquet as pq
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, model_slug
 from eval_harness.runs.scoring import ANSWERS_SCHEMA
-from eval_harness.scores import score
+from eval_harness.scores import Scored, score
 
 MADE_AT = "2026-11-21T07:00:00+00:00"
 KINDS = ("open", "proprietary", "medical")
@@ -49,8 +52,11 @@ def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
     )
 
 
-def write_run(store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.random.Generator) -> None:
-    """One invented model: knows a share of the questions, guesses the rest, fails to answer some."""
+def write_run(
+    store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.random.Generator, scored: Scored | None
+) -> Scored:
+    """One invented model: knows a share of the questions, guesses the rest, fails to answer some. `scored`: the numbers to repeat; None
+    computes them."""
     skill = float(rng.uniform(0.02, 0.6))
     options = asked["options"].map(len).to_numpy()
     key = np.array([cell[0] for cell in asked["answer"]])
@@ -64,7 +70,7 @@ def write_run(store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.
             "status": np.where(lost, "irrelevant", "answered"),
         }
     )
-    scored = score("gmai-mmbench", asked, given)
+    scored = scored or score("gmai-mmbench", asked, given)
     name = f"Invented Model {number} {int(rng.integers(2, 90))}B"
     result = Result(
         kind="measured",
@@ -102,6 +108,7 @@ def write_run(store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.
     pq.write_table(table, buffer, compression="zstd")
     (folder / "answers.parquet").write_bytes(buffer.getvalue())
     (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    return scored
 
 
 def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
@@ -130,8 +137,8 @@ def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--models", type=int, default=60)
-    parser.add_argument("--questions", type=int, default=26_000)
+    parser.add_argument("--models", type=int, default=500)
+    parser.add_argument("--questions", type=int, default=57_132)
     parser.add_argument("--published", type=int, default=200)
     asked_for = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -139,8 +146,9 @@ def main() -> None:
     mark = fingerprint_of(asked)
     (asked_for.store / "questions").mkdir(parents=True)
     asked.to_parquet(asked_for.store / "questions" / f"{mark}.parquet", index=False)
+    scored = None
     for number in range(asked_for.models):
-        write_run(asked_for.store, asked, mark, number, rng)
+        scored = write_run(asked_for.store, asked, mark, number, rng, scored if number % 50 else None)
         print(f"\r{number + 1} of {asked_for.models} models", end="", flush=True)
     for number in range(asked_for.published):
         write_published(asked_for.store, number, rng)

@@ -76,7 +76,7 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False, claims=claimed)
     front = Front(service)
-    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("board.css", "pages.css"))
+    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("board.css", "pages.css", "narrow.css"))
     with gr.Blocks(
         title="medprobe: can you trust your AI radiologist?",
         fill_width=True,

@@ -85,7 +85,7 @@ class Comparison:
     def score(self, entry: Entry, metric: str) -> Score | None:
         """The result's score, from its answers where they are known; None where it has none."""
         if self.outcomes is not None and self.has_answers(entry) and metric in self.outcomes.metrics:
-            units = self.outcomes.metrics[metric].of(np.array([self.outcomes.runs.index(entry.key)]))
+            units = self.outcomes.metrics[metric].part(runs=np.array([self.outcomes.runs.index(entry.key)]))
             found: Score | None = scores_of(units, info_of(metric).higher_is_better)[0]
         else:
             found = entry.result.scores.get(metric)
@@ -125,14 +125,15 @@ class Comparison:
     def _units(self, entry: Entry, metric: str) -> pd.DataFrame:
         """A run's units as the paired test takes them. A unit is named by its number, which is the same for both runs."""
         assert self.outcomes is not None
-        row, units = self.outcomes.runs.index(entry.key), self.outcomes.metrics[metric]
+        units = self.outcomes.metrics[metric]
+        top, base = units.run(self.outcomes.runs.index(entry.key))
         return pd.DataFrame(
             {
                 "metric": metric,
                 "unit": np.arange(units.cluster.size).astype(str),
                 "cluster": units.cluster,
-                "numerator": units.top[row].astype(float),
-                "denominator": units.base[row if units.base.shape[0] > 1 else 0],
+                "numerator": top,
+                "denominator": base,
             }
         )
 

@@ -27,6 +27,15 @@ def headline(format: str, found: Standings) -> str:
     models = found.models
     info = info_of(found.metric, format)
     names = called([row.entry for row in models])
+    if found.pending and models:
+        first = models[0]
+        return sentences.ranks_pending(
+            names[first.entry.key],
+            info.label,
+            info.higher_is_better is not False,
+            first.score.value or 0.0,
+            len(models),
+        )
     ranked = [row for row in found.rows if row.group == "ranked"]
     return sentences.headline(
         Finding(

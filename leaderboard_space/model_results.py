@@ -157,12 +157,12 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
     if outcomes is None or entry.key not in outcomes.runs or metric not in outcomes.metrics:
         held = {label: scores.get(metric) for label, scores in entry.result.breakdown.get(facet, {}).items()}
     else:
-        units = outcomes.metrics[metric].of(np.array([outcomes.runs.index(entry.key)]))
+        units, runs = outcomes.metrics[metric], np.array([outcomes.runs.index(entry.key)])
         held = {}
         for label, rows in values_of(outcomes.questions, facet, np.arange(len(outcomes.questions))).items():
             mask = np.zeros(len(outcomes.questions), dtype=bool)
             mask[rows] = True
-            (held[label],) = scores_of(units.part(outcomes.rows(metric, mask)), info_of(metric).higher_is_better)
+            (held[label],) = scores_of(units.part(outcomes.rows(metric, mask), runs), info_of(metric).higher_is_better)
     return {
         label: with_interval(score)
         for label, score in held.items()

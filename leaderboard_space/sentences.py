@@ -346,6 +346,15 @@ def cases_found(cases: int, searched: bool) -> str:
     return f"{plural(cases, 'case')} {'matches' if cases == 1 else 'match'}."
 
 
+def ranks_pending(name: str, label: str, higher: bool, value: float, models: int) -> str:
+    """What heads a table of hundreds of models while their ranks are computed."""
+    end = "highest" if higher else "lowest"
+    return (
+        f"{name} has the {end} {label.lower()} of {plural(models, 'result')} ({number(value)}); "
+        "which differences are significant is being computed."
+    )
+
+
 def place_in_words(ahead: int, behind: int, tied: int, may_lead: bool) -> str:
     """What a row's ranks stand for: how many of the others are significantly ahead, significantly behind, and not told apart from it."""
     lead = "may be the best" if may_lead else "not the best"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.claims import Claims
+from leaderboard_space.data.groups import called
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.sections import Entry, Section, Snapshot
 from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
@@ -26,8 +28,11 @@ from leaderboard_space.views import aspects, breakdown, leaderboard, plots, prov
 from leaderboard_space.views.breakdown import Cells
 from leaderboard_space.views.choices import labels
 from leaderboard_space.views.published_cells import published_cells
+from leaderboard_space.views.row_window import Value, Window, first, matching, more, window_of
 
 MOST_BRANCHES = 2000
+MANY = 100
+"""Results beyond which a selection is shown before its ranks are known: the tests of all pairs take seconds then."""
 REMEMBERED = 512
 PATIENCE, LONG_PATIENCE = 0.2, 20.0
 """Seconds a reader waits for answers that are still being read, before seeing the scores as handed in; and, for a selection of branches,
@@ -68,6 +73,8 @@ class Service:
         self._waits = waits
         self._memory: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="ranks")
+        self._ranking: set[tuple[Any, ...]] = set()
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
@@ -83,11 +90,11 @@ class Service:
             return {"unchanged": True}
         wanted = self.asked(request)
         asked = self.fitting(wanted)
-        found = self.standings(asked)
+        found, window = self.known_standings(asked), window_of(request)
         html = self.remember(
-            ("panel", *asked.key),
+            ("panel", window, found.pending, *asked.key),
             lambda: leaderboard.panel(
-                asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.shown, asked.ready
+                asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.shown, asked.ready, window
             ),
         )
         if asked.metric != wanted.metric:
@@ -112,7 +119,7 @@ class Service:
             "stamp": asked.snapshot.stamp,
             "state": state,
             "tree": f"{asked.section.key}@{asked.outcomes is not None}@{asked.snapshot.stamp}",
-            "ready": asked.ready,
+            "ready": asked.ready and not found.pending,
             "selected": found.selected,
         }
 
@@ -129,54 +136,80 @@ class Service:
             return ""
         asked = self.asked(request)
         facet, facets = self._facet(asked, request)
-        one = str(request.get("one") or "")
+        one, window = str(request.get("one") or ""), window_of(request)
 
         def draw() -> str:
-            drawn = self._plot(asked)
+            chosen, below = self._drawn(asked, facet, window)
+            keys = frozenset(entry.key for entry in chosen)
+            drawn = self._plot(asked, keys)
             if spec(asked.section.format).by_image_type:
-                entries, cells_of = self._entries(asked), self._by_image_type(asked)
+                entries = self._entries(asked)
+                named = (one, transfer.OF_THE_PAPER)
+                keys |= {entry.key for entry in entries if entry.key == one or entry.result.model.name in named}
+                cells_of = self._by_image_type(asked, keys)
                 drawn += transfer.view(entries, cells_of, one, labels(entries), asked.metric)
-                entry = self._one(asked, one)
+                entry = self._one(asked, one, keys)
                 drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
             return drawn + breakdown.view(
                 asked.section,
                 asked.outcomes,
-                self._cells(asked, facet),
-                self.standings(asked),
+                self._cells(asked, facet, keys=frozenset(entry.key for entry in chosen)),
+                self.known_standings(asked),
                 facet,
                 facets,
-                asked.metrics,
+                chosen,
+                below,
             )
 
-        return self.remember(("breakdown", facet, one, *asked.key), draw)
+        return self.remember(("breakdown", facet, one, window, *asked.key), draw)
 
-    def _plot(self, asked: Asked) -> str:
-        """The benchmark's plot; where a selection as a whole has none, that of the largest image type in it (papers print by these)."""
-        drawn = self._plot_of(asked, "")
+    def _drawn(self, asked: Asked, facet: str, window: Window) -> tuple[list[Entry], str]:
+        """The results that the breakdown shows, and what stands under it: how many of how many."""
+        entries = self._entries(asked)
+        names = called(entries)
+        held = matching(window, entries, lambda entry: names[entry.key])
+        column = (window.sort_of("breakdown") or ("",))[0]
+        cells = self._cells(asked, facet, column=column).get(column, {}) if len(held) > window.rows and column else {}
+
+        def value_of(entry: Entry, column: str) -> Value:
+            score = cells.get(entry.key)
+            return names[entry.key].lower() if column == "model" else score.value if score is not None else None
+
+        chosen = first(window, "breakdown", held, value_of)
+        return chosen, more(window, len(chosen), len(held), len(entries))
+
+    def _plot(self, asked: Asked, keys: frozenset[str]) -> str:
+        """The benchmark's plot of the results `keys`; where a selection as a whole has none, that of the largest image type in it
+        (papers print by these)."""
+        drawn = self._plot_of(asked, keys, "")
         if drawn or not spec(asked.section.format).by_image_type:
             return drawn
         for branch in plots.image_types(asked.tree, asked.branches):
             name = branch_name(branch)
             drawn = self._plot_of(
                 replace(asked, branches=(branch,)),
+                keys,
                 f"Known by image type only: this is {name}, the largest; tick another to see it.",
             )
             if drawn:
                 return drawn
         return ""
 
-    def _plot_of(self, asked: Asked, where: str) -> str:
+    def _plot_of(self, asked: Asked, keys: frozenset[str], where: str) -> str:
         format = asked.section.format
+        rows = self.known_standings(replace(asked, metric=spec(format).plot_metric or asked.metric)).standing
         return plots.plot(
             format,
-            self.standings(replace(asked, metric=spec(format).plot_metric or asked.metric)).standing,
-            lambda name: breakdown.scores_by_entry(asked.section, asked.outcomes, asked.tree, name, asked.branches),
+            [row for row in rows if row.entry.key in keys],
+            lambda name: breakdown.scores_by_entry(
+                asked.section, asked.outcomes, asked.tree, name, asked.branches, keys
+            ),
             where,
         )
 
-    def _one(self, asked: Asked, wanted: str) -> Entry | None:
-        """The result that the views of a single one show."""
-        cells = {aspect: self._by_image_type(asked)(aspect) for aspect in transfer.ASPECTS}
+    def _one(self, asked: Asked, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
+        """The result (of `keys`) that the views of a single one show."""
+        cells = {aspect: self._by_image_type(asked, keys)(aspect) for aspect in transfer.ASPECTS}
         return transfer.choose(self._entries(asked), cells, wanted)
 
     def _facet(self, asked: Asked, request: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -190,17 +223,25 @@ class Service:
         )
         return (wanted if wanted in facets else next(known)), facets
 
-    def _cells(self, asked: Asked, facet: str, metric: str | None = None) -> Cells:
+    def _cells(
+        self,
+        asked: Asked,
+        facet: str,
+        metric: str | None = None,
+        keys: frozenset[str] | None = None,
+        column: str | None = None,
+    ) -> Cells:
         return breakdown.cells_of(
-            asked.section, asked.outcomes, asked.tree, metric or asked.metric, facet, asked.branches, asked.metrics
-        )
+            asked.section, asked.outcomes, asked.tree, metric or asked.metric, facet, asked.branches, asked.metrics,
+            keys, column,
+        )  # fmt: skip
 
-    def _by_image_type(self, asked: Asked) -> Callable[[str], Cells]:
-        return lambda metric: self._cells(asked, "image_type", metric)
+    def _by_image_type(self, asked: Asked, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
+        return lambda metric: self._cells(asked, "image_type", metric, keys)
 
     def _entries(self, asked: Asked) -> list[Entry]:
         """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
-        found = self.standings(asked)
+        found = self.known_standings(asked)
         return [*(row.entry for row in found.standing), *found.hidden]
 
     def detail(self, request: Mapping[str, Any]) -> str:
@@ -275,6 +316,33 @@ class Service:
             lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown),
         )
 
+    def known_standings(self, asked: Asked) -> Standings:
+        """The same, of hundreds of results without their ranks until these are computed, which begins now."""
+        key = ("standings", *asked.key)
+        with self._lock:
+            if key in self._memory:
+                return self._memory[key]
+            begins = len(asked.section.entries) > MANY and key not in self._ranking
+            if begins:
+                self._ranking.add(key)
+        if len(asked.section.entries) <= MANY:
+            return self.standings(asked)
+        if begins:
+            self._beside.submit(self._rank, key, asked)
+        return self.remember(
+            ("unranked", *asked.key),
+            lambda: standings(
+                asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown, with_ranks=False
+            ),
+        )
+
+    def _rank(self, key: tuple[Any, ...], asked: Asked) -> None:
+        try:
+            self.standings(asked)
+        finally:
+            with self._lock:
+                self._ranking.discard(key)
+
     def fitting(self, asked: Asked) -> Asked:
         """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
         choice of branches empties the board as long as anything is known of them."""
@@ -286,7 +354,7 @@ class Service:
 
     def known(self, asked: Asked) -> bool:
         """Whether a score of the selection is known, or a printed cell within it."""
-        found = self.standings(asked)
+        found = self.known_standings(asked)
         return any(row.score.value is not None for row in found.rows) or bool(published_cells(found, asked.branches)[1])
 
     def asked(self, request: Mapping[str, Any]) -> Asked:

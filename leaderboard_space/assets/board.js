@@ -6,7 +6,7 @@ const root = element.querySelector(".mp");
 if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format;
-let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, sorts: {} };
+let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, find: "", rows: null, sorts: {} };
 let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null;
 const open = new Set();
 let counted = (node) => String(node.count);
@@ -27,7 +27,7 @@ const say = (line) => {
 async function ask(name, extra) {
   let answer;
   try {
-    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, shown: state.shown, ...extra });
+    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, shown: state.shown, find: state.find, rows: state.rows, sorts: state.sorts, ...extra });
   } catch (error) {
     throw new Error("The server did not answer; what you see belongs to the selection before.");
   }
@@ -35,10 +35,11 @@ async function ask(name, extra) {
   return answer.ok;
 }
 
-// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&branch=facet:Label > Label&sort=table:d:column
+// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&find=words&rows=160&branch=facet:Label > Label&sort=table:d:column
 const SEPARATOR = " > ";
 function readAddress(given) {
   state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by"); state.one = given.get("one");
+  state.find = given.get("find") || ""; state.rows = Number(given.get("rows")) || null;
   state.sorts = readSorts(given);
   state.branches = given.getAll("branch").map((said) => {
     const at = said.indexOf(":");
@@ -52,6 +53,8 @@ function address() {
   if (state.shown && state.shown !== "one") said.set("r", state.shown);
   if (state.facet) said.set("by", state.facet);
   if (state.one) said.set("one", state.one);
+  if (state.find) said.set("find", state.find);
+  if (state.rows) said.set("rows", state.rows);
   for (const path of state.branches) said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
   writeSorts(said, state.sorts);
   return medprobe.build(format, "", said);
@@ -76,6 +79,8 @@ function show(area, html) {
   drawn.set(area, html);
   for (const [row, cell] of redraw(area, html, state.sorts))  // what stayed open may say something else by now
     ask("detail", { key: row.dataset.key }).then((said) => { cell.innerHTML = said; }, () => null);
+  const set = area.querySelector("[role=radio][aria-checked=true]"), strip = set && set.parentElement;
+  if (strip) strip.scrollLeft += set.getBoundingClientRect().left - strip.getBoundingClientRect().left - 8;  // on a phone the sets scroll
   const cite = area.querySelector(".cite:not([hidden])");
   if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
 }
@@ -165,7 +170,7 @@ function drawSide() {
   const box = make("details", "filter");
   box.open = wasOpen === null ? !matchMedia("(max-width: 760px)").matches : wasOpen;
   box.append(make("h2", "ask", "What do you care about?"));
-  const title = make("summary", "", "What do you care about? Choose " + groups.map((group) => group.label.toLowerCase()).join(", "));
+  const title = make("summary");
   const search = make("input", "search");
   search.type = "search"; search.value = query;
   search.placeholder = "Search, e.g. " + groups[0].nodes[0].label;
@@ -255,6 +260,9 @@ function onKey(event) {
 }
 function drawChips(chips) {
   chips.replaceChildren();
+  const summary = side.querySelector("summary"), [first] = state.branches;  // a closed choice says what is chosen
+  if (first) summary.textContent = first.slice(1).join(" › ") + (state.branches.length > 1 ? " and " + (state.branches.length - 1) + " more" : "");
+  else summary.textContent = "Choose " + groups.map((group) => group.label.toLowerCase()).join(", ");
   for (const path of state.branches.slice(0, 12)) {
     const steps = path.slice(1).map((label, at) => names.get(keyOf(path.slice(0, at + 2))) || label);
     const chip = make("button", "chip", steps.join(" › ") + " ×");
@@ -283,7 +291,7 @@ async function showDetail(button) {
 function changeSection(section) {
   const list = side.querySelector(".tree");
   if (list && section !== state.section) list.replaceChildren();  // its branches are another set's
-  return choose({ section, branches: [], facet: null, one: null, sorts: {} });
+  return choose({ section, branches: [], facet: null, one: null, find: "", rows: null, sorts: {} });
 }
 async function act(button) {
   const what = button.dataset.act;
@@ -301,9 +309,14 @@ async function act(button) {
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button || side.contains(button)) return;
-  if (sortClicked(button, state.sorts)) { step(); return; }
+  if (sortClicked(button, state.sorts)) {
+    step();
+    if (root.querySelector("[data-part]")) update();  // other rows are the first ones now: the server has them all
+    return;
+  }
   const done = button.dataset.section ? changeSection(button.dataset.section)
     : button.classList.contains("more") ? showDetail(button)
+    : button.dataset.more ? choose({ rows: Number(button.dataset.more) })
     : button.dataset.act ? act(button) : null;
   if (done) done.catch((error) => say(error.message));
 });
@@ -315,6 +328,16 @@ root.addEventListener("keydown", (event) => {  // the sets of questions are one 
   event.preventDefault();
   next.focus();
   changeSection(next.dataset.section).catch((error) => say(error.message));
+});
+let typing = null;
+root.addEventListener("input", (event) => {
+  if (!event.target.matches("[data-find]")) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => {  // a word that is typed is one step, not one per letter
+    Object.assign(state, { find: event.target.value.trim(), rows: null });
+    medprobe.rewrite(address());
+    update();
+  }, 200);
 });
 root.addEventListener("change", (event) => {
   if (event.target.matches("[data-metric]")) choose({ metric: event.target.value });

@@ -36,13 +36,40 @@ def right_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
     units, at = outcomes.metrics[name], outcomes.places[name].case
     shares = np.empty((len(keys), cases))
     for row, key in enumerate(keys):
-        run = outcomes.runs.index(key)
-        counted = units.base[run if units.base.shape[0] > 1 else 0] > 0
+        top, base = units.run(outcomes.runs.index(key))
+        counted = base > 0
         total = np.bincount(at, counted, minlength=cases)
-        right = np.bincount(at, counted & (units.top[run] > 0), minlength=cases)
+        right = np.bincount(at, counted & (top > 0), minlength=cases)
         with np.errstate(invalid="ignore"):
             shares[row] = np.where(total > 0, right / np.maximum(total, 1), np.nan)
     return shares
+
+
+def mean_right(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
+    """How much of each case (C,) some results got right on average; NaN for a case that none is scored on. Kept with the outcomes."""
+    key = ("mean right", *keys)
+    if key not in outcomes.memory:
+        cases = int(outcomes.case_of_question.max(initial=-1)) + 1
+        total, known = np.zeros(cases), np.zeros(cases)
+        for one in keys:
+            (share,) = right_shares(outcomes, [one])
+            total += np.nan_to_num(share)
+            known += np.isfinite(share)
+        outcomes.memory[key] = np.where(known > 0, total / np.maximum(known, 1), np.nan)
+    return outcomes.memory[key]
+
+
+def right_of_case(outcomes: Outcomes, keys: Sequence[str], case: int) -> Floats:
+    """How much of one case each of some results got right (K,), by the headline; NaN where it is not scored."""
+    name = headline_of(outcomes)
+    if name is None or not keys:
+        return np.full(len(keys), np.nan)
+    runs = np.array([outcomes.runs.index(key) for key in keys])
+    units = outcomes.metrics[name].part(np.flatnonzero(outcomes.places[name].case == case), runs)
+    counted = np.broadcast_to(units.base > 0, units.top.shape)
+    total = counted.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.where(total > 0, (counted & (units.top > 0)).sum(axis=1) / np.maximum(total, 1), np.nan)
 
 
 def matching(outcomes: Outcomes, wanted: str) -> Bools:
@@ -78,11 +105,10 @@ def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
     return found
 
 
-def selected(shares: Floats, show: str) -> Bools:
-    """The cases (C,) that `show` asks for, by how much of each the results (K, C) got right: `wrong`, where no result got anything right;
-    `disputed`, where between a third and two thirds was right."""
+def selected(mean: Floats, show: str) -> Bools:
+    """The cases (C,) that `show` asks for, by how much of each the results got right on average (C,): `wrong`, where no result got anything
+    right; `disputed`, where between a third and two thirds was right."""
     with np.errstate(invalid="ignore"):
-        mean = _mean(shares)
         if show == "wrong":
             return np.asarray(mean == 0)
         if show == "disputed":
@@ -90,12 +116,11 @@ def selected(shares: Floats, show: str) -> Bools:
     return np.ones(mean.size, dtype=bool)
 
 
-def ordered(cases: Ints, shares: Floats, order: str) -> Ints:
-    """Cases by number: as stored; `wrong`, where least was right first; `split`, where results differ most first. What is not scored
-    comes last."""
-    if order == "stored" or not cases.size or not shares.size:
+def ordered(cases: Ints, mean: Floats, order: str) -> Ints:
+    """Cases by number: as stored; `wrong`, where least was right on average (C,) first; `split`, where results differ most first. What is
+    not scored comes last."""
+    if order == "stored" or not cases.size or not mean.size:
         return cases
-    mean = _mean(shares)
     rate = np.where(np.isfinite(mean), mean if order == "wrong" else np.abs(mean - 0.5), 2.0)[cases]
     return cases[np.argsort(rate, kind="stable")]
 
@@ -108,13 +133,6 @@ def sharing_images(outcomes: Outcomes, case: int) -> Ints:
     mine = images[outcomes.case_of_question == case].dropna()
     found = np.unique(outcomes.case_of_question[images.isin(mine).to_numpy(dtype=bool)])
     return found[found != case]
-
-
-def _mean(shares: Floats) -> Floats:
-    """The mean over the results that are scored on a case; NaN where none is."""
-    known = np.isfinite(shares)
-    total = known.sum(axis=0)
-    return np.where(total > 0, np.where(known, shares, 0.0).sum(axis=0) / np.maximum(total, 1), np.nan)
 
 
 def _of_cases(outcomes: Outcomes, questions: Bools) -> Bools:

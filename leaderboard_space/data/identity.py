@@ -1,8 +1,8 @@
 """Which names mean one model, and what is known of it: two small tables in `published/`, which the board shows.
 
 `model_names.csv`: a name as it is written in results, the model it means, and the snapshot where the name states one.
-`model_facts.csv`: when a model was first released (year and month), its licence, where its weights are, its paper. Only what is
-certain stands there; an empty cell says nothing.
+`model_facts.csv`: when a model was first released (year and month) and what says so, its licence, where its weights are, its paper.
+What nothing was found to confirm is left out: an empty cell says nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ Order = Literal["before", "same month", "after"]
 
 @dataclass(frozen=True)
 class Identity:
-    """A model under its one name. `released`: YYYY-MM; `weights`: a repository on the Hub; `paper`: an arXiv number with "arXiv:"."""
+    """A model under its one name. `released`: YYYY-MM, as `released_by` says; `weights`: a repository on the Hub;
+    `paper`: an arXiv number with "arXiv:"."""
 
     name: str
     kind: str | None = None
     parameters: int | None = None
     released: str | None = None
+    released_by: str | None = None
     licence: str | None = None
     weights: str | None = None
     paper: str | None = None
@@ -58,6 +60,7 @@ def identity(name: str, results: Iterable[Result] = ()) -> Identity:
         kind=next((model.kind for model in said if model.kind), None),
         parameters=next((model.parameters for model in said if model.parameters), None),
         released=facts.get("released") or None,
+        released_by=facts.get("released_by") or None,
         licence=facts.get("licence") or None,
         weights=facts.get("weights") or None,
         paper=facts.get("paper") or None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.scores import METRICS, units
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data import answer_cache
-from leaderboard_space.data.ranking import Bools, Floats, Ints, MetricUnits
+from leaderboard_space.data.ranking import Bools, Floats, Ints
+from leaderboard_space.data.stored_units import NOT_COUNTED, Column, RunColumns, StoredUnits, compact_run, stack
 
 BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
 """Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
@@ -44,15 +45,17 @@ class Layout:
     order: dict[str, Ints]
     table: pd.DataFrame
     """What the units are: NAMES, and the facets that BALANCED needs."""
-    columns: dict[str, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
-    """The first run's `base`, `expected`, `count` per metric. Most runs have the same: they hold these arrays instead of copies."""
+    chance: dict[str, Floats] = field(default_factory=dict)
+    """Per metric what a guesser gets for each unit (see `stored_units.compact_run`)."""
+    columns: dict[str, tuple[Column, Column]] = field(default_factory=dict)
+    """The first run's `base` and `count` per metric. Most runs have the same: they hold these arrays instead of copies."""
 
 
 @dataclass(frozen=True)
 class RunUnits:
-    """The units of one run: per metric `top`, `base`, `expected`, `count` (U,), ordered as the layout says."""
+    """The units of one run, per metric, ordered as the layout says."""
 
-    metrics: Mapping[str, tuple[Floats, Floats, Floats, Floats]]
+    metrics: Mapping[str, RunColumns]
     layout: Layout
 
 
@@ -73,9 +76,11 @@ class Outcomes:
     format: str
     questions: pd.DataFrame
     runs: list[str]
-    metrics: dict[str, MetricUnits]
+    metrics: dict[str, StoredUnits]
     places: dict[str, Place]
     case_of_question: Ints
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was computed of them and is asked for again."""
 
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
         """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
@@ -137,15 +142,14 @@ def read_run(
     if layout is None or layout.named != kept[0]:
         assert names is not None
         layout = _layout(names, kept[0])
-    top, *others = [kept[1][name].to_numpy(float) for name in NUMBERS]
+    top, base, expected, count = (kept[1][name].to_numpy(float) for name in NUMBERS)
     metrics = {}
     for name, rows in layout.order.items():
-        found = (others[0][rows], others[1][rows], others[2][rows])
-        same = layout.columns.setdefault(name, found)
-        shared = [
-            old if np.array_equal(old, new, equal_nan=True) else new for old, new in zip(same, found, strict=True)
-        ]
-        metrics[name] = (top[rows], shared[0], shared[1], shared[2])
+        chance = layout.chance.setdefault(name, np.full(rows.size, NOT_COUNTED))
+        found = compact_run(top[rows], base[rows], expected[rows], count[rows], chance)
+        old = layout.columns.setdefault(name, (found.base, found.count))
+        same = [a if np.array_equal(a, b) else b for a, b in zip(old, (found.base, found.count), strict=True)]
+        metrics[name] = replace(found, base=same[0], count=same[1])
     return RunUnits(metrics, layout)
 
 
@@ -180,25 +184,19 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
     """Stack runs on the same questions, and of the same layout, into matrices."""
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
-    metrics: dict[str, MetricUnits] = {}
+    metrics: dict[str, StoredUnits] = {}
     places: dict[str, Place] = {}
     layout = next(iter(runs.values())).layout
     for name, rows in layout.order.items():
         part = layout.table.iloc[rows]
-        top, base, expected, counts = (_stack([run.metrics[name][i] for run in runs.values()]) for i in range(4))
-        top = np.broadcast_to(top, (len(runs), top.shape[1]))
-        binary = bool(np.all((top == 0) | (top == base)))
         facet = BALANCED.get(name)
-        metrics[name] = MetricUnits(
-            top=top.astype(np.float32) if binary and bool(np.all(base == 1)) else top,
-            base=base,
-            expected=expected,
-            count=counts.astype(np.int64),
+        metrics[name] = stack(
+            [run.metrics[name] for run in runs.values()],
+            layout.chance[name],
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
             is_count=name in METRICS and METRICS[name].unit == "count",
-            binary=binary,
         )
         places[name] = Place(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
@@ -213,10 +211,3 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
         places=places,
         case_of_question=case_codes.astype(np.int64),
     )
-
-
-def _stack(rows: list[Any]) -> Floats:
-    """(R, U), or (1, U) where all rows are the same."""
-    if all(row is rows[0] or np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
-        return np.asarray(rows[0], dtype=float)[None, :]
-    return np.stack(rows).astype(float)

@@ -34,9 +34,8 @@ class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
 
     `top` is (R, U); `base`, `expected`, `count` are too, or (1, U) where all runs share them: numerator, denominator, the numerator
-    a guesser would get (NaN: no chance known), and what a unit adds to n. `case`, `cluster` are (U,). `balanced` (U,) numbers the
-    groups that weigh the same whatever their size (None where units keep their weight). `is_count`: the value is a sum, not a share.
-    `binary`: every numerator is 0 or its denominator.
+    a guesser would get (NaN: no chance known), and what a unit adds to n. `case`, `cluster` are (U,). `is_count`: the value is a sum,
+    not a share. `binary`: every numerator is 0 or its denominator. See also: how they are kept (`stored_units.py`).
     """
 
     top: NDArray[Any]
@@ -45,41 +44,8 @@ class MetricUnits:
     count: Ints
     case: Ints
     cluster: Ints
-    balanced: Ints | None = None
     is_count: bool = False
     binary: bool = False
-
-    def part(self, rows: Ints | None) -> MetricUnits:
-        """The units at `rows` (ascending; a unit may come twice), weights balanced anew; None for all of them."""
-        if rows is None:
-            return self
-        top, base, expected = self.top[:, rows], self.base[:, rows], self.expected[:, rows]
-        if self.balanced is not None and self.is_count:  # a mean of counts: over the groups that are still there
-            top = top * (np.unique(self.balanced).size / max(np.unique(self.balanced[rows]).size, 1))
-        elif self.balanced is not None:
-            even = _even_weights(self.balanced[rows], base)
-            top, base, expected = top * even, base * even, expected * even
-        return MetricUnits(
-            top,
-            base,
-            expected,
-            self.count[:, rows],
-            self.case[rows],
-            self.cluster[rows],
-            None,
-            self.is_count,
-            self.binary,
-        )
-
-    def shares(self, rows: Ints | None) -> Floats:
-        """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
-        units = self.cluster.size
-        weight = np.ones(units) if rows is None else np.bincount(rows, minlength=units).astype(float)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            top = (self.top @ weight.astype(self.top.dtype)).astype(
-                np.float64
-            )  # whole numbers are exact in float32, too
-            return top / np.broadcast_to(self.base @ weight, top.size)
 
     def of(self, runs: Ints) -> MetricUnits:
         """The same units for some of the runs."""
@@ -94,7 +60,6 @@ class MetricUnits:
             some(self.count),
             self.case,
             self.cluster,
-            self.balanced,
             self.is_count,
             self.binary,
         )
@@ -230,7 +195,7 @@ def _chance(units: MetricUnits, counted: Bools) -> Floats:
     return np.where(known.all(axis=1), np.where(counted & known, units.expected, 0.0).sum(axis=1), np.nan)
 
 
-def _even_weights(group: Ints, base: Floats) -> Floats:
+def even_weights(group: Ints, base: Floats) -> Floats:
     """Factors (1, U) or (R, U) that make the denominators of every group present add up to 1."""
     sums = np.stack([np.bincount(group, row) for row in base])
     with np.errstate(divide="ignore"):

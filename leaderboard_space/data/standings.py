@@ -38,7 +38,7 @@ ALL, ONE = "all", "one"
 @dataclass(frozen=True)
 class Row:
     """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value), as
-    `eval_harness.scores.statistics.Places` defines them; `apart_from`: the keys of the entries that it is told apart from.
+    `eval_harness.scores.statistics.Places` defines them; `ahead`, `behind`: how many of them it is told apart from, by side.
 
     `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
     """
@@ -48,7 +48,8 @@ class Row:
     first: int | None = None
     last: int | None = None
     recomputed: bool = False
-    apart_from: frozenset[str] = frozenset()
+    ahead: int = 0
+    behind: int = 0
     group: Group = "ranked"
     tried: int = 1
     """Runs of this model that its account has in the store on these questions."""
@@ -63,13 +64,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Standings:
-    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions."""
+    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions. `pending`: the
+    ranks are not computed yet."""
 
     metric: str
     rows: list[Row]
     hidden: list[Entry] = field(default_factory=list)
     selected: int = 0
     one_per_model: bool = False
+    pending: bool = False
 
     @property
     def models(self) -> list[Row]:
@@ -128,10 +131,12 @@ def standings(
     metric: str,
     branches: Sequence[Path] = (),
     shown: str = ALL,
+    with_ranks: bool = True,
 ) -> Standings:
     """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
 
-    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name.
+    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name. `with_ranks` False: without the tests of
+    all pairs, which of hundreds of models take seconds.
 
     Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
     the selected branch. Raises BadInput for an unknown branch.
@@ -174,10 +179,11 @@ def standings(
     placed: list[Row] = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
-        if group in WITH_PLACES:
+        if group in WITH_PLACES and with_ranks:
             part = _ranked(part, units, outcomes, higher, info.unit == "count")
         placed += sorted(part, key=lambda row: _order(row, higher))
-    return Standings(metric, placed, hidden, int(mask.sum()) if mask is not None else section.questions, shown == ONE)
+    selected = int(mask.sum()) if mask is not None else section.questions
+    return Standings(metric, placed, hidden, selected, shown == ONE, pending=not with_ranks)
 
 
 BESIDE = ("abstained", "answered_accuracy")
@@ -245,12 +251,15 @@ def _ranked(
             p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     found = places(values, p, higher)
-    keys = [row.entry.key for row in models]
+    above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
+    ahead = (found.apart & above).sum(axis=1)
+    behind = found.apart.sum(axis=1) - ahead
     number = {id(row): at for at, row in enumerate(models)}
 
     def placed(row: Row, at: int) -> Row:
-        apart = frozenset(keys[other] for other in np.flatnonzero(found.apart[at]))
-        return replace(row, first=int(found.first[at]), last=int(found.last[at]), apart_from=apart)
+        return replace(
+            row, first=int(found.first[at]), last=int(found.last[at]), ahead=int(ahead[at]), behind=int(behind[at])
+        )
 
     return [placed(row, number[id(row)]) if id(row) in number else row for row in rows]
 

@@ -53,24 +53,32 @@ def cells_of(
     facet: str,
     branches: Sequence[Path],
     metrics: list[str],
+    keys: frozenset[str] | None = None,
+    column: str | None = None,
 ) -> Cells:
-    """The scores of every result in every column. A selection can only be broken down where answers are known."""
+    """The scores of the results of `keys` (None: of all) in every column, or in the one named. A selection can only be broken down where
+    answers are known."""
     mask = tree.mask(branches)
     if facet == METRICS_FACET:
-        return {name: scores_by_entry(section, outcomes, tree, name, branches) for name in metrics}
+        wanted = [name for name in metrics if column in (None, name)]
+        return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in wanted}
     labels = _labels(outcomes, facet) if outcomes is not None else {}
     cells: Cells = {}
     for label, rows in labels.items():
+        if column not in (None, label):
+            continue
         part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
         part[rows] = True
         if mask is not None:
             part &= mask
         if part.any():
-            cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches)
-    for entry in section.entries:
+            cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches, keys)
+    for entry in _of(section, keys):
         printed = entry.result.breakdown
         inside = {cell for branch in branches for cell in cells_under(branch, printed)}
         for label, scores in printed.get(facet, {}).items():
+            if column not in (None, label):
+                continue
             if metric in scores and (not branches or (facet, label) in inside):
                 cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
     return cells
@@ -83,9 +91,11 @@ def view(
     found: Standings,
     facet: str,
     facets: list[str],
-    metrics: list[str],
+    drawn: Sequence[Entry],
+    below: str = "",
 ) -> str:
-    """The breakdown as HTML: its own choice of facet and metric, the table, and what the shades mean."""
+    """The breakdown of the results `drawn` as HTML: its own choice of facet and metric, the table, and what the shades mean. `below`: what
+    stands under the table."""
     info = info_of(found.metric, section.format)
     chosen = options(
         [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
@@ -101,24 +111,23 @@ def view(
     if len(columns) == 1 and facets == [METRICS_FACET]:
         return ""  # one number per result, which stands in the table above
     if not columns:
-        return head + '<p class="sub">Nothing is known at this grain for this selection.</p>'
+        return head + '<p class="sub">Nothing is known at this grain for this selection.</p>' + below
     dropped = max(len(columns) - MOST_COLUMNS, 0)
     columns = columns[:MOST_COLUMNS]
     top = "".join(_column_head(name, cells[name], facet, section.format) for name in columns)
     body = ""
-    entries = [*(row.entry for row in found.standing), *found.hidden]
-    entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
+    entries = [entry for entry in drawn if any(entry.key in cells[name] for name in columns)]
     tag, names = tags(entries), called(entries)
     for entry in entries:
         line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
         more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
         body += f'<tr><th scope="row"><bdi>{text(names[entry.key], 80)}</bdi>{more}</th>{line}</tr>'
-    drawn = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
+    shown = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
     return (
         f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
-        f"{top}</tr></thead><tbody>{body}</tbody></table></div>"
-        f"{legend(drawn, found.metric, facet, sentences.left_out(dropped))}"
+        f"{top}</tr></thead><tbody>{body}</tbody></table></div>{below}"
+        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}"
     )
 
 
@@ -146,12 +155,21 @@ def _shade(score: Score, metric: str) -> float | None:
 
 
 def scores_by_entry(
-    section: Section, outcomes: Outcomes | None, tree: Tree, metric: str, branches: Sequence[Path]
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    branches: Sequence[Path],
+    keys: frozenset[str] | None = None,
 ) -> dict[str, Score]:
-    """Entry key -> score of a metric on a selection, for every result of which one is known."""
-    found = {entry.key: own_score(entry, metric, branches) for entry in section.entries}
+    """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
+    found = {entry.key: own_score(entry, metric, branches) for entry in _of(section, keys)}
     known = {key: score for key, score in found.items() if score is not None}
-    return known | _scores(section, outcomes, metric, tree.mask(branches), None, branches)
+    return known | _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
+
+
+def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
+    return section.entries if keys is None else [entry for entry in section.entries if entry.key in keys]
 
 
 def _scores(
@@ -161,17 +179,21 @@ def _scores(
     mask: Bools | None,
     cell: tuple[str, str] | None,
     branches: Sequence[Path],
+    keys: frozenset[str] | None,
 ) -> dict[str, Score]:
     """Entry key -> score of one column: from the answers where there are some, else from what the result itself says."""
     known: dict[str, Score] = {}
     if not branches:
-        for entry in section.entries:
+        for entry in _of(section, keys):
             held = entry.result.scores if cell is None else entry.result.breakdown.get(cell[0], {}).get(cell[1], {})
             if metric in held:
                 known[entry.key] = held[metric]
     if outcomes is not None and metric in outcomes.metrics:
-        units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
-        known |= dict(zip(outcomes.runs, scores_of(units, info_of(metric).higher_is_better), strict=True))
+        runs = [at for at, key in enumerate(outcomes.runs) if keys is None or key in keys]
+        if runs:
+            units = outcomes.metrics[metric].part(outcomes.rows(metric, mask), None if keys is None else np.array(runs))
+            names = [outcomes.runs[at] for at in runs]
+            known |= dict(zip(names, scores_of(units, info_of(metric).higher_is_better), strict=True))
     return known
 
 

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from collections.abc import Sequence
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.comparing import (
     SLOTS,
-    UNPAIRED,
     Comparison,
     Difference,
     comparable_sections,
     compared,
 )
-from leaderboard_space.data.answers_shown import responses
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
-from leaderboard_space.data.sections import Entry
 from leaderboard_space.data.standings import info_of
 from leaderboard_space.export import Table, as_file
 from leaderboard_space.html import interval, number, options, score_text, text
+from leaderboard_space.views import compare_flips, compare_settings
 from leaderboard_space.views.addresses import address_of, model_address, set_name
-from leaderboard_space.views.case import article, given_to, in_full
-from leaderboard_space.views.cases import datasets_of
-from leaderboard_space.views.choices import Request, key_of, result_input, set_select
-from leaderboard_space.views.parts import dots, files, fitted, sorted_by
+from leaderboard_space.views.choices import Request, result_input, set_select
+from leaderboard_space.views.parts import dots, fitted, framed, sorted_by
 from leaderboard_space.views.provenance import entry_mark
 
-MOST_FLIPS = 8
 MOST_PAIRS = 28
 
 
@@ -53,7 +44,7 @@ def page(board: Board, request: Request) -> str:
     parts = [form, _finding(found, pairs), _scores(found)]
     if len(found.chosen) > 2:
         parts.append(_pairs(found, pairs))
-    return "".join([*parts, _every_score(found), _settings(found), _flips(board, found)])
+    return "".join([*parts, _every_score(found), compare_settings.view(found), compare_flips.view(board, found)])
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
@@ -64,7 +55,12 @@ def file(board: Board, request: Request) -> dict[str, str]:
     found = compared(board, request)
     if found is None or len(found.chosen) < 2 or not found.metric:
         raise BadInput("there is nothing to compare here. Choose two different results.")
-    tables = {"scores": _score_rows, "pairs": _score_rows, "settings": _setting_rows, "flips": _flip_rows}
+    tables = {
+        "scores": _score_rows,
+        "pairs": _score_rows,
+        "settings": compare_settings.rows,
+        "flips": compare_flips.rows,
+    }
     of = str(request.get("of"))
     names = "-".join(found.name(entry) for entry in found.chosen[:2])
     table = tables.get(of, _score_rows)(found)
@@ -170,7 +166,7 @@ def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
         )
     heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p (corrected)"),
              ("different", "Different?"), ("test", "Test"))  # fmt: skip
-    return _framed("Every pair", "pairs", heads, rows)
+    return framed("Every pair", "pairs", heads, rows)
 
 
 def _every_score(found: Comparison) -> str:
@@ -199,22 +195,7 @@ def _every_score(found: Comparison) -> str:
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
         heads += [("difference", "Difference (points)"), ("interval", "95% interval"), ("different", "Different?")]
-    return _framed("Every score (%)", "scores", heads, rows)
-
-
-def _framed(
-    title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, sub: str = "", left: bool = False
-) -> str:
-    """A table with its title, the buttons that save it, and heads that sort it."""
-    top = "".join(
-        f'<th scope="col" data-sort="{name}"><button type="button" class="sorts">{text(said, 60)}</button></th>'
-        for name, said in heads
-    )
-    return (
-        f'<div class="bar-head"><h3>{text(title)}</h3>{files(table)}</div>{sub}'
-        f'<div class="scroll"><table class="plain{" left" if left else ""}" data-table="{table}" aria-label="Table of {table}">'
-        f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    return framed("Every score (%)", "scores", heads, rows)
 
 
 def _score_rows(found: Comparison) -> Table:
@@ -245,163 +226,3 @@ def _score_rows(found: Comparison) -> Table:
                 }
             )
     return table
-
-
-# ---- settings
-
-
-def said(value: object) -> str:
-    """A setting in words: nothing as a dash, a table of settings as `name value` pairs.
-
-    >>> said({"temperature": 0.0, "stop": ["a", "b"]}), said(None), said(True)
-    ('temperature 0.0, stop a, b', '–', 'yes')
-    """
-    if value is None or value == "":
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {said(one)}" for name, one in value.items()) or "–"
-    if isinstance(value, list | tuple):
-        return ", ".join(said(one) for one in value) or "–"
-    return str(value)
-
-
-def _settings_of(entry: Entry) -> dict[str, object]:
-    """How a result was got."""
-    method = entry.result.method
-    found: dict[str, object] = {
-        "method" if name == "name" else name: getattr(method, name)
-        for name in ("name", "prompt", "shots", "samples", "extraction", "judge")
-    }
-    return {**found, **(method.generation or {}), "deviations": "; ".join(entry.result.deviations) or None}
-
-
-def _different(found: Comparison) -> list[tuple[str, list[object]]]:
-    """What differs in how the results were got: name, one value for each."""
-    held = [_settings_of(entry) for entry in found.chosen]
-    names = dict.fromkeys(name for settings in held for name in settings)
-    rows = [(name, [settings.get(name) for settings in held]) for name in names]
-    return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
-
-
-def _setting_rows(found: Comparison) -> Table:
-    return [
-        {"setting": name, **{SLOTS[at]: None if value is None else said(value) for at, value in enumerate(values)},
-         **{f"{SLOTS[at]}_result": found.name(entry) for at, entry in enumerate(found.chosen)}}
-        for name, values in _different(found)
-    ]  # fmt: skip
-
-
-def _settings(found: Comparison) -> str:
-    """What differs in how they were run; a comparison is only about the models where nothing does."""
-    different = _different(found)
-    both = "Both" if len(found.chosen) == 2 else "All"
-    if not different:
-        known = all(entry.result.kind == "measured" for entry in found.chosen)
-        line = (
-            f"{both} were run with the same settings."
-            if known
-            else "No difference is stated; papers print few settings."
-        )
-        return f'<h3>Settings</h3><p class="sub">{line}</p>'
-    rows = "".join(
-        f'<tr><th scope="row">{text(name)}</th>{"".join(f"<td>{text(said(value), 300)}</td>" for value in values)}</tr>'
-        for name, values in different
-    )
-    heads = [("setting", "Setting"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
-    return _framed("Settings that differ", "settings", heads, rows, left=True)
-
-
-# ---- questions that flip
-
-
-def _two(found: Comparison) -> tuple[Entry, Entry] | None:
-    """The first two of the results that can be compared question by question."""
-    answered = [entry for entry in found.chosen if found.has_answers(entry)]
-    if len(answered) < 2 or found.outcomes is None or found.metric not in found.outcomes.metrics:
-        return None
-    return answered[0], answered[1]
-
-
-def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
-    """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
-    assert found.outcomes is not None
-    units, at = found.outcomes.metrics[found.metric], found.outcomes.places[found.metric]
-    left, right = (units.top[found.outcomes.runs.index(entry.key)] for entry in (one, other))
-    for unit in np.flatnonzero(left != right):
-        if at.question[unit] >= 0:
-            where = [int(at.question[unit])]
-        else:
-            where = np.flatnonzero(found.outcomes.case_of_question == at.case[unit]).tolist()
-        yield one if left[unit] > right[unit] else other, int(found.outcomes.case_of_question[where[0]]), where
-
-
-def _flip_rows(found: Comparison) -> Table:
-    two = _two(found)
-    if two is None or found.outcomes is None:
-        return []
-    given = [_said(entry) for entry in two]
-    rows: Table = []
-    for unit, (winner, _, where) in enumerate(_won_alone(found, *two), 1):
-        for row in where:
-            question = found.outcomes.questions.iloc[row]
-            rows.append(
-                {
-                    "unit": unit,
-                    "higher_here": found.name(winner),
-                    "case_id": question["case_id"],
-                    "question_id": question["question_id"],
-                    "question": question["question"],
-                    "key": in_full(question, key_of(found.section, question)) or "hidden",
-                    "first": found.name(two[0]),
-                    "first_answer": _answer(given[0], question),
-                    "second": found.name(two[1]),
-                    "second_answer": _answer(given[1], question),
-                }
-            )
-    return rows
-
-
-def _said(entry: Entry) -> pd.DataFrame:
-    assert entry.answers is not None
-    return responses(entry.answers)
-
-
-def _answer(frame: pd.DataFrame, question: pd.Series) -> str:
-    """The options of an answer with their texts, else its status."""
-    if question["question_id"] not in frame.index:
-        return "no answer"
-    row: Any = frame.loc[question["question_id"]]
-    return in_full(question, [int(option) for option in row["choice"]]) or str(row["status"])
-
-
-def _flips(board: Board, found: Comparison) -> str:
-    """The cases of which one of the two got more right than the other, drawn with their images and both answers."""
-    two = _two(found)
-    if two is None:
-        why = (
-            f"The test is {UNPAIRED}: questions can be compared one by one where both results have their answers here."
-            if len([entry for entry in found.chosen if found.has_answers(entry)]) < 2
-            else "The answers to these questions cannot be scored by this score."
-        )
-        return f'<h3>Questions that flip</h3><p class="sub">{text(why, 300)}</p>'
-    assert found.outcomes is not None
-    flipped = list(_won_alone(found, *two))
-    if not flipped:
-        return (
-            '<h3>Questions that flip</h3><p class="sub">None: of this score both have the same outcome everywhere.</p>'
-        )
-    cases = list({case: (case, winner.key) for winner, case, _ in reversed(flipped)}.values())[::-1]
-    shown = cases[:MOST_FLIPS]
-    given = given_to(found.outcomes, np.array([case for case, _ in shown]), two)
-    if len(given) < 2:
-        return '<h3>Questions that flip</h3><p class="sub">The answers of one of the two cannot be read.</p>'
-    ids = found.outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
-    body = ""
-    for case, winner in shown:
-        both = address_of("cases", ids[case], set=set_name(found.section), first=two[0].key, second=two[1].key)
-        head = f'<small>{text(found.name_of(winner), 120)} got more of it · <a href="{both}">both answers and its neighbours</a></small>'
-        body += article(found.section, found.outcomes, case, two, given, datasets_of(board, found.section), head)
-    sub = sentences.flips(found.name(two[0]), found.name(two[1]), len(flipped), len(cases), len(shown))
-    return f'<div class="bar-head"><h3>Questions that flip</h3>{files("flips")}</div><p class="sub">{text(sub, 500)}</p>{body}'

@@ -29,6 +29,7 @@ from leaderboard_space.views.notes import notes
 from leaderboard_space.views.parts import KINDS, Axis, column_head, dots, fitted, sorted_by
 from leaderboard_space.views.provenance import entry_mark, tables_title, tags
 from leaderboard_space.views.published_cells import printed_table
+from leaderboard_space.views.row_window import Value, Window, first, matching, more, search_field
 
 NARROW = "\N{NO-BREAK SPACE}"
 ABSTAINED = "Responses that choose no option, in percent of all asked for; point at one for the accuracy where an option was chosen"
@@ -47,6 +48,7 @@ def panel(
     branches: Sequence[Path],
     shown: str,
     ready: bool,
+    window: Window,
 ) -> str:
     """Everything right of the tree, as HTML."""
     info = info_of(found.metric, section.format)
@@ -57,7 +59,7 @@ def panel(
             f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
             f'<p class="sub">{text(findings.caption(section.format, found, branches, any(_tags(found).values())), 2000)}</p>',
             notes(snapshot, section, found, branches, ready),
-            _table(section, found, axis, branches) if found.rows else "",
+            _table(section, found, axis, branches, window) if found.rows else "",
             _legend(found) if found.rows else "",
             printed_table(found, branches, section.format),
         ]
@@ -105,7 +107,30 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Path]) -> str:
+def drawn(format: str, found: Standings, window: Window) -> tuple[list[Row], int]:
+    """The rows of the table that are drawn, and how many match what is searched for."""
+    names = called([row.entry for row in found.rows])
+
+    def value_of(row: Row, column: str) -> Value:
+        score = with_interval(row.score)
+        return {
+            "place": row.first,
+            "model": names[row.entry.key].lower(),
+            "score": score.value,
+            "interval": score.low,
+            "n": score.n if score.value is not None else None,
+            "abstained": row.abstained,
+            "source": entry_mark(row.entry, found.metric).lower(),
+        }.get(column)
+
+    in_order = [row for _, rows in _groups(format, found.rows) for row in rows]
+    held = matching(window, in_order, lambda row: names[row.entry.key])
+    return first(window, "leaderboard", held, value_of), len(held)
+
+
+def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Path], window: Window) -> str:
+    rows_drawn, found_by_name = drawn(section.format, found, window)
+    keys = {row.entry.key for row in rows_drawn}
     info = info_of(found.metric, section.format)
     sign = "%" if info.unit == "percent" else ""
     ticks = "".join(
@@ -137,10 +162,15 @@ def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Pa
         lines = "".join(
             _row(row, axis, names[row.entry.key], tags[row.entry.key], found, branches, format=section.format)
             for row in rows
+            if row.entry.key in keys
         )
-        body += f"<tbody>{heading}{lines}</tbody>"
+        body += f"<tbody>{heading}{lines}</tbody>" if lines else ""
     label = f"{info.label}, {section.title()}"
-    return f'<div class="scroll"><table class="board" data-table="leaderboard" aria-label="{text(label)}">{head}{body}</table></div>'
+    return (
+        f"{search_field(window, len(found.rows))}"
+        f'<div class="scroll"><table class="board" data-table="leaderboard" aria-label="{text(label)}">{head}{body}</table></div>'
+        f"{more(window, len(rows_drawn), found_by_name, len(found.rows))}"
+    )
 
 
 def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
@@ -226,17 +256,14 @@ _UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or fai
 
 def _place(row: Row, found: Standings) -> str:
     """The cell of a row's places, which tells from how many others it is told apart."""
+    if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
+        return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
     if row.first is None:
         why = "A baseline: shown for comparison, not ranked" if row.is_baseline else "Not ranked"
         sign = "ref" if row.is_baseline else "–"
         return f'<td class="place" data-v=""><abbr title="{why}">{sign}</abbr></td>'
-    others = [
-        other for other in found.rows if other.first is not None and other.group == row.group and other is not row
-    ]
-    up = info_of(found.metric).higher_is_better is not False
-    apart = [other for other in others if other.entry.key in row.apart_from]
-    ahead = sum(((other.score.value or 0) > (row.score.value or 0)) == up for other in apart)
-    said = sentences.place_in_words(ahead, len(apart) - ahead, len(others) - len(apart), row.first == 1)
+    others = sum(other.first is not None and other.group == row.group for other in found.rows) - 1
+    said = sentences.place_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
     places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{places}</td>'
 

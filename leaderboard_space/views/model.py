@@ -11,18 +11,14 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.results import Score
 from leaderboard_space import findings, sentences
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.groups import group_of, newest_reader
 from leaderboard_space.data.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.standings import info_of, metrics_of, shown_method, with_interval
-from leaderboard_space.data.tree import FACET_LABEL, shown_label
+from leaderboard_space.data.standings import info_of
 from leaderboard_space.export import Table, as_file, score_columns
-from leaderboard_space.html import count, interval, number, percent, plural, score_text, text
+from leaderboard_space.html import count, interval, number, plural, score_text, text
 from leaderboard_space.model_results import (
-    Ends,
     Line,
     all_models,
     cells_of,
@@ -30,19 +26,17 @@ from leaderboard_space.model_results import (
     entries_of,
     lines_of,
     main_lines,
-    scores_by_metric,
-    shares_of,
 )
-from leaderboard_space.sentences import FEW, MARK
+from leaderboard_space.sentences import MARK
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, claims, model_card
-from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
+from leaderboard_space.views import claims, model_benchmark, model_card, model_history
+from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
+from leaderboard_space.views.model_benchmark import tone
+from leaderboard_space.views.model_history import part_name
 from leaderboard_space.views.parts import KINDS, WHOLE, dots, files, sorted_by
-from leaderboard_space.views.provenance import detail, entry_mark
+from leaderboard_space.views.provenance import entry_mark
 
 Request = Mapping[str, Any]
-FAILURES = 3
-"""Example failures on the page; Cases has them all."""
 
 
 def page(service: Service, request: Request) -> str:
@@ -66,9 +60,9 @@ def page(service: Service, request: Request) -> str:
                 [claim for claim in service.claims.current() if claims.is_of(claim, who.name)],
                 [entry for _, entry in found],
             ),
-            "".join(_benchmark(service, line) for line in main),
-            _failures(service, lines, who),
-            _history(found),
+            "".join(model_benchmark.view(service, line) for line in main),
+            model_history.failures(service, lines, who),
+            model_history.history(found),
             model_card.view(who, main) if main else "",
         ]
     )
@@ -140,7 +134,8 @@ def _facts(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
     if who.parameters:
         known.append(f"{number(who.parameters / 1e9)} billion parameters")
     if who.released:
-        known.append(f"first released {text(sentences.month(who.released))}")
+        by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
+        known.append(f"<span{by}>first released {text(sentences.month(who.released))}</span>")
     if who.licence:
         known.append(f"licence {text(who.licence)}")
     if who.weights:
@@ -193,13 +188,17 @@ def _verdict(line: Line, who: Identity) -> str:
     section, score, row = line.section, line.score, line.row
     info = info_of(line.metric, section.format)
     where = benchmark_address(section, line.metric)
-    of = [part for part in (_set_name(section), info.label, _apart(row.group)) if part]
-    published = spec(section.format).published
+    of = [part for part in (part_name(section), info.label, _apart(row.group)) if part]
+    own = section.kind not in (
+        "phantom",
+        "custom",
+    )  # drawn images and others' sets are not the questions that were published then
+    published = spec(section.format).published if own else None
     shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
     verdict = sentences.in_short(score.verdict, findings.guessing(section.format, line.metric), score.chance)
     places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
-        f'<tr class="v-{_tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.format])}</a>'
+        f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.format])}</a>'
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high)}</td>'
@@ -209,18 +208,8 @@ def _verdict(line: Line, who: Identity) -> str:
     )
 
 
-def _set_name(section: Section) -> str:
-    """What tells a set from the benchmark's main one; the split where it is not the usual."""
-    title = "" if section.kind == "complete" else section.title()
-    return ", ".join(part for part in (title, "" if section.split == "test" else section.split) if part)
-
-
 def _apart(group: str) -> str:
     return "" if group == "ranked" else f"not ranked with the others: {group}"
-
-
-def _tone(score: Score) -> str:
-    return {"better": "better", "worse": "worse", "no different": "same"}.get(score.verdict or "", "untested")
 
 
 def _verdict_rows(lines: Sequence[Line]) -> Table:
@@ -243,103 +232,6 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
     ]
 
 
-# ---- one benchmark: scores, ends, what it leans to
-
-
-def _benchmark(service: Service, line: Line) -> str:
-    ends = ends_of(line)
-    parts = [_scores(service, line), *(_ends(line, found) for found in ends), _bias(line)]
-    body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
-    save = files("categories") if ends else ""
-    return (
-        f'<div class="bar-head"><h3>{text(line.questions)}</h3>{save}</div><div class="side-by-side">{body}</div>'
-        if body
-        else ""
-    )
-
-
-def _scores(service: Service, line: Line) -> str:
-    held = {
-        metric: score
-        for metric, score in scores_by_metric(service, line).items()
-        if info_of(metric, line.section.format).unit == "percent"
-    }
-    if len(held) < 2:
-        return ""
-    rows = "".join(
-        _small_row(
-            info_of(metric, line.section.format).label,
-            score,
-            benchmark_address(line.section, metric),
-        )
-        for metric, score in held.items()
-    )
-    return f"<h4>Every score (%)</h4>{_small_table(rows, 'Scores')}"
-
-
-def _ends(line: Line, found: Ends) -> str:
-    """The weakest and the strongest values of a facet, each a link to what the board knows of it."""
-    if not found.weakest:
-        return ""
-    facet = FACET_LABEL.get(found.facet, found.facet).lower()
-
-    def rows(part: Sequence[tuple[str, Score]]) -> str:
-        return "".join(
-            _small_row(
-                shown_label(found.facet, label),
-                score,
-                benchmark_address(line.section, found.metric, (found.facet, label)),
-            )
-            for label, score in part
-        )
-
-    label = info_of(found.metric, line.section.format).label
-    said = sentences.ends(facet, label, found.known, found.left_out, found.against_chance)
-    body = (
-        f'<tr class="group"><th colspan="4" scope="rowgroup">weakest</th></tr>{rows(found.weakest)}'
-        f'<tr class="group"><th colspan="4" scope="rowgroup">strongest</th></tr>{rows(found.strongest)}'
-    )
-    return (
-        f"<h4>By {text(facet)} (%)</h4>{_small_table(body, f'Weakest and strongest by {facet}')}"
-        f'<p class="fine">{text(said, 400)}</p>'
-    )
-
-
-def _small_table(rows: str, name: str) -> str:
-    return (
-        f'<div class="scroll"><table class="lines small" aria-label="{text(name)}"><tbody>{rows}</tbody></table></div>'
-    )
-
-
-def _small_row(label: str, score: Score, address: str) -> str:
-    few = " few" if score.n_cases < FEW else ""
-    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
-    said += f", chance {number(score.chance)}" if score.chance is not None else ", chance not known"
-    return (
-        f'<tr class="v-{_tone(score)}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a></th>'
-        f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{MARK[score.verdict]}</i></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high)}</td></tr>'
-    )
-
-
-def _bias(line: Line) -> str:
-    """What letters it chose, against how often each is the key; papers do not print it."""
-    shares = shares_of(line)
-    if not shares:
-        return ""
-    rows = "".join(
-        f'<tr><th scope="row">{text(share.name)}</th><td class="num"><b>{percent(share.chosen.value)}</b></td>'
-        f'<td class="chart">{dots(share.chosen, WHOLE, share.key)}</td>'
-        f'<td class="num">{percent(share.key) if share.key is not None else "key hidden"}</td></tr>'
-        for share in shares
-    )
-    return (
-        f"<h4>What it chooses (%)</h4>{_small_table(rows, 'Shares of the options')}"
-        '<p class="fine">Of the answers read to questions that offer the option; the hollow mark and the last number: how often it is '
-        "the key. A wide gap is a habit, not knowledge.</p>"
-    )
-
-
 def _category_rows(lines: Sequence[Line]) -> Table:
     table: Table = []
     for line in main_lines(list(lines)):
@@ -358,68 +250,3 @@ def _category_rows(lines: Sequence[Line]) -> Table:
                 for label, score in cells_of(line, found.facet, found.metric).items()
             ]
     return table
-
-
-# ---- failures, history
-
-
-def _failures(service: Service, lines: Sequence[Line], who: Identity) -> str:
-    """Questions that the model got wrong, with their images where these may be shown."""
-    measured = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
-    if not measured:
-        return (
-            '<h3>What it got wrong</h3><p class="sub">Only printed numbers are known of this model: no paper prints its answers. '
-            "They appear here when somebody submits a run of it.</p>"
-        )
-    line = measured[0]
-    assert line.outcomes is not None
-    drawn = cases.failures(service.board, line.section, line.outcomes, line.row.entry, FAILURES)
-    more = address_of("cases", set=set_name(line.section), model=line.row.entry.key)
-    label = line.questions
-    if not drawn:
-        return f'<h3>What it got wrong</h3><p class="sub">Nothing, of {text(label)}.</p>'
-    return f'<div class="bar-head"><h3>What it got wrong in {text(label)}</h3><a class="link" href="{more}">All of them</a></div>{drawn}'
-
-
-def _history(found: Sequence[tuple[Section, Entry]]) -> str:
-    """Every result there ever was of it, the newest first; each opens into all that is known of where it comes from."""
-    newest = {id(section): newest_reader(section.entries) for section, _ in found}
-    rows = ""
-    for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
-        metric = next(iter(_metrics(section, entry)), None)
-        score = with_interval(entry.result.scores[metric]) if metric else None
-        info = info_of(metric or "", section.format)
-        withdrawal = entry.standing.withdrawal
-        state = group_of(entry, newest[id(section)])
-        said = f"withdrawn: {withdrawal.reason}" if withdrawal else "" if state == "ranked" else state
-        shown = f"<small>{text(said, 200)}</small>" if said else ""
-        source = f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>'
-        value = score_text(score.value, info.unit) if score else "–"
-        rows += (
-            f'<tr data-key="{text(entry.key, 400)}"><td>{text(_date(entry)[:10])}</td>'
-            f'<th scope="row"><a href="{benchmark_address(section)}">{text(LABELS[section.format])}</a>'
-            f"<small>{text(_set_name(section))}</small></th><td>{text(entry.result.model.name)}</td>"
-            f"<td>{text(shown_method(entry.result.method.name))}</td>"
-            f'<td class="num">{value}<small>{text(info.label) if metric else ""}</small></td>'
-            f"<td>{text(entry_mark(entry), 60)}{shown}{source}</td></tr>"
-        )
-    heads = ("Date", "Benchmark", "As", "Method", "Score (%)", "State")
-    return (
-        f'<h3>All its results</h3><p class="sub">{plural(len(found), "result")}, withdrawn and older ones too.</p>'
-        f'<div class="scroll"><table class="lines history" data-table="history" aria-label="All results"><thead><tr>'
-        f"{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _metrics(section: Section, entry: Entry) -> list[str]:
-    """The metrics of a result that have a value, the benchmark's own first."""
-    return [
-        name
-        for name in metrics_of(section, None)
-        if name in entry.result.scores and entry.result.scores[name].value is not None
-    ]
-
-
-def _date(entry: Entry) -> str:
-    landing = entry.standing.landing
-    return landing.landed_at if landing else entry.result.created_at

@@ -17,8 +17,8 @@ from leaderboard_space.html import count, interval, options, percent, plural, te
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.parts import KINDS
 
-FIRST = 15
-"""Models that are drawn before the reader asks for all."""
+FIRST, MORE = 15, 100
+"""Models that are drawn at first, and how many at most when the reader asks for more."""
 CHIPS = 8
 WORD: dict[Verdict | None, str] = {
     "better": "better than guessing",
@@ -119,14 +119,18 @@ def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
             '<p class="sub">No model is of this kind, size and date. '
             '<button type="button" class="link" data-clear="kind size since">Show all models</button></p>'
         )
-    every = bool(request.get("all"))
+    said = str(request.get("all") or "")
+    steps = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
     pinned = _pinned(request)
-    drawn = list(lines) if every else list(lines[: max(FIRST, len(pinned))])
+    drawn = list(lines[: max(steps * MORE or FIRST, len(pinned))])
     scales = {column.format: _scale(found, column.format) for column in found.columns}
     body = "".join(_line(found.columns, line, scales, pinned) for line in drawn)
     rest = len(lines) - len(drawn)
+    label = (
+        f"All {count(len(lines))} models" if rest <= MORE else f"Show {count(MORE)} more of {count(len(lines))} models"
+    )
     more = (
-        f'<p class="turn"><button type="button" class="link" data-name="all" value="1">All {count(len(lines))} models</button></p>'
+        f'<p class="turn"><button type="button" class="link" data-name="all" value="{steps + 1}">{label}</button></p>'
         if rest
         else ""
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eval_harness.results import Score
 from leaderboard_space.html import text
@@ -77,3 +77,18 @@ def files(table: str) -> str:
         for form, said in (("csv", "CSV"), ("json", "JSON"))
     )
     return f'<details class="save" data-keep="save-{table}"><summary>Save</summary><span>{buttons}</span></details>'
+
+
+def framed(
+    title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, sub: str = "", left: bool = False
+) -> str:
+    """A table with its title, the buttons that save it, and heads that sort it."""
+    top = "".join(
+        f'<th scope="col" data-sort="{name}"><button type="button" class="sorts">{text(said, 60)}</button></th>'
+        for name, said in heads
+    )
+    return (
+        f'<div class="bar-head"><h3>{text(title)}</h3>{files(table)}</div>{sub}'
+        f'<div class="scroll"><table class="plain{" left" if left else ""}" data-table="{table}" aria-label="Table of {table}">'
+        f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dataset_builders import benchmarks
@@ -354,3 +355,23 @@ def test_a_model_that_is_ranked_by_one_method_is_not_said_to_be_left_out() -> No
     assert len(cells) == 13 and [float(value) for _, value in cells] == sorted(
         (float(v) for _, v in cells), reverse=True
     )
+
+
+def test_two_readers_never_see_each_other(tmp_path: Path) -> None:
+    """Two readers who change their selections in turn are each shown what a reader alone is."""
+    store = make_store(tmp_path, cases=30)
+    formats, rng = ["gmai-mmbench", "probmed", "mediconfusion"], np.random.default_rng(4)
+    both, *alone = (Service(Board(store)) for _ in range(3))
+    for _ in range(12):
+        asked = []
+        for _ in range(2):
+            format = formats[int(rng.integers(0, 3))]
+            section = both.board.snapshot.sections[format][0].key
+            (_, tree) = both.board.outcomes(both.board.snapshot.sections[format][0]) or pytest.fail("not loaded")
+            paths = list(tree.rows)
+            branches = [list(paths[int(at)]) for at in rng.integers(0, len(paths), int(rng.integers(0, 3)))]
+            find = ["", "Test", "Open"][int(rng.integers(0, 3))]
+            asked.append({"format": format, "section": section, "branches": branches, "find": find})
+        mixed = [both.view(asked[0]), both.view(asked[1]), both.breakdown(asked[0]), both.breakdown(asked[1])]
+        expected = [reader.view(one) for reader, one in zip(alone, asked, strict=True)]
+        assert mixed == expected + [reader.breakdown(one) for reader, one in zip(alone, asked, strict=True)]

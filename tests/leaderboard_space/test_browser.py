@@ -274,35 +274,6 @@ def test_a_link_opens_its_tab_on_a_phone_too(chromium: Any, address: str) -> Non
     page.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("dark", 390)])
-def test_axe_finds_nothing_serious(chromium: Any, address: str, scheme: str, width: int) -> None:
-    """Of the rows of a table the first eight are looked at: those after them are made the same way. So are the pages of all benchmarks:
-    in the dark, one of them stands for the others."""
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
-    ).Axe()
-    page, _ = open_page(chromium, address, width=width, scheme=scheme)
-    options: dict[str, Any] = {"resultTypes": ["violations"]}
-    tabs = TABS
-    if (scheme, width) != ("light", 1440):
-        options["runOnly"] = ["color-contrast"]
-        tabs = [name for name in TABS if name not in ("ProbMed", "GMAI-MMBench", "HALT-MedVQA", "ProbMed on VQA-RAD")]
-    found = []
-    for name in tabs:
-        page.get_by_role("tab", name=name, exact=True).click()
-        page.wait_for_timeout(300)
-        page.wait_for_function(
-            "document.getAnimations().length === 0", timeout=WAIT
-        )  # a colour on its way to another is no finding
-        found += [
-            (name, v["id"], v["nodes"][0]["html"])
-            for v in axe.run(page, {"exclude": [["tbody tr:nth-child(n+9)"]]}, options).response["violations"]
-            if v["impact"] in ("serious", "critical")
-        ]
-    assert found == []
-    page.close()
-
-
 def test_a_new_result_appears_without_a_restart(chromium: Any, address: str, store: Path) -> None:
     asked = questions("mediconfusion", 90, seed=0)
     add_run(store, "mediconfusion", asked, answers(asked, 0.8, seed=99), "Test Newcomer", "open")

@@ -10,7 +10,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.answers_shown import answers_to
 from leaderboard_space.data.board import Board
-from leaderboard_space.views import case, cases
+from leaderboard_space.views import case, case_results, cases
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 FORMAT = "halt-medvqa"
@@ -26,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "MOST_RUNS", 5)
+    monkeypatch.setattr(case_results, "MOST_RUNS", 5)
     board = Board(store)
     page = cases.page(board, {})
     assert "Of 8 results the best 5 are shown." in page
@@ -34,7 +34,7 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     assert "Model 7" in drawn and "Model 0" not in drawn
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
-    monkeypatch.setattr(cases, "MOST_RUNS", 8)
+    monkeypatch.setattr(case_results, "MOST_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
 
 

@@ -18,7 +18,7 @@ from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranking import unpaired_difference, unpaired_p_values
-from leaderboard_space.views import compare
+from leaderboard_space.views import compare, compare_flips, compare_settings
 from tests.leaderboard_space.claims import rounds_to
 from tests.leaderboard_space.generated import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -117,16 +117,16 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
             assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
     page = compare.page(board, {})
     assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(
-        len(rows), compare.MOST_FLIPS
+        len(rows), compare_flips.MOST_FLIPS
     )
 
 
 def test_settings_are_words() -> None:
     assert (
-        compare.said({"temperature": 0.0, "extra": {"top_k": 5}, "stop": []})
+        compare_settings.said({"temperature": 0.0, "extra": {"top_k": 5}, "stop": []})
         == "temperature 0.0, extra top_k 5, stop –"
     )
-    assert compare.said(False) == "no" and compare.said("") == "–"
+    assert compare_settings.said(False) == "no" and compare_settings.said("") == "–"
 
 
 @given(st.floats(0, 1))

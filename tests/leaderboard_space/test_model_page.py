@@ -62,6 +62,12 @@ def test_the_tables_of_names_and_facts_fit_the_models() -> None:
     for row in read_table("model_facts"):
         assert row["name"] in known
         assert not row["released"] or re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", row["released"]), row
+        assert bool(row["released"]) == bool(row["released_by"]), row
+        if row["released_by"].startswith("arXiv:"):  # the number of a paper begins with its month
+            assert (
+                row["released_by"] == row["paper"]
+                and row["released"][2:] == f"{row['paper'][6:8]}-{row['paper'][8:10]}"
+            )
         assert not row["paper"] or re.fullmatch(r"arXiv:\d{4}\.\d{5}", row["paper"]), row
         assert not row["weights"] or re.fullmatch(r"[\w.-]+/[\w.-]+", row["weights"]), row
     written = [row["written"].lower() for row in read_table("model_names")]

@@ -44,7 +44,7 @@ def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, f
     outcomes = load(store, format)
     entries = {entry.key: entry.result for entry in Board(store).snapshot.sections[format][0].entries}
     for metric, held in outcomes.metrics.items():
-        for key, found in zip(outcomes.runs, scores_of(held, METRICS[metric].higher_is_better), strict=True):
+        for key, found in zip(outcomes.runs, scores_of(held.part(), METRICS[metric].higher_is_better), strict=True):
             expected = entries[key].scores[metric]
             for name in FIELDS:
                 assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-8), (metric, key, name)
@@ -126,7 +126,7 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     }
     by_key = {key: units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
     pairs = pairwise(pack(by_key, metric))
-    board_p = p_values(outcomes.metrics[metric].of(np.array([outcomes.runs.index(key) for key in pairs.models])))
+    board_p = p_values(outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models])))
     assert len(pairs.models) > 2
     for i, one in enumerate(pairs.models):
         for j, other in enumerate(pairs.models[:i]):
@@ -137,7 +137,10 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
         for row in rows:
             place = pairs.models.index(row.entry.key)
             assert (row.first, row.last) == (found.first[place], found.last[place])
-            assert row.apart_from == {pairs.models[other] for other in np.flatnonzero(found.apart[place])}
+            apart, value = np.flatnonzero(found.apart[place]), pairs.value
+            up = METRICS[metric].higher_is_better is not False
+            ahead = sum((value[other] > value[place]) == up and value[other] != value[place] for other in apart)
+            assert (row.ahead, row.behind) == (ahead, len(apart) - ahead)
             assert (row.first == 1) == found.may_lead[place]
 
 
