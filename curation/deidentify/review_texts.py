@@ -20,17 +20,19 @@ from PIL import Image, ImageDraw
 
 from curation.deidentify.folder import PENDING, REPORT, read_boxes
 from curation.deidentify.texts import mask
+from curation.review.review_app import serve_page
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
+from dataset_builders.files import replace_file
 from dataset_builders.journal import Journal
 
 DECISIONS = "decisions.jsonl"
 Decision = Literal["mask", "keep", "drop"]
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Burned-in text</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem; color: #1f2937 }}
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Burned-in text</title><style>
+:root {{ color-scheme: light dark }} body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem }}
 img {{ max-width: 100%; max-height: 65vh; background: #000; image-rendering: auto }}
 button {{ font: inherit; padding: .5rem 1rem; margin-right: .5rem }} input {{ font: inherit; padding: .4rem }}
-.done {{ color: #4b5563 }}</style></head><body><h1>Does the marked text name anyone?</h1>{body}
+.done {{ opacity: .8 }}</style></head><body><h1>Does the marked text name anyone?</h1>{body}
 <script>document.addEventListener('keydown', e => {{ if (e.target.tagName === 'INPUT') return;
 const b = {{m: 'mask', k: 'keep', d: 'drop'}}[e.key]; if (b) document.querySelector(`button[value=${{b}}]`)?.click(); }});
 const name = document.querySelector('input[name=reviewer]');
@@ -88,9 +90,9 @@ def build_app(out: Path) -> FastAPI:
         waiting = pending_images(out)
         if not waiting:
             return HTMLResponse(PAGE.format(body="<p>No image waits for a decision.</p>"))
-        image = escape(waiting[0])
+        image, marked = escape(waiting[0]), len(boxes.get(waiting[0], []))
         body = (
-            f"<p class='done'>{len(waiting)} images wait; this is {image}, {len(boxes.get(waiting[0], []))} places marked.</p>"
+            f"<p class='done'>Images that wait: {len(waiting)}. This is {image}; places marked in red: {marked}.</p>"
             f"<img src='/picture/{image}' alt='the image with the places that may hold text in red'>"
             f"<form method='post' action='/decide'><input type='hidden' name='image' value='{image}'>"
             "<p><label>Your name <input name='reviewer' required></label></p>"
@@ -127,12 +129,5 @@ def build_app(out: Path) -> FastAPI:
 
 
 def serve(out: Path, port: int) -> None:
-    """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a folder that another server has."""
-    import uvicorn
-
-    with lock(out, "texts"):
-        print(
-            f"deciding about {len(pending_images(out))} images on http://127.0.0.1:{port} (stop with Ctrl-C)",
-            flush=True,
-        )
-        uvicorn.run(build_app(out), host="127.0.0.1", port=port, log_level="warning")
+    """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
+    serve_page(lambda: build_app(out), out, "texts", f"deciding about {len(pending_images(out))} images", port)
