@@ -69,7 +69,7 @@ def gmai_tag(
     """Serve the page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
     from curation.gmai.pipeline import PRIVATE
     from curation.gmai.tagging_page import build_tagging
-    from curation.review.review_app import serve_page
+    from curation.review.serving import serve_page
 
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
     serve_page(lambda: build_tagging(out, names), out / PRIVATE, "tag", f"tagging {out}", port)
@@ -82,6 +82,6 @@ def gmai_validate(
     """Serve the page on which reviewers say what is wrong with a question; the next `gmai` leaves it out."""
     from curation.gmai.pipeline import PRIVATE
     from curation.gmai.validation_page import build_validation
-    from curation.review.review_app import serve_page
+    from curation.review.serving import serve_page
 
     serve_page(lambda: build_validation(out), out / PRIVATE, "validate", f"validating {out}", port)

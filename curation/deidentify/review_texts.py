@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 
 from curation.deidentify.folder import PENDING, REPORT, read_boxes
 from curation.deidentify.texts import mask
-from curation.review.review_app import serve_page
+from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.journal import Journal

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,11 @@ from curation.review.access import Access
 from curation.review.agreement import agreement
 from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, TEXTS, UNSEEN, WRONG, ReviewLog
 from curation.review.review_page import KEYS, SCRIPT, STYLE, pictures, saved
+from curation.review.serving import HERE, serve_page
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock
 from dataset_builders.images.lookup import ImageError
 
-HERE = "127.0.0.1"
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
 """Formats that browsers show; others, and 16-bit greys, are sent as PNG."""
 SCALE = list(range(1, 11))
@@ -267,30 +265,3 @@ def serve(
         return access.guard(app, certificate is not None) if access else app
 
     serve_page(build, questions, "review", f"reviewing {questions}", port, host, certificate, key)
-
-
-def serve_page(
-    build: Callable[[], ASGIApp],
-    folder: Path,
-    task: str,
-    doing: str,
-    port: int,
-    host: str = HERE,
-    certificate: Path | None = None,
-    key: Path | None = None,
-) -> None:
-    """Serve a page that writes into `folder`, whose lock `task` it holds; `certificate`, `key`: PEM files for HTTPS. Raises BadInput as
-    `serve` does."""
-    import uvicorn
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError) as error:
-            raise BadInput(f"--host {host} --port {port}: cannot be used ({error}). Give others.") from None
-    with lock(folder, task):
-        app = build()
-        address = f"{'https' if certificate else 'http'}://{host}:{port}"
-        print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
-        uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key)
