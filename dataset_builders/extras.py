@@ -9,6 +9,7 @@ from dataset_builders.errors import BadInput
 
 EXTRAS = {
     "accelerate": "eval",
+    "httpx2": "eval",
     "jinja2": "eval",
     "openai": "eval",
     "tokenizers": "eval",

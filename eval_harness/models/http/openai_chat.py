@@ -8,6 +8,7 @@ many are in flight (`in_flight.py`).
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import queue
 import re
@@ -27,12 +28,20 @@ from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.in_flight import InFlight
-from eval_harness.models.http.server_errors import Refusal, Trouble, trouble_of, without_key, words_of
+from eval_harness.models.http.sending import PROVIDER
+from eval_harness.models.http.server_errors import (
+    Refusal,
+    Trouble,
+    trouble_of,
+    trouble_of_status,
+    without_key,
+    words_of,
+)
 from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from httpx2 import AsyncClient
 
 TRIES = 8
 """How often one question is sent before it counts as failed (it is asked again when the run is resumed)."""
@@ -84,7 +93,7 @@ class OpenAIChat(Backend):
         self.retries = 0
         self._recent_images: deque[bytes] = deque(maxlen=16)
         self._settled = False
-        self._reasons: bool | None = None
+        self.reasons: bool | None = None
         """Whether the model is seen to reason before it answers; None: nothing tells yet."""
         self._any_answer = False
         self._failures = 0
@@ -137,7 +146,7 @@ class OpenAIChat(Backend):
         async with AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(client) for client in self._clients(flight.most)]
 
-            async def worker(client: AsyncOpenAI) -> None:
+            async def worker(client: AsyncClient) -> None:
                 for request in requests:
                     put(await self._timed(client, request, flight))
 
@@ -151,29 +160,26 @@ class OpenAIChat(Backend):
                     task.cancel()
                 await asyncio.gather(*workers, return_exceptions=True)
 
-    def _clients(self, count: int) -> list[AsyncOpenAI]:
+    def _clients(self, count: int) -> list[AsyncClient]:
         """One client per worker: a pool that all share looks through all its connections for every question."""
         import httpx2
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         # A connection carries one question: where a server delivers a reply twice, a reused connection would hand the second copy to the
         # next question, and it would pass for its answer.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         timeout = httpx2.Timeout(self.settings.timeout, connect=min(CONNECT_TIMEOUT, self.settings.timeout))
         tls = httpx2.create_ssl_context()  # reading the certificates takes longer than making a client
+        headers = {"Authorization": f"Bearer {self._key or 'none'}", "Content-Type": "application/json"}
+        for name, variable in (("OpenAI-Organization", "OPENAI_ORG_ID"), ("OpenAI-Project", "OPENAI_PROJECT_ID")):
+            if value := os.environ.get(variable):
+                headers[name] = value
         return [
-            AsyncOpenAI(
-                api_key=self._key or "none",
-                base_url=self.base_url,
-                max_retries=0,
-                timeout=timeout,
-                http_client=DefaultAsyncHttpxClient(limits=limits, timeout=timeout, verify=tls),
-            )
+            httpx2.AsyncClient(limits=limits, timeout=timeout, verify=tls, headers=headers, follow_redirects=True)
             for _ in range(count)
         ]
 
     async def _settle(
-        self, client: AsyncOpenAI, requests: Iterator[Request], flight: InFlight, put: Callable[[Response], None]
+        self, client: AsyncClient, requests: Iterator[Request], flight: InFlight, put: Callable[[Response], None]
     ) -> None:
         """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
 
@@ -190,12 +196,12 @@ class OpenAIChat(Backend):
                 raise BadInput(f"--model openai:{self.name}: the server refuses every question: {response.error}")
         self._settled = True
 
-    async def _timed(self, client: AsyncOpenAI, request: Request, flight: InFlight) -> Response:
+    async def _timed(self, client: AsyncClient, request: Request, flight: InFlight) -> Response:
         start = time.perf_counter()
         response = await self._ask(client, request, flight)
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
-    async def _ask(self, client: AsyncOpenAI, request: Request, flight: InFlight) -> Response:
+    async def _ask(self, client: AsyncClient, request: Request, flight: InFlight) -> Response:
         """One question, tried until it is answered, refused, or has failed too often."""
         start = time.monotonic()
         failed = Response(request.question_id, request.sample, "", "failed")
@@ -268,7 +274,7 @@ class OpenAIChat(Backend):
         """Raise BadInput where nothing suggests that a chat server is at this address; one that answered before is waited for."""
         if self._any_answer:
             return
-        place = self.base_url or "https://api.openai.com/v1"
+        place = self.base_url or PROVIDER
         if trouble.kind == "unreachable" and seconds >= START_PATIENCE:
             raise BadInput(f"--base-url {place}: no server can be reached: {words}. Start it, or check the address.")
         if trouble.kind == "unreadable" and tries + 1 >= TRIES_OF_A_STRANGER:
@@ -283,17 +289,20 @@ class OpenAIChat(Backend):
                 "command again to go on."
             )
 
-    async def _once(self, client: AsyncOpenAI, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
+    async def _once(self, client: AsyncClient, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
         """Send one question. Raises Refusal or Trouble."""
         import httpx2
-        import openai
 
-        body = {"model": self.name, "messages": messages, **sent}
+        body = json.dumps({"model": self.name, "messages": messages, **sent}, ensure_ascii=False, allow_nan=False)
         try:
             async with asyncio.timeout(self.settings.timeout):
-                response = await client.post("/chat/completions", body=body, cast_to=httpx2.Response)
-        except (openai.OpenAIError, TimeoutError) as error:
-            raise trouble_of(error, sent) from None
+                response = await client.post(
+                    f"{self.base_url or PROVIDER}/chat/completions", content=body.encode("utf-8", "replace")
+                )
+        except (httpx2.HTTPError, TimeoutError) as error:
+            raise trouble_of(error) from None
+        if not response.is_success:
+            raise trouble_of_status(response.status_code, response.text, response.headers, sent)
         try:
             document = response.json()
         except ValueError as error:
@@ -301,21 +310,21 @@ class OpenAIChat(Backend):
             raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
         return read_reply(document, sent.get(self.parameters.limit_name))
 
-    async def _told_from_reasoning(self, client: AsyncOpenAI, request: Request, reply: Reply) -> Reply:
+    async def _told_from_reasoning(self, client: AsyncClient, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
         so that the text holds its end alone, or nothing of it when cut. Whether the model does that is asked with the first cut reply."""
         if reply.reasoning is not None:
-            self._reasons = True
+            self.reasons = True
         if not reply.shows_no_end:
             return reply
         async with self._probing:
-            if self._reasons is None:
-                self._reasons = await self._reasons_unseen(client, request)
-        if self._reasons and request.candidates:
+            if self.reasons is None:
+                self.reasons = await self._reasons_unseen(client, request)
+        if self.reasons and request.candidates:
             self.parameters.deviate("options were scored where the model begins to reason")
-        return reply.as_reasoning() if self._reasons and not request.candidates else reply
+        return reply.as_reasoning() if self.reasons and not request.candidates else reply
 
-    async def _reasons_unseen(self, client: AsyncOpenAI, request: Request) -> bool:
+    async def _reasons_unseen(self, client: AsyncClient, request: Request) -> bool:
         """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
         probe = replace(request, prompt=PROBE, image=None, shots=(), candidates=(), max_tokens=PROBE_TOKENS)
         try:
@@ -367,11 +376,11 @@ class OpenAIChat(Backend):
         return replace(response, text=best.text, scores=best.scores, finish_reason=None)
 
     def describe(self) -> dict[str, Any]:
-        import openai
+        import httpx2
 
         host = urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else "default"
         settled = self.parameters.describe() if self._settled else {}
-        return {"openai_client": openai.__version__, "server": host, "retries": self.retries, **settled}
+        return {"http_client": f"httpx2 {httpx2.__version__}", "server": host, "retries": self.retries, **settled}
 
 
 def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:

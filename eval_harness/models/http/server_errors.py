@@ -84,17 +84,13 @@ class Trouble(Exception):
         self.parameter, self.most, self.least, self.retry_after = parameter, most, least, retry_after
 
 
-def trouble_of(error: Exception, sent: Collection[str]) -> Refusal | Trouble:
-    """What an exception of the client means. `sent`: names of the parameters of the request."""
-    import openai
+def trouble_of(error: Exception) -> Trouble:
+    """What an exception of the HTTP client means."""
+    import httpx2
 
-    if isinstance(error, openai.APIStatusError):
-        response = error.response
-        return trouble_of_status(response.status_code, response.text, response.headers, sent)
-    if isinstance(error, openai.APITimeoutError | TimeoutError):
-        unreachable = "ConnectTimeout" in {type(cause).__name__ for cause in _causes(error)}
-        return Trouble("no answer in time", "unreachable" if unreachable else "busy")
-    if isinstance(error, openai.APIConnectionError):
+    if isinstance(error, httpx2.TimeoutException | TimeoutError):
+        return Trouble("no answer in time", "unreachable" if isinstance(error, httpx2.ConnectTimeout) else "busy")
+    if isinstance(error, httpx2.TransportError):
         return _of_connection(error)
     return Trouble(f"the server's reply cannot be read ({short(error)})", "unreadable")
 
@@ -125,7 +121,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def trouble_of_status(status: int, body: str, headers: Any, sent: Collection[str]) -> Refusal | Trouble:
-    """What an HTTP error means, from its status, its body in whatever form, and its headers."""
+    """What an HTTP error means, from its status, its body in whatever form, and its headers. `sent`: names of the request's parameters."""
     document = _json(body)
     page = document is None and _is_page(body)
     message = words_of(body)
