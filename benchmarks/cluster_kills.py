@@ -30,7 +30,27 @@ def finish(folder: Path, *arguments: object) -> float:
     return time.perf_counter() - began
 
 
-def sweep(folder: Path, models: int, kills: int, workers: int, seed: int) -> None:
+PLUG_IN = """
+import hashlib, time
+from eval_harness.models.interface import Response
+from eval_harness.results import Model
+
+class Seeded:
+    needs_images = False
+
+    def __init__(self, settings):
+        self.model = Model(name="seed SEED")
+
+    def generate(self, requests):
+        for request in requests:
+            time.sleep(0.01)
+            drawn = hashlib.sha256(b"SEED" + request.prompt.encode()).digest()[0]
+            yield Response(request.question_id, request.sample, "ABCD"[drawn % len(request.options)], seconds=0.01)
+"""
+"""A model that needs no torch: a worker is back a few seconds after it was killed."""
+
+
+def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_ins: bool) -> None:
     import yaml
 
     from dataset_builders.build import build
@@ -40,8 +60,12 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int) -> Non
     for name in BENCHMARKS:
         build(name, out=folder / "data" / name)
     for number in range(models):
-        make_tiny_vlm(folder / f"tiny-{number}", seed=number)
-    document = {"models": [f"tiny-{number}" for number in range(models)], "benchmarks": list(BENCHMARKS)}
+        if plug_ins:
+            (folder / f"seed_{number}.py").write_text(PLUG_IN.replace("SEED", str(number)))
+        else:
+            make_tiny_vlm(folder / f"tiny-{number}", seed=number)
+    names = [f"seed_{number}.py:Seeded" if plug_ins else f"tiny-{number}" for number in range(models)]
+    document = {"models": names, "benchmarks": list(BENCHMARKS)}
     (folder / "models.yaml").write_text(yaml.safe_dump(document))
 
     def answered() -> int:
@@ -103,7 +127,6 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
     embeddings(folder / "embeddings", images, seed)
     base = ("curate", "pairs", "embeddings", "--med", "med", "--gen", "gen", "--device", "cpu")
     ray = ("--ray", "local", "--workers", workers)
-    told = []
     for name, options in (("all pairs", ()), ("10 per image", ("--per-image", 10))):
         out = name.split(maxsplit=1)[0]
         alone = finish(folder, *base, *options, "--out", f"{out}-alone")
@@ -120,11 +143,10 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
             kind: sum(path.stat().st_size for path in (folder / f"{out}-{kind}" / "blocks").iterdir()) / 1e6
             for kind in ("alone", "ray")
         }
-        told.append(
+        print(
             f"{images:,} images, {name}: {len(expected):,} pairs; {alone:.0f} s in one process, {calm:.0f} s on {workers} workers (Ray's "
             f"start included), the same pairs after {killed} kills; blocks {size['alone']:.0f} and {size['ray']:.0f} MB"
         )
-    print("\n".join(told))
 
 
 def main() -> None:
@@ -135,10 +157,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plug-ins", action="store_true", help="sweep: models that need no torch, for slow machines")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         if given.what == "sweep":
-            sweep(Path(name), given.models, given.kills, given.workers, given.seed)
+            sweep(Path(name), given.models, given.kills, given.workers, given.seed, given.plug_ins)
         else:
             pairs(Path(name), given.images, given.kills, given.workers, given.seed)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
