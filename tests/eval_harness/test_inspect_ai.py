@@ -4,9 +4,11 @@ Hub."""
 import hashlib
 import json
 import os
+import re
 import subprocess
 import zipfile
 
+import huggingface_hub.constants
 import pytest
 import yaml
 
@@ -38,6 +40,8 @@ def by_text(body):
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
     draw = hashlib.sha256(text.encode()).digest()
+    if not re.search(r"\bA\b\W", text):  # no lettered options: a question of yes or no
+        return ("Yes.", "No.", "The answer is yes", "No", "I cannot tell.")[draw[0] % 9 // 2]
     return SAYS[draw[0] % len(SAYS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
 
 
@@ -103,7 +107,9 @@ def test_epochs_keep_every_answer(inspect_python, tmp_path):
 
 
 def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     for benchmark in BENCHMARKS:
         build(benchmark, out=tmp_path / benchmark)
         publish(tmp_path / benchmark, f"ORG/{benchmark}-test")
