@@ -17,7 +17,9 @@ RAY = ("ray[data]==2.60.0",)
 def start(python, folder, *arguments):
     """`medprobe ARGUMENTS` in a process; what it says is in `folder`/said."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")}
-    variables = kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+    # Ray starts workers at niceness 15, at which they hardly run where other tests do.
+    ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
+    variables = kept | ray | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with (folder / "said").open("wb") as said:
         return subprocess.Popen(
             [python, "-m", "medprobe", *map(str, arguments)], cwd=folder, env=variables, stdout=said, stderr=said
