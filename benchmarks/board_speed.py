@@ -119,7 +119,7 @@ def in_browser(address: str, section: str) -> None:
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             start = time.perf_counter()
             page.goto(address, wait_until="commit")
-            page.locator("table.board:visible").first.wait_for()
+            page.locator("table.matrix tbody tr").first.wait_for(timeout=120_000)  # the overview is the first screen
             visible.append(time.perf_counter() - start)
             page.close()
         line("first table visible", visible)
