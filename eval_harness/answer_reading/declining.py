@@ -148,7 +148,11 @@ _DISCLAIMS = re.compile(
 
 def disclaims(text: str) -> bool:
     """Whether a response sends to a doctor, which declines only where it says nothing else."""
-    return _DISCLAIMS.search(_ends(text)) is not None
+    ends = _ends(text)
+    return (
+        says_any(ends.lower(), ("consult", "please", "doctor", "medical", "substitute"))
+        and _DISCLAIMS.search(ends) is not None
+    )
 
 
 _CANNOT_KNOW = re.compile(

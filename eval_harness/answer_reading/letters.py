@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.options import words_of
+from eval_harness.answer_reading.plain_text import says_any
 from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
 
 Found = tuple[int, ...] | None
@@ -54,6 +55,15 @@ def position(letter: str, count: int) -> int:
     """The position a letter stands for, -1 outside the options."""
     place = LETTERS.index(letter.upper())
     return place if place < count else -1
+
+
+_LONE = re.compile(r"(?<![^\W_])[A-Za-z](?![^\W_])")
+_RUN_OF_CAPITALS = re.compile(r"(?<![^\W_])[A-Z]{2,26}(?![^\W_])")
+
+
+def may_name_letters(text: str, multiple: bool) -> bool:
+    """Whether a letter stands by itself anywhere, or several together: without one no rule for letters can find any."""
+    return _LONE.search(text) is not None or (multiple and _RUN_OF_CAPITALS.search(text) is not None)
 
 
 def whole_letters(text: str, count: int, multiple: bool) -> Found:
@@ -153,7 +163,7 @@ _LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:option\s+)?{OPEN}([A-Z]){CLOS
 
 def last_line_letter(text: str, count: int) -> Found:
     """A letter by itself on the last line of a longer response; not where a list of options breaks off there ("B. femur\\nC")."""
-    last = _LAST_LINE.search(text, max(0, len(text) - 400))
+    last = _LAST_LINE.search(text, max(0, len(text) - 400)) if "\n" in text else None
     if last is None or not re.search(r"\w{2}", last[1]):
         return None
     label = re.match(rf"\W{{0,6}}(?:option\s+)?{OPEN}([A-Z])(?![^\W_])", last[1])
@@ -288,6 +298,7 @@ _NAMES = frozenset(
     " view lead appendix section immunoglobulin ig strep streptococcus haemophilia hemophilia plan line row column mr mrs ms dr patient"
     " probability of likelihood of chance of".replace(" of", "/of").split(" ")
 )
+_NAME_HINTS = tuple({name.split("/")[0] for name in _NAMES})
 _NAME_AFTER = re.compile(
     r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
     r"|weighted"
@@ -298,7 +309,8 @@ _NAME_AFTER = re.compile(
 
 def is_named_thing(text: str, start: int) -> bool:
     """Whether a letter at text[start] is the name of a thing and no option: "angle C", "hepatitis B", "patient A"."""
-    before = _WORD_BEFORE.search(text[max(0, start - 36) : start])
+    near = text[max(0, start - 36) : start]
+    before = _WORD_BEFORE.search(near) if says_any(near.lower(), _NAME_HINTS) else None
     if before is None:
         return False
     word = before[1].lower().replace(" ", "/")

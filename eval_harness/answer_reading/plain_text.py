@@ -50,6 +50,7 @@ _CONTRACTED = re.compile(r"\b(ca|do|does|did|is|are|was|were|would|could|should|
 CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _CJK_EDGE = re.compile(rf"(?<=[{CJK}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK}])")
 _BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}"), re.compile(r" ?\n\s*"), re.compile(r"([^\w\s])\1{3,}")
+_SIGNS = re.compile(r"[^\w\s]{4}")
 
 _ERROR = re.compile(
     r"failed to obtain answer|^\W*an (?:\w+ )?error (?:has )?occurred\b"
@@ -86,6 +87,8 @@ def marked_answers(text: str) -> list[tuple[str, str]]:
         fields = list(_FIELD.finditer(text, text.find("{")))
         if fields:
             return [(field["value"].strip("\"'[] ").replace('"', ""), "") for field in reversed(fields)]
+    if "<" not in text and "\\" not in text:
+        return []
     found = [(start, end, text[start:end]) for start, end in (*_tagged(text), *_boxed(text))]
     return [(content, text[end:]) for _, end, content in sorted(found, reverse=True) if content.strip(" \n}$.")]
 
@@ -111,7 +114,7 @@ def plain(text: str) -> str:
         text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", ").replace(",", ", ").replace(":", ": "))
     if "  " in text or "\t" in text or "\n" in text:
         text = _LINES.sub("\n", _BLANKS.sub(" ", text))
-    return spell_out(_RUN.sub(r"\1\1\1", text) if len(text) > 3 else text).strip()
+    return spell_out(_RUN.sub(r"\1\1\1", text) if _SIGNS.search(text) else text).strip()
 
 
 def spell_out(text: str) -> str:

@@ -11,7 +11,7 @@ _EMPTY_WORDS = frozenset(
     word
     for words in (
         "a an and any the is are was were be been does do did has have had can could will would there this that these to",
-        "look looks appear appears seem seems located situated seen or",
+        "look looks appear appears seem seems located situated seen considered described or",
     )
     for word in words.split()
 )
@@ -28,7 +28,10 @@ _ABOUT = re.compile(
     r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri)s?(?: shown| above| below| provided)?\W*$",
     re.IGNORECASE,
 )
-_IN_THE_IMAGE = re.compile(r" (?:shown |seen )?(?:in|on) (?:the|this) (?:image|picture|figure|scan)\b", re.IGNORECASE)
+_IN_THE_IMAGE = re.compile(
+    r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:image|picture|figure|scan)\b",
+    re.IGNORECASE,
+)
 _PREAMBLE = re.compile(r"^.*[.!?:]\s+(?=\w[^.!?]*\??$)", re.DOTALL)
 """What a question says before it asks."""
 _UNSURE = re.compile(
@@ -65,7 +68,7 @@ _DEGREE = re.compile(
 )
 _CLAUSE = re.compile(
     r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while)\b"
-    r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an|therefore|thus|hence|indicating|suggesting)\b)",
+    r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an|therefore|thus|hence|indicating|suggesting|meaning)\b)",
     re.IGNORECASE,
 )
 _NEGATES = re.compile(
@@ -95,6 +98,10 @@ def repeats(text: str, question: str) -> str | None:
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
     question = _PREAMBLE.sub("", question.strip())
+    if _WHOLE_NORMAL.fullmatch(question):
+        return _whole_is_normal(text)
+    if _ABNORMALITY.search(question) and _whole_is_normal(text) == "yes":
+        return "no"
     if _ABNORMAL.search(question):
         verdict = repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
         return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
@@ -103,9 +110,6 @@ def repeats(text: str, question: str) -> str | None:
     if not set(_content(parts.pop("subject", "") or "")) - _GENERIC <= set(_content(text)):
         return None
     finding = next((part for part in parts.values() if part), "")
-    if asks_whether_normal(question):
-        whole = _WHOLE_IS_NORMAL.search(text)
-        return None if whole is None else "no" if whole["not"] else "yes"
     named = not finding and _IS_A.match(question) is not None
     words = _content(_ABOUT.sub("", finding or question))
     wanted = _without_generic(words) if finding or named else words
@@ -134,9 +138,10 @@ def mentions_finding(text: str, question: str) -> bool:
     return not wanted.isdisjoint(_content(text))
 
 
-def asks_whether_normal(question: str) -> bool:
-    """Whether a question asks if the image as a whole is normal."""
-    return _WHOLE_NORMAL.fullmatch(question.strip()) is not None
+def _whole_is_normal(text: str) -> str | None:
+    """Whether a response calls the image as a whole normal, or not normal."""
+    found = _WHOLE_IS_NORMAL.search(text)
+    return None if found is None else "no" if found["not"] else "yes"
 
 
 def is_negated(question: str) -> bool:
@@ -146,11 +151,16 @@ def is_negated(question: str) -> bool:
 
 _ASKS_NOT = re.compile(r"\b(?:no|not|without|absent)\b|n't\b", re.IGNORECASE)
 _WHOLE = r"(?:the |this |an? )?(?:[\w-]+ ){0,2}?(?:image|picture|x-?ray|radiograph|scan|film|study|ct|mri|it)"
-_WHOLE_NORMAL = re.compile(rf"(?:is|does) {_WHOLE} (?:look |appear |seem )?(?:to be )?normal\W*", re.IGNORECASE)
-_WHOLE_IS_NORMAL = re.compile(
-    rf"(?:^|[.!?]\s+)\W*{_WHOLE} (?:is|appears?|looks?|seems?) (?:to be )?(?P<not>not )?(?:\w+ly )?normal\b",
+_WHOLE_NORMAL = re.compile(
+    rf"(?:is|does) {_WHOLE} (?:look |appear |seem )?(?:to be )?normal\W*|is (?:this|it) an? normal {_WHOLE}\W*",
     re.IGNORECASE,
 )
+_WHOLE_IS_NORMAL = re.compile(
+    rf"(?:^|[.!?]\s+)\W*(?:it (?:appears|seems) that )?{_WHOLE} (?:is|appears?|looks?|seems?) (?:to be |described as |considered )?"
+    r"(?P<not>not )?(?:\w+ly |an? )?normal\b(?! (?:variant|size|sized|limit))",
+    re.IGNORECASE,
+)
+_ABNORMALITY = re.compile(r"\babnormal(?:ity|ities)?\b", re.IGNORECASE)
 
 
 def denies_abnormal(text: str, question: str) -> str | None:

@@ -20,6 +20,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from eval_harness.answer_reading.plain_text import says_any
+
 _NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
     rf"<(?P<end1>/?)(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
@@ -88,7 +90,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     >>> split_reasoning("It could be A, but", opened=True)
     Split(reasoning='It could be A, but', answer='', unfinished=True)
     """
-    if not opened and not any(hint in text for hint in _HINTS):
+    if not opened and not says_any(text, _HINTS):
         return _thought_line(text)
     finals = list(_HARMONY_FINAL.finditer(text))
     if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):

@@ -200,7 +200,7 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
         if negated_before(text, start) or is_supposed(text, start) or _DOUBTED.search(text[max(0, start - 40) : start]):
             continue
         found = letters_at(text, end, count, strict=True)
-        if found is not None and found != (-1,):
+        if found is not None and found != (-1,) and len(_listed(text, end, count)) < 2:
             yield start, agreeing(text, end, texts, found)
 
 
@@ -232,7 +232,7 @@ def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> S
 
 def _ordinal(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the second statement is correct", where no option is itself numbered."""
-    if any(word in _ORDINALS for words in texts.words for word in words):
+    if not says_any(text.lower(), _ORDINALS) or any(word in _ORDINALS for words in texts.words for word in words):
         return
     for match in reversed(list(_ORDINAL.finditer(text))[-_looked_at(text) :]):
         place = _ORDINALS.get(match[1].lower(), count - 1)
@@ -248,13 +248,14 @@ _ORDINAL = re.compile(
     re.IGNORECASE,
 )
 _TEXT_IS_BEST = re.compile(
-    r"[\"')\]]*\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct|best) \w+|\s+(?:is|would be"
-    r"|remains) my \w+"
+    r"[\"')\]]*(?: \([A-Z]\))?(?:\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct"
+    r"|best) \w+|\s+(?:is|would be|remains) my \w+"
     r"|\s+(?:(?:more|most) \w+ly|best|better) (?:\w+s\b(?<!ss))"
+    r"|\s+(?:is|are|would be|appears to be)\s+(?:by far )?(?:the )?(?:most similar|most alike|closest|nearest)\b"
     r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
     r"(?:(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
     r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than|to"
-    r"|in|with|when|if|among|after)\b)",
+    r"|in|with|when|if|among|after)\b))",
     re.IGNORECASE,
 )
 _OTHER_WORDS = re.compile(

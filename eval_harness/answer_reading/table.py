@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from dataset_builders.schema import LETTERS
@@ -19,6 +20,7 @@ from eval_harness.answer_reading.letters import (
     bracketed_letters,
     last_line_letter,
     leading_letters,
+    may_name_letters,
     ticked,
     verdicts,
     verdicts_end,
@@ -48,13 +50,15 @@ Found = tuple[int, ...] | None
 @dataclass(frozen=True, slots=True)
 class Said:
     """A response made plain (`text`; `raw` with its markup), with the options it may name. `letters`: options may be named by letter
-    (not where a question wants yes or no as a word); `yes_no`: the two options are yes and no; `question` only where it may be used."""
+    (not where a question wants yes or no as a word); `lettered`: and a letter that may be one is there; `yes_no`: the two options are
+    yes and no; `question` only where it may be used."""
 
     text: str
     raw: str
     texts: OptionTexts
     multiple: bool
     letters: bool
+    lettered: bool
     yes_no: bool
     question: str | None
 
@@ -89,12 +93,13 @@ def said_of(raw: str, text: str, texts: OptionTexts, question_type: str, questio
     if texts.status:
         text = spell_status(text, any(len(option[0]) == 1 for option in texts.words if option))
     leads = len(texts.leads) == 2 and set(texts.leads) == {"yes", "no"}
-    return Said(text, raw, texts, question_type == "multiple", question_type != "yes_no", leads, question)
+    multiple, letters = question_type == "multiple", question_type != "yes_no"
+    return Said(text, raw, texts, multiple, letters, letters and may_name_letters(text, multiple), leads, question)
 
 
 def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
     """The first rule of the table that finds anything decides."""
-    if said.letters and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
+    if said.lettered and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
         return nothing("more than one option")
     if said.texts.lone and not said.yes_no:
         return _lone(said, rules or RULES)
@@ -113,7 +118,7 @@ def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
 
 
 def _denies_its_lead(said: Said, found: tuple[int, ...]) -> bool:
-    led = leading_letters(said.text, said.count)
+    led = leading_letters(said.text, said.count) if said.lettered else None
     return led is not None and found == led[0] and denies_own_text(said.text, led[1], found[0], said.texts)
 
 
@@ -151,7 +156,11 @@ def _crossed_yes_no(said: Said) -> bool:
 
 def _whole(said: Said) -> Found:
     texts, text = said.texts, said.text
-    if len(said.raw) <= 4 * texts.longest + 40 and (place := texts.exact.get(exact(said.raw))) is not None:
+    if (
+        texts.exact
+        and len(said.raw) <= 4 * texts.longest + 40
+        and (place := texts.exact.get(exact(said.raw))) is not None
+    ):
         return (place,)
     if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(" ".join(words_of(text)))) is not None:
         return (place,)
@@ -159,7 +168,7 @@ def _whole(said: Said) -> Found:
         return (place,)
     if said.yes_no and (word := yes_no.whole(text)) is not None and word in texts.leads:
         return (texts.leads.index(word),)
-    if not said.letters:
+    if not said.lettered:
         return None
     opening = _OPENING.match(text) if len(text) <= 120 else None
     found = whole_letters(text, said.count, said.multiple)
@@ -196,7 +205,7 @@ def _after_prefix(said: Said) -> Found:
 
 
 def _last_line(said: Said) -> Found:
-    if said.multiple or not said.letters:
+    if said.multiple or not said.lettered:
         return None
     letter = last_line_letter(said.text, said.count)
     return _last_line_with_text(said) if letter is None else letter
@@ -220,14 +229,14 @@ def _statement(said: Said, start: int = 0) -> Found:
 
 def _final_statement(said: Said) -> Found:
     """An answer statement after the last verdict on an option."""
-    end = verdicts_end(said.text)
+    end = verdicts_end(said.text) if said.lettered else 0
     if said.multiple and labelled_verdicts(said.text, said.texts):
         end = max(end, labelled_verdicts_end(said.text, said.texts))
     return _statement(said, end)
 
 
 def _verdicts(said: Said) -> Found:
-    if not said.letters:
+    if not said.lettered:
         return None
     found = verdicts(said.text, said.count, said.multiple)
     return labelled_verdicts(said.text, said.texts) if found is None and said.multiple else found
@@ -236,7 +245,7 @@ def _verdicts(said: Said) -> Found:
 def _leading(said: Said) -> Found:
     """The leading letter, unless it is followed by the text of another option."""
     text, count, texts = said.text, said.count, said.named
-    led = leading_letters(text, count, said.texts.words) if said.letters else None
+    led = leading_letters(text, count, said.texts.words) if said.lettered else None
     if led is None or (said.multiple and len(labelled_options(text, 0, texts)) > 1):
         return None
     found = led[0]
@@ -265,14 +274,20 @@ def _says_all_ornothing(texts: OptionTexts, found: tuple[int, ...]) -> bool:
 
 def _declining_option(said: Said) -> Found:
     """An option that itself declines to judge, where the response does so in its words."""
-    options = [" ".join(option) if len(option) > 1 else "" for option in said.texts.words]
-    declining = [place for place, option in enumerate(options) if option and (declines(option) or cannot_know(option))]
-    if len(declining) != 1:
+    place = _declining_place(said.texts)
+    if place is None:
         return None
-    place = declining[0]
-    if cannot_know(options[place]) and cannot_know(said.text) and _names_no_other(said, place):
+    if cannot_know(" ".join(said.texts.words[place])) and cannot_know(said.text) and _names_no_other(said, place):
         return (place,)
     return (place,) if declines(said.text) and says_all_words(said.text, place, said.texts) else None
+
+
+@lru_cache(maxsize=65536)
+def _declining_place(texts: OptionTexts) -> int | None:
+    """The one option that declines to judge."""
+    options = [" ".join(option) if len(option) > 1 else "" for option in texts.words]
+    declining = [place for place, option in enumerate(options) if option and (declines(option) or cannot_know(option))]
+    return declining[0] if len(declining) == 1 else None
 
 
 def _names_no_other(said: Said, but: int) -> bool:
@@ -314,13 +329,13 @@ def _repeats(said: Said) -> Found:
 
 
 def _bracketed(said: Said) -> Found:
-    if not said.letters or said.only_words:
+    if not said.lettered or said.only_words:
         return None
     return () if is_crossed(said.text, said.texts) else bracketed_letters(said.text, said.count, said.multiple)
 
 
 def _bare(said: Said) -> Found:
-    if not said.letters or said.only_words or _GEOMETRY.search(said.text):
+    if not said.lettered or said.only_words or _GEOMETRY.search(said.text):
         return None
     return bare_letters(said.text, said.count, said.multiple)
 
@@ -352,14 +367,19 @@ RULES: tuple[Rule, ...] = (
         _final_statement,
         "'the answer is B', 'B is correct', after every verdict; the last counts",
     ),
-    Rule("ticked box", "explicit", lambda said: ticked(said.text, said.count, said.multiple), "[ ] A [x] B"),
+    Rule(
+        "ticked box",
+        "explicit",
+        lambda said: ticked(said.text, said.count, said.multiple) if said.lettered else None,
+        "[ ] A [x] B",
+    ),
     Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
     Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
     Rule("leading yes or no", "explicit", _leading_word, "the response begins with yes or no"),
     Rule(
         "letter with its option",
         "explicit",
-        lambda said: labelled_mentions(said.text, said.count, said.texts, said.multiple),
+        lambda said: labelled_mentions(said.text, said.count, said.texts, said.multiple) if said.lettered else None,
         "'C. rib fracture' within a sentence",
     ),
     Rule("option text", "explicit", _declining_option, "the option that says 'cannot be determined', in its words"),
@@ -416,7 +436,7 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
     if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
         return _decide((place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "whole response")
     listed = lists_itself(said.text, texts)
-    alphabet = Said(said.text, said.raw, _ALPHABET, said.multiple, True, False, None)
+    alphabet = Said(said.text, said.raw, _ALPHABET, said.multiple, True, said.lettered, False, None)
     for rule in rules:
         if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
             continue
