@@ -52,7 +52,18 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
         ours, alone = (np.load(embedding_path(tmp_path / place, name)) for place in ("ray", "alone"))
         np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
     for options in ((), ("--per-image", 3)):
-        command = ("curate", "pairs", "ray", "--med", "med", "--gen", "gen", "--med-at-least", "0.5", *options)
+        command = (
+            "curate",
+            "pairs",
+            "ray",
+            "--med",
+            "med",
+            "--gen",
+            "gen",
+            "--med-at-least=-1",
+            "--gen-at-most=1",
+            *options,
+        )
         medprobe(*command, "--out", f"alone{len(options)}", cwd=tmp_path)
         process = start(ray_python, tmp_path, *command, "--out", f"pairs{len(options)}", "--ray", "local")
         assert process.wait(300) == 0, (tmp_path / "said").read_text()
