@@ -65,5 +65,6 @@ def papers() -> Path:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with long tests first: a process of `-n` takes a file at a time, and a long one at the end would run alone."""
-    long = {item.path for item in items if item.get_closest_marker("browser") or item.get_closest_marker("slow")}
+    marks = ("browser", "slow", "exhaustive")
+    long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
     items.sort(key=lambda item: item.path not in long)

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -87,6 +88,13 @@ def start(preloaded: tuple[str, ...], code: str, *arguments: object, cwd: Path, 
     }
     parent = _parent(preloaded)
     return Process(parent, parent.ask(wanted), said)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @cache

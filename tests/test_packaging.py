@@ -18,6 +18,8 @@ from packaging.utils import canonicalize_name
 from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
 from tests.localhub.clients import closure, python_with_only, strangers_python
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation")

@@ -1,6 +1,5 @@
 """The pages of taggers and reviewers in a real browser: what is chosen there is in the journals, and the next run uses it."""
 
-import socket
 import sys
 import threading
 import time
@@ -19,15 +18,14 @@ from curation.gmai import pipeline, tags, validation
 from curation.gmai.questions import CANDIDATES
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
+from tests.processes import free_port
 
 
 @contextmanager
 def served(app):
     import uvicorn
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -53,9 +53,7 @@ def folders(tmp_path):
 
 
 def start(folders, *reviewers):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = processes.free_port()
     process = processes.start(processes.BOARD, SERVE, *folders, port, *reviewers, cwd=folders[0].parent)
     for _ in range(1500):
         try:

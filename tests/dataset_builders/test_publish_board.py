@@ -3,7 +3,6 @@ the Hub, with nothing but what its requirements.txt asks for."""
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,9 @@ from huggingface_hub import HfApi
 
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import NOT_OURS, Stranger, python_with_only
+from tests.processes import free_port
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,9 +77,7 @@ client.close()
 def page_of(space, stranger, target, answers):
     """Start app.py in the Space's folder: (the page that it serves, what it says of a file of answers that is handed in)."""
     subprocess.run([stranger.python, "-c", NOT_OURS], cwd=stranger.folder, env=stranger.environment(), check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {"GRADIO_SERVER_PORT": str(port), "MEDPROBE_RESULTS": "ORG/results", "NO_PROXY": "127.0.0.1"}
     process = subprocess.Popen(
         [stranger.python, "app.py"],

@@ -15,6 +15,8 @@ from dataset_builders.hub.repository import open_repository
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.small_repo import small_repo
 
+pytestmark = pytest.mark.slow
+
 LOAD = """
 import hashlib, json, sys
 from datasets import Image, get_dataset_config_names, load_dataset

@@ -1,7 +1,6 @@
 """The same model asked in this process and through a real server (`transformers serve`): the same conversation, hence the same texts."""
 
 import json
-import socket
 import time
 import urllib.request
 
@@ -13,7 +12,7 @@ from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.results.comparison import compare_results, load_side
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from tests.processes import MODELS, start
+from tests.processes import MODELS, free_port, start
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +28,7 @@ def tiny(tmp_path_factory):
 def server(tiny, tmp_path_factory):
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = ["serve", "--host", "127.0.0.1", "--port", port, "--device", "cpu", "--dtype", "float32", tiny]
     run = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
     process = start(MODELS, run, *command, cwd=tmp_path_factory.mktemp("serve"), HF_HUB_OFFLINE="1")

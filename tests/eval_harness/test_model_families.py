@@ -12,6 +12,8 @@ from eval_harness.models.interface import Request, Settings
 from tests.eval_harness.naive_loops import compare
 from tests.eval_harness.tiny_families import FAMILIES, make
 
+pytestmark = pytest.mark.slow
+
 
 def picture(seed, size=(60, 44)):
     buffer = io.BytesIO()

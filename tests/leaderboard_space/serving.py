@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.processes import BOARD, Process, start
+from tests.processes import BOARD, Process, free_port, start
 
 SERVE = """
 import sys
@@ -31,9 +30,7 @@ def board(
 
     `hidden`: questions, answers and ledger of a hidden test, divided by spaces.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     places = {"HF_HOME": str(home / "hf"), "GRADIO_TEMP_DIR": str(home / "gradio")}
     unset = {name: None for name in os.environ if name.startswith(("HF_", "GRADIO_"))}
     process = start(BOARD, SERVE, store, port, hidden, *data, cwd=home, **{**unset, **places, **environment})

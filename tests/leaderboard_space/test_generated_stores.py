@@ -8,6 +8,8 @@ from leaderboard_space.views import about
 from leaderboard_space.views.cases import MOST_RUNS
 from tests.leaderboard_space.generated import check_store, make, plain, printed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_every_page_says_what_the_raw_files_show(tmp_path: Path, seed: int) -> None:

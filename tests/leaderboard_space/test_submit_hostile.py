@@ -22,6 +22,8 @@ from tests.eval_harness.submissions.hostile import FILES
 from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
 from tests.leaderboard_space.serving import board
 
+pytestmark = pytest.mark.slow
+
 MEMORY = 1536 << 20
 """Bytes that the serving process may hold at its worst; an idle board holds about 300 MB."""
 

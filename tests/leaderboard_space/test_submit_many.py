@@ -19,6 +19,8 @@ from eval_harness.submissions.verification import verify
 from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR, READER
 
+pytestmark = pytest.mark.slow
+
 MANY = 30
 AT_ONCE = [10, pytest.param(MANY, marks=pytest.mark.exhaustive)]
 RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
