@@ -6,7 +6,6 @@ then. Whatever happens on the way, a change has landed whole or not at all. See 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import tempfile
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from filelock import FileLock
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
@@ -125,8 +126,7 @@ class FolderLedger:
     def change(self, change: Change[T], message: str) -> T:
         with self._disk():
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with (self.folder / ".lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with FileLock(self.folder / ".lock"):
                 meaning, documents = change(self._read)
                 for path, document in documents.items():
                     (self.folder / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
