@@ -19,6 +19,7 @@ import yaml
 from dataset_builders.about import check_said
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.card_header import read_card_header
 from dataset_builders.images.terms import allows_copies
 
 BESIDE = ("README.md", "manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
@@ -71,12 +72,10 @@ def read_card(folder: Path) -> tuple[dict[str, Any], str]:
     if not path.is_file():
         raise BadInput(f"{folder}: is no dataset repository: README.md is missing. {remedy}")
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        before, block, body = re.split(r"^---[ \t]*$\n?", text, maxsplit=2, flags=re.MULTILINE)
-        card = yaml.safe_load(block) if not before else None
-    except (ValueError, yaml.YAMLError):
+        card, body = read_card_header(path)
+    except (UnicodeDecodeError, yaml.YAMLError):
         card, body = None, ""
-    if not isinstance(card, dict):
+    if card is None:
         raise BadInput(f"{path}: does not begin with YAML metadata between two lines of ---. {remedy}")
     configs = card.get("configs")
     if not isinstance(configs, list) or not configs or not all(isinstance(config, dict) for config in configs):

@@ -22,6 +22,7 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.hub.card_header import read_card_header
 from dataset_builders.schema import QUESTION_TYPES
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
@@ -232,12 +233,10 @@ def _card(folder: Path) -> dict[str, Any]:
     path = folder / "README.md"
     if not path.is_file():
         return {}
-    match = re.match(r"---\s*\n(.*?)\n---\s*(?:\n|$)", path.read_text(encoding="utf-8"), re.DOTALL)
     try:
-        head = yaml.safe_load(match[1]) if match else {}
-    except yaml.YAMLError:
+        return read_card_header(path)[0] or {}
+    except (UnicodeDecodeError, yaml.YAMLError):
         raise BadInput(f"{path}: the YAML at its top cannot be read.") from None
-    return head if isinstance(head, dict) else {}
 
 
 def _data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:

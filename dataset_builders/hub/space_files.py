@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.card_header import read_card_header
 
 OURS = frozenset({"dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe"})
 HEAVY = frozenset({"torch", "torchvision", "transformers", "accelerate", "open_clip", "openai"})
@@ -56,12 +57,11 @@ def _check(folder: Path) -> None:
     for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
         if not (folder / name).is_file():
             raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
-    text = (folder / "README.md").read_text(encoding="utf-8")
     try:
-        card = yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else None
-    except yaml.YAMLError:
+        card, _ = read_card_header(folder / "README.md")
+    except (UnicodeDecodeError, yaml.YAMLError):
         card = None
-    if not isinstance(card, dict) or card.get("sdk") != "gradio":
+    if card is None or card.get("sdk") != "gradio":
         raise BadInput(f"{folder / 'README.md'}: its metadata does not say `sdk: gradio`. Add it.")
     if card.get("app_file", "app.py") != "app.py":
         raise BadInput(f"{folder / 'README.md'}: its metadata names another app_file than app.py. Correct it.")
