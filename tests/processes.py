@@ -116,7 +116,8 @@ class _Parent:
             start_new_session=True,
         )
         self._lock = threading.Lock()
-        atexit.register(self._process.kill)
+        assert self._process.stdin
+        atexit.register(self._process.stdin.close)  # which ends it, and what it still runs
 
     def ask(self, what: dict[str, Any]) -> Any:
         with self._lock:
