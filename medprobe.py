@@ -84,6 +84,13 @@ def results(
         str | None, typer.Option("--results", help="results store (the folder that holds results/, or ORG/NAME)")
     ] = None,
     published: Annotated[bool, typer.Option("--published", help="the papers' numbers only")] = False,
+    facet: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FACET=VALUE",
+            help="only numbers with this label, e.g. modality=CT (given again: or within a facet, and across facets)",
+        ),
+    ] = None,
     format: Annotated[str, typer.Option(help="csv or json")] = "csv",
 ) -> None:
     """Print all results as one tidy table."""
@@ -91,6 +98,7 @@ def results(
     from eval_harness.results import scan_store
     from eval_harness.results.spreadsheets import harmless_table
     from eval_harness.results.table import tidy
+    from leaderboard_space.data.facets import of_facets
     from leaderboard_space.data.published_results import published_results
 
     if format not in ("csv", "json"):
@@ -101,7 +109,7 @@ def results(
         found = [entry.result for entry in stored] + found
         for problem in problems:
             typer.echo(f"medprobe: set aside: {problem}", err=True)
-    table = tidy(found)
+    table = of_facets(tidy(found), facet or ())
     typer.echo(
         harmless_table(table).to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1),
         nl=False,

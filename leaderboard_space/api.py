@@ -9,6 +9,7 @@ from typing import Any
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.facets import facet_of, read_choices
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
@@ -43,6 +44,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         metric: str = "",
         question_set: str = "",
         every_run: bool = False,
+        facets: list[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Results of a benchmark (mediconfusion, probmed, gmai-mmbench, halt-medvqa) for a selection of questions, best first: score
         with 95 % interval, n, chance, verdict, the places the model may hold, how often it abstained and its accuracy where it answered,
@@ -55,8 +57,9 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             metric: name of a score; the benchmark's headline if empty
             question_set: key from question_sets; the complete official set if empty
             every_run: every result instead of one per model and account
+            facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
-        asked = _understood(board, service, benchmark, branches, metric, question_set, every_run)
+        asked = _understood(board, service, benchmark, branches, metric, question_set, every_run, facets)
         table = leaderboard_table(asked.section, service.standings(asked), asked.branches)
         if not table:
             raise BadInput(
@@ -80,12 +83,17 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         found = [
             f"{path[0]}: {SEPARATOR.join(path[1:])}"
             for path in loaded[1].rows
-            if wanted in path[-1].lower() or wanted in branch_name(path).lower()
+            if facet_of(path) is None and (wanted in path[-1].lower() or wanted in branch_name(path).lower())
         ]
         return found[:200]
 
     def breakdown(
-        benchmark: str, facet: str, metric: str = "", branches: list[str] | None = None, question_set: str = ""
+        benchmark: str,
+        facet: str,
+        metric: str = "",
+        branches: list[str] | None = None,
+        question_set: str = "",
+        facets: list[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Scores of every result per value of a facet (category, department, modality, task, image_type, organ, scenario, ...): one row
         per result and value, with 95 % interval, n, chance and the table or run the number comes from.
@@ -96,8 +104,9 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             metric: name of a score; the benchmark's headline if empty
             branches: break only this selection down; none means everything
             question_set: key from question_sets; the complete official set if empty
+            facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
-        asked = _understood(board, service, benchmark, branches, metric, question_set, True)
+        asked = _understood(board, service, benchmark, branches, metric, question_set, True, facets)
         there = [name for name in facets_of(asked.section, asked.outcomes) if name != METRICS_FACET]
         facet = _words(facet, "facet")
         if facet not in there:
@@ -127,6 +136,7 @@ def _understood(
     metric: str,
     question_set: str,
     every_run: bool,
+    facets: list[str] | str | None = None,
 ) -> Asked:
     """A call, checked. Raises BadInput for what is not on the board. A score that nobody named is one that is known of the selection."""
     section = _section(board, benchmark, question_set)
@@ -134,10 +144,11 @@ def _understood(
     assert loaded is not None
     if not isinstance(every_run, bool):
         raise BadInput(f"every_run {_shown(every_run)}: give true or false.")
-    said = [branches] if isinstance(branches, str) else branches or []
-    if not isinstance(said, list):
-        raise BadInput(f"branches {_shown(branches)}: give a list of branches; `branches_of` names them.")
-    paths = [list(path) for branch in said for path in find_branch(loaded[1], _words(branch, "branches"))]
+    said, labels = _list(branches, "branches"), _list(facets, "facets")
+    paths = [list(path) for branch in said for path in find_branch(loaded[1], branch)]
+    paths += [
+        list(path) for path in read_choices(labels, {f: [n.label for n in nodes] for f, nodes in loaded[1].facets})
+    ]
     metric = _words(metric, "metric")
     asked = service.asked(
         {
@@ -176,6 +187,14 @@ def _words(value: object, name: str) -> str:
     return value
 
 
+def _list(value: object, name: str) -> list[str]:
+    """A list of texts; one text alone is a list of it. Raises BadInput for what is no list."""
+    held = [value] if isinstance(value, str) else value or []
+    if not isinstance(held, list):
+        raise BadInput(f"{name} {_shown(value)}: give a list of texts.")
+    return [_words(one, name) for one in held]
+
+
 def _shown(value: object) -> str:
     """A value as an error line quotes it, cut to a length."""
     said = repr(value)
@@ -189,17 +208,18 @@ def find_branch(tree: Tree, said: str) -> list[Path]:
     Raises BadInput when there is no such branch.
     """
     facet, colon, rest = said.partition(":")
-    known = {path[0] for path in tree.rows}
+    branches = [path for path in tree.rows if facet_of(path) is None]
+    known = {path[0] for path in branches}
     named = facet.strip().lower() if colon and facet.strip().lower() in known else None
     steps = tuple(step.strip().lower() for step in (rest if named else said).split(">"))
     by_name: dict[tuple[str, ...], list[Path]] = {}
-    for path in tree.rows:
+    for path in branches:
         if named is None or path[0] == named:
             spellings = {tuple(label.lower() for label in path[1:]), tuple(branch_name(path).lower().split(SEPARATOR))}
             for spelling in spellings:
                 by_name.setdefault(spelling, []).append(path)
     if steps not in by_name:
-        labels = {path[-1].lower(): path[-1] for path in tree.rows}
+        labels = {path[-1].lower(): path[-1] for path in branches}
         last = steps[-1]
         near = (
             difflib.get_close_matches(last, labels, 3, 0.6)

@@ -41,6 +41,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.trusted_data import TrustedData
 from leaderboard_space.front import Front
 from leaderboard_space.html import text
+from leaderboard_space.preview import TITLE, Preview
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
@@ -76,9 +77,10 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False, claims=claimed)
     front = Front(service)
-    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in ("board.css", "pages.css", "narrow.css"))
+    sheets = ("board.css", "pages.css", "plots.css", "narrow.css")
+    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in sheets)
     with gr.Blocks(
-        title="medprobe: can you trust your AI radiologist?",
+        title=TITLE,
         fill_width=True,
         analytics_enabled=False,
         delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
@@ -178,7 +180,7 @@ def serve(
 
 def launch_options() -> dict[str, Any]:
     """What `launch` needs for the board's look, and for calling nobody outside."""
-    theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="teal", neutral_hue="slate")
+    theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="blue", neutral_hue="slate")
     return {
         "theme": theme,
         "share": False,
@@ -186,7 +188,7 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
-        "app_kwargs": {"middleware": [Middleware(BodyLimit)]},
+        "app_kwargs": {"middleware": [Middleware(BodyLimit), Middleware(Preview)]},
         "state_session_capacity": SESSIONS,
         "head": f"<script>{_scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
@@ -240,7 +242,7 @@ def _benchmark(format: str, service: Service) -> None:
 
 def _scripts() -> str:
     """The page's own scripts, which stand once in its head: addresses, tables, the two kinds of pages."""
-    names = ("router.js", "table.js", "page.js", "board.js", "search.js")
+    names = ("router.js", "table.js", "page.js", "plots.js", "facets.js", "board.js", "search.js")
     return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.results import Score
 from eval_harness.results.spreadsheets import harmless
+from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.groups import reader_of
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.sections import Entry, Section
@@ -24,8 +25,10 @@ Table = list[dict[str, Any]]
 
 
 def selection_in_words(branches: Sequence[Path]) -> str:
-    """The branches by the source's own labels; empty for everything."""
-    return "; ".join(SEPARATOR.join(branch[1:]) for branch in branches)
+    """The branches by the source's own labels, the choices of facets as the command line takes them; empty for everything."""
+    return "; ".join(
+        f"{facet}={path[1]}" if (facet := facet_of(path)) else SEPARATOR.join(path[1:]) for path in branches
+    )
 
 
 def breakdown_table(
@@ -195,6 +198,14 @@ def topic_citation(
     """How to cite a topic's page."""
     sets = ", ".join(f"{section.benchmark} ({section.split})" for section in sections)
     return _bibtex(f"{name}: {sets}", "By each benchmark's own labels.", entries, link, today)
+
+
+def plot_note(section: Section, found: Standings, branches: Sequence[Path]) -> str:
+    """What a saved plot says of itself: the set of questions, the selection, and the papers of its numbers."""
+    papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
+    where = f" Selection: {selection_in_words(branches)}." if branches else ""
+    numbers = f" Numbers of: {' '.join(papers)}" if papers else ""
+    return f"{section.benchmark} ({section.split}), {section.title().lower()}.{where}{numbers}"
 
 
 def _bibtex(title: str, note: str, entries: Sequence[Entry], link: str, today: str | None) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.groups import called
-from leaderboard_space.data.standings import Standings, info_of, shown_method, with_interval
+from leaderboard_space.data.random_run import is_random_run
+from leaderboard_space.data.standings import Row, Standings, info_of, shown_method, with_interval
 from leaderboard_space.data.tree import Path, branch_name
 from leaderboard_space.sentences import Caption, Finding, Ranked
 
@@ -15,6 +17,11 @@ from leaderboard_space.sentences import Caption, Finding, Ranked
 def guessing(format: str, metric: str) -> str:
     """What "chance" is called in a sentence about this metric."""
     return spec(format).guesses.get(metric, "guessing")
+
+
+def guess_of(row: Row, format: str, metric: str) -> str:
+    """What a row is compared with: the paper's random run, or what chance is called."""
+    return guessing(format, metric) if row.run is None else sentences.RANDOM_RUN
 
 
 def short_guess(format: str) -> str:
@@ -36,11 +43,12 @@ def headline(format: str, found: Standings) -> str:
             first.score.value or 0.0,
             len(models),
         )
+    tested = [row for row in models if row.score.verdict is not None]
     ranked = [row for row in found.rows if row.group == "ranked"]
     return sentences.headline(
         Finding(
             label=info.label,
-            guess=guessing(format, found.metric),
+            guess=sentences.RANDOM_RUN if tested and all(row.run for row in tested) else guessing(format, found.metric),
             ranked=tuple(
                 Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1)
                 for row in models
@@ -67,14 +75,14 @@ def caption(format: str, found: Standings, branches: Sequence[Path], tagged: boo
             description=info.description,
             case=spec(format).case,
             sizes=frozenset((score.n, score.n_cases) for score in known),
-            where=tuple(branch_name(branch) for branch in branches),
+            where=tuple(" or ".join(branch_name(path) for path in group) for group in groups_of(branches)),
             methods=() if tagged else tuple(sorted(methods)),
             chances=frozenset(None if score.chance is None else round(score.chance, 6) for score in known),
             rows=len(known),
             bars=sum(score.low is not None and score.high is not None for score in known),
             lower_is_better=info.higher_is_better is False,
             chance_is_drawn=all(
-                row.entry.result.kind == "published" and row.score.verdict is None
+                row.run is not None or is_random_run(row.entry.result)
                 for row in found.rows
                 if row.score.chance is not None
             ),

@@ -13,13 +13,14 @@ from typing import Any
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.facets import choice
 from leaderboard_space.data.overview import OFFICIAL, Overview, overview
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import ONE, Standings, with_interval
 from leaderboard_space.data.topics import Label, Relation, Topic, fold, known_topics, labels_of, matching, topics
 from leaderboard_space.data.tree import FACET_LABEL
-from leaderboard_space.data.trust import is_higher_better, random_run, verdicts
+from leaderboard_space.data.trust import is_higher_better, verdicts
 from leaderboard_space.html import count
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
@@ -98,7 +99,7 @@ class Front:
         ]
         marks = verdicts(
             [
-                (with_interval(row.score), random_run(standings), is_higher_better(standings.metric, format))
+                (with_interval(row.score), row.run, is_higher_better(standings.metric, format))
                 for format, standings, row in cells
             ]
         )
@@ -131,7 +132,7 @@ class Front:
         """The standings of a label's own questions, by the first score that is known of it."""
         request = {
             "format": label.format,
-            "branches": [list(path) for path in label.branches],
+            "branches": [choice(label.facet, label.value)],
             "shown": ONE,
         }
         return self.service.standings(self.service.fitting(self.service.asked(request)))
@@ -173,8 +174,7 @@ class Front:
             )
         for label in labels:
             said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.format]}, n {count(label.n)}"
-            named = [f"{label.branches[0][0]}:{' > '.join(label.branches[0][1:])}"]
-            address = address_of("b", label.format, branch=named)
+            address = address_of("b", label.format, facet=f"{label.facet}:{label.value}")
             found.append(Hit(label.shown, said, address, label.words, 1))
         models: dict[str, set[str]] = {}
         for format, sections in self.service.board.snapshot.sections.items():

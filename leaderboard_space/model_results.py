@@ -15,6 +15,7 @@ from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.groups import GROUPS
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.random_run import is_random_run, tested
 from leaderboard_space.data.ranking import scores_of
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
@@ -163,11 +164,14 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
             mask = np.zeros(len(outcomes.questions), dtype=bool)
             mask[rows] = True
             (held[label],) = scores_of(units.part(outcomes.rows(metric, mask), runs), info_of(metric).higher_is_better)
-    return {
-        label: with_interval(score)
-        for label, score in held.items()
-        if score is not None and score.value is not None and label != UNLABELLED
-    }
+    info, entries = info_of(metric, line.section.format), line.section.entries
+    runs = [one.result.breakdown.get(facet, {}) for one in entries if is_random_run(one.result)]
+    found = {}
+    for label, score in held.items():
+        if score is not None and score.value is not None and label != UNLABELLED:
+            run = next((cell for cells in runs if (cell := cells.get(label, {}).get(metric)) is not None), None)
+            found[label] = tested(with_interval(score), run, info) or with_interval(score)
+    return found
 
 
 def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:

@@ -20,6 +20,8 @@ PLACES = (
     "overlap do not by themselves say that two models are tied: point at one to see."
 )
 """What the column of ranks says (`ranks.Places`)."""
+RANDOM_RUN = "the paper's random run"
+"""What a score is compared with where exact chance is not known."""
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
 
@@ -87,6 +89,17 @@ def trust(found: Trust | None) -> str:
         return f"{said}."
     worse = "all" if found.worse == found.models else in_words(found.worse)
     return f"{said}; {worse} {'is' if found.worse == 1 else 'are'} significantly worse."
+
+
+def by_random_run(names: Sequence[str]) -> str:
+    """What guessing is in the benchmarks of which nobody knows exact chance; empty where there is none.
+
+    >>> by_random_run(["A", "B"])
+    "In A and B exact chance is not known: guessing is the paper's random run there, tested as the sample that it is. "
+    """
+    if not names:
+        return ""
+    return f"In {_listed(names)} exact chance is not known: guessing is {RANDOM_RUN} there, tested as the sample that it is. "
 
 
 def topic(name: str, knowing: Sequence[str], related: Sequence[str]) -> str:
@@ -193,9 +206,9 @@ def _extreme(found: Finding) -> str:
 @dataclass(frozen=True)
 class Caption:
     """What stands under the headline. `sizes`: (n, n_cases) of the rows with a score; `case`: what a case is; `where`: the selection in
-    words; `methods`: of the rows but baselines, as they are shown; `chances`: of the rows, None where it is not known; `rows`, `bars`:
-    how many rows have a score, and how many of them an interval. `chance_is_drawn`: every level of chance is a paper's run of random
-    answers, against which nothing is tested."""
+    words, what all of it is in; `methods`: of the rows but baselines, as they are shown; `chances`: of the rows, None where it is not
+    known; `rows`, `bars`: how many rows have a score, and how many of them an interval. `chance_is_drawn`: every level of chance is a
+    paper's run of random answers, a sample."""
 
     label: str
     description: str
@@ -220,7 +233,8 @@ def caption(said: Caption) -> str:
             parts.append(f"n = {plural(n, said.case)}.")
         elif n_cases:
             parts.append(f"n = {count(n)} from {plural(n_cases, said.case)}.")
-    parts.append(f"Only {' or '.join(said.where)}." if said.where else "Everything selected.")
+    where = [f"({one})" if " or " in one and len(said.where) > 1 else one for one in said.where]
+    parts.append(f"Only {' and '.join(where)}." if where else "Everything selected.")
     if len(said.methods) == 1:
         parts.append(f"Method: {said.methods[0]}.")
     if said.rows:
@@ -236,7 +250,7 @@ def _chart(said: Caption) -> str:
     where = " where it is known" if None in said.chances else ""
     line = ""
     if known and said.chance_is_drawn:
-        line = f", the dashed line is the paper's own random run, no exact chance{where}"
+        line = f", the dashed line is the paper's own random run (a sample of guessing){where}"
     elif len(known) == 1:
         line = f", the dashed line is chance ({percent_of_chance(next(iter(known)))}){where}"
     elif known:
@@ -267,7 +281,7 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
     return [*lines, *([f"italic grey: fewer than {FEW} cases"] if few else [])]
 
 
-SHADES = '<span class="in-light">Darker is higher</span><span class="in-dark">Lighter is higher</span>'  # as each theme draws it
+SHADES = "Teal lies on the better side of guessing, orange on the worse: the stronger, the further, full at 50 points"
 
 
 def behind(low: float | None, high: float | None, n: int, n_cases: int) -> str:
@@ -385,36 +399,40 @@ def month(date: str) -> str:
     return f"{MONTHS[int(at) - 1]} {year}" if year.isdecimal() and at.isdecimal() and 1 <= int(at) <= 12 else date
 
 
-def model_verdicts(judged: Sequence[tuple[str, Verdict | None]]) -> str:
-    """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score)."""
+def model_verdicts(judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:
+    """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score,
+    whether that is against the paper's random run).
+
+    >>> model_verdicts([("A", "better", False), ("B", "better", True), ("C", None, False)])
+    "Significantly better than guessing on A and B (there the paper's random run); not tested on C, where chance is not known."
+    """
     if not judged:
         return "No ranked result of it is on this board."
     words: dict[Verdict | None, str] = {
         "better": "Significantly better than guessing on",
         "no different": "not told apart from guessing on",
         "worse": "significantly worse than guessing on",
-        None: "not tested where chance is not known exactly, on",
+        None: "not tested on",
     }
     parts = [
-        f"{said} {_listed([name for name, found in judged if found == verdict])}"
+        f"{said} {_listed([f'{name} (there {RANDOM_RUN})' if drawn else name for name, found, drawn in judged if found == verdict])}"
+        + ("" if verdict else ", where chance is not known")
         for verdict, said in words.items()
-        if any(found == verdict for _, found in judged)
+        if any(found == verdict for _, found, _ in judged)
     ]
     line = "; ".join(parts)
     return f"{line[0].upper()}{line[1:]}."
 
 
 def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
-    """A verdict in a table's cell, with what guessing gets."""
+    """A verdict in a table's cell, with what guessing gets. `guess`: RANDOM_RUN, or what exact chance is called."""
     level = "" if chance is None else f" ({percent_of_chance(chance)})"
     words: dict[Verdict | None, str] = {
         "better": f"significantly better than {guess}{level}",
         "no different": f"not told apart from {guess}{level}",
         "worse": f"significantly worse than {guess}{level}",
     }
-    return words.get(
-        verdict, "not tested" + (f"; the paper's random run got {number(chance)}" if chance is not None else "")
-    )
+    return words.get(verdict, "not tested" + (f"; {RANDOM_RUN} got {number(chance)}" if chance is not None else ""))
 
 
 def exposure(published: str | None, released: str | None) -> str:

@@ -17,12 +17,20 @@ from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.claims import Claims
+from leaderboard_space.data.cost import tokens_of
 from leaderboard_space.data.groups import called
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.sections import Entry, Section, Snapshot
 from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
 from leaderboard_space.data.tree import Path, Tree, branch_name
-from leaderboard_space.export import as_file, breakdown_table, citation, leaderboard_table, selection_in_words
+from leaderboard_space.export import (
+    as_file,
+    breakdown_table,
+    citation,
+    leaderboard_table,
+    plot_note,
+    selection_in_words,
+)
 from leaderboard_space.html import text
 from leaderboard_space.views import aspects, breakdown, leaderboard, plots, provenance, transfer
 from leaderboard_space.views.breakdown import Cells
@@ -121,12 +129,13 @@ class Service:
             "tree": f"{asked.section.key}@{asked.outcomes is not None}@{asked.snapshot.stamp}",
             "ready": asked.ready and not found.pending,
             "selected": found.selected,
+            "counts": self.remember(("counts", *asked.key), lambda: asked.tree.counts(asked.branches)),
         }
 
-    def tree(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The branches of a section, for the browser to draw."""
+    def tree(self, request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        """The branches and facets of a section, for the browser to draw."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
-            return []
+            return {"groups": [], "facets": []}
         asked = self.asked(request)
         return self.remember(("tree", *asked.key[:2], asked.outcomes is not None), asked.tree.as_json)
 
@@ -139,9 +148,13 @@ class Service:
         one, window = str(request.get("one") or ""), window_of(request)
 
         def draw() -> str:
-            chosen, below = self._drawn(asked, facet, window)
+            chosen, under = self._drawn(asked, facet, window)
             keys = frozenset(entry.key for entry in chosen)
-            drawn = self._plot(asked, keys)
+            found, format = self.known_standings(asked), asked.section.format
+            about = plot_note(asked.section, found, asked.branches)
+            rows = [row for row in found.standing if row.entry.key in keys]
+            drawn = self._plot(asked, keys, about) + plots.by_size(rows, asked.metric, format, about)
+            drawn += plots.by_cost(rows, tokens_of(rows), asked.metric, format, about)
             if spec(asked.section.format).by_image_type:
                 entries = self._entries(asked)
                 named = (one, transfer.OF_THE_PAPER)
@@ -150,16 +163,8 @@ class Service:
                 drawn += transfer.view(entries, cells_of, one, labels(entries), asked.metric)
                 entry = self._one(asked, one, keys)
                 drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
-            return drawn + breakdown.view(
-                asked.section,
-                asked.outcomes,
-                self._cells(asked, facet, keys=frozenset(entry.key for entry in chosen)),
-                self.known_standings(asked),
-                facet,
-                facets,
-                chosen,
-                below,
-            )
+            cells = self._cells(asked, facet, keys=frozenset(entry.key for entry in chosen))
+            return breakdown.view(asked.section, cells, found, facet, facets, chosen, under, about) + drawn
 
         return self.remember(("breakdown", facet, one, window, *asked.key), draw)
 
@@ -178,10 +183,10 @@ class Service:
         chosen = first(window, "breakdown", held, value_of)
         return chosen, more(window, len(chosen), len(held), len(entries))
 
-    def _plot(self, asked: Asked, keys: frozenset[str]) -> str:
+    def _plot(self, asked: Asked, keys: frozenset[str], about: str) -> str:
         """The benchmark's plot of the results `keys`; where a selection as a whole has none, that of the largest image type in it
         (papers print by these)."""
-        drawn = self._plot_of(asked, keys, "")
+        drawn = self._plot_of(asked, keys, "", about)
         if drawn or not spec(asked.section.format).by_image_type:
             return drawn
         for branch in plots.image_types(asked.tree, asked.branches):
@@ -190,27 +195,34 @@ class Service:
                 replace(asked, branches=(branch,)),
                 keys,
                 f"Known by image type only: this is {name}, the largest; tick another to see it.",
+                about,
             )
             if drawn:
                 return drawn
         return ""
 
-    def _plot_of(self, asked: Asked, keys: frozenset[str], where: str) -> str:
+    def _plot_of(self, asked: Asked, keys: frozenset[str], where: str, about: str) -> str:
         format = asked.section.format
         rows = self.known_standings(replace(asked, metric=spec(format).plot_metric or asked.metric)).standing
+        # By model: papers print the plot's score of another of its results than the one that stands for it.
+        models = {entry.result.model.name for entry in asked.section.entries if entry.key in keys}
+        rows = [row for row in rows if row.entry.result.model.name in models]
+        plotted = frozenset(row.entry.key for row in rows)
         return plots.plot(
             format,
-            [row for row in rows if row.entry.key in keys],
+            rows,
             lambda name: breakdown.scores_by_entry(
-                asked.section, asked.outcomes, asked.tree, name, asked.branches, keys
+                asked.section, asked.outcomes, asked.tree, name, asked.branches, plotted
             ),
             where,
+            about,
         )
 
     def _one(self, asked: Asked, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
         """The result (of `keys`) that the views of a single one show."""
         cells = {aspect: self._by_image_type(asked, keys)(aspect) for aspect in transfer.ASPECTS}
-        return transfer.choose(self._entries(asked), cells, wanted)
+        entries = self._entries(asked)
+        return transfer.choose(entries, cells, wanted, labels(entries))
 
     def _facet(self, asked: Asked, request: Mapping[str, Any]) -> tuple[str, list[str]]:
         """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""

@@ -7,9 +7,13 @@ if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format;
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, find: "", rows: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null;
+let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null, mapOpen = null;
 const open = new Set();
-let counted = (node) => String(node.count);
+let counted = (node) => String(node.count), counts = {};
+const facets = medprobeFacets((path, on) => {
+  const others = state.branches.filter((branch) => keyOf(branch) !== keyOf(path));
+  choose({ branches: on ? [...others, path] : others });
+});
 
 const make = (tag, className, text) => {
   const node = document.createElement(tag);
@@ -35,16 +39,16 @@ async function ask(name, extra) {
   return answer.ok;
 }
 
-// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&find=words&rows=160&branch=facet:Label > Label&sort=table:d:column
+// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&find=words&rows=160&branch=facet:Label > Label&facet=facet:Label&sort=table:d:column
 const SEPARATOR = " > ";
 function readAddress(given) {
   state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by"); state.one = given.get("one");
   state.find = given.get("find") || ""; state.rows = Number(given.get("rows")) || null;
   state.sorts = readSorts(given);
-  state.branches = given.getAll("branch").map((said) => {
-    const at = said.indexOf(":");
-    return at < 0 ? null : [said.slice(0, at), ...said.slice(at + 1).split(SEPARATOR)];
-  }).filter((path) => path && path.length > 1);
+  const read = (said) => { const at = said.indexOf(":"); return at < 1 ? null : [said.slice(0, at), said.slice(at + 1)]; };
+  const branches = given.getAll("branch").map(read).filter(Boolean).map(([facet, labels]) => [facet, ...labels.split(SEPARATOR)]);
+  const labels = given.getAll("facet").map(read).filter(Boolean).map(([facet, label]) => ["=" + facet, label]);
+  state.branches = [...branches, ...labels];
 }
 function address() {
   const said = new URLSearchParams();
@@ -55,7 +59,10 @@ function address() {
   if (state.one) said.set("one", state.one);
   if (state.find) said.set("find", state.find);
   if (state.rows) said.set("rows", state.rows);
-  for (const path of state.branches) said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
+  for (const path of state.branches) {
+    if (path[0].startsWith("=")) said.append("facet", path[0].slice(1) + ":" + path[1]);
+    else said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
+  }
   writeSorts(said, state.sorts);
   return medprobe.build(format, "", said);
 }
@@ -95,6 +102,7 @@ async function update(quiet) {
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     stamp = shown.stamp;
     Object.assign(state, shown.state);
+    counts = shown.counts || {};
     say("");
     if (shown.tree !== treeKey) await loadTree(shown.tree);
     else drawTree();
@@ -109,13 +117,14 @@ async function update(quiet) {
   }
 }
 async function loadTree(key) {
-  const told = key === null ? [] : await ask("tree", { branches: [] });
+  const { groups: told, facets: roots } = key === null ? { groups: [], facets: [] } : await ask("tree", { branches: [] });
+  facets.of(roots);
   treeKey = key;
   const set = keyOf([state.section, Boolean(key)]);
   if (set !== treeSet) open.clear();  // news of the same set close no branch
   treeSet = set;
   groups = told.map((group) => ({ label: group.label, nodes: grow(group.nodes, [group.facet], null) }));
-  counted = (node) => told.length && told[0].questions ? node.count + " questions" : "n " + node.count;
+  counted = (node) => told.length && told[0].questions ? node.count + (node.count === 1 ? " question" : " questions") : "n " + node.count;
   for (const node of state.branches) for (let depth = 2; depth < node.length; depth++) open.add(keyOf(node.slice(0, depth)));
   drawSide();
 }
@@ -173,7 +182,7 @@ function drawSide() {
   const title = make("summary");
   const search = make("input", "search");
   search.type = "search"; search.value = query;
-  search.placeholder = "Search, e.g. " + groups[0].nodes[0].label;
+  search.placeholder = "Search the tree, e.g. " + groups[0].nodes[0].label;
   search.setAttribute("aria-label", "Search " + groups.map((group) => group.label.toLowerCase()).join(", "));
   search.addEventListener("input", () => { query = search.value; drawTree(); });
   const chips = make("div", "chips"), list = make("div", "tree");
@@ -181,7 +190,11 @@ function drawSide() {
   list.setAttribute("aria-multiselectable", "true");
   list.setAttribute("aria-label", "Lexical tree");
   list.addEventListener("keydown", onKey);
-  box.append(title, search, chips, list);
+  const map = make("details", "lexical");
+  map.open = mapOpen === null ? groups.some((group) => group.nodes.some((node) => node.children.length)) : mapOpen;  // a flat tree says what the facets say
+  map.addEventListener("toggle", () => { mapOpen = map.open; });
+  map.append(make("summary", "", "Lexical tree"), search, list);
+  box.append(title, chips, facets.host, map);
   side.append(box);
   drawTree();
 }
@@ -189,6 +202,7 @@ function drawTree() {
   const list = side.querySelector(".tree"), chips = side.querySelector(".chips");
   if (!list) return;
   drawChips(chips);
+  facets.show(state.branches, counts);
   const wanted = query.trim().toLowerCase(), had = list.contains(document.activeElement), scroll = list.scrollTop;
   rows = [];
   list.replaceChildren();
@@ -264,7 +278,7 @@ function drawChips(chips) {
   if (first) summary.textContent = first.slice(1).join(" › ") + (state.branches.length > 1 ? " and " + (state.branches.length - 1) + " more" : "");
   else summary.textContent = "Choose " + groups.map((group) => group.label.toLowerCase()).join(", ");
   for (const path of state.branches.slice(0, 12)) {
-    const steps = path.slice(1).map((label, at) => names.get(keyOf(path.slice(0, at + 2))) || label);
+    const steps = path[0].startsWith("=") ? [facets.name(path)] : path.slice(1).map((label, at) => names.get(keyOf(path.slice(0, at + 2))) || label);
     const chip = make("button", "chip", steps.join(" › ") + " ×");
     chip.type = "button";
     chip.setAttribute("aria-label", "Remove " + steps.join(SEPARATOR));
@@ -302,6 +316,8 @@ async function act(button) {
     const box = panel.querySelector(".cite");
     box.textContent = said;
     box.hidden = !hidden;
+  } else if (what === "svg" || what === "png") {
+    await savePlot(button.closest("[data-plot]"), what, link(), [format, ...state.branches.map((path) => path.slice(1).join("-"))].join("-").replace(/[^A-Za-z0-9.-]+/g, "-").slice(0, 80));
   } else {
     saveFile(await ask("export", { as: what, of: button.dataset.of || "leaderboard", facet: state.facet, one: state.one }));
   }

@@ -14,7 +14,7 @@ from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.groups import order_of
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import Row, Standings, with_interval
-from leaderboard_space.data.trust import is_higher_better, random_run, verdicts
+from leaderboard_space.data.trust import is_higher_better, verdicts
 from leaderboard_space.sentences import Trust
 
 OFFICIAL = ("complete", "unconfirmed")
@@ -23,7 +23,8 @@ OFFICIAL = ("complete", "unconfirmed")
 
 @dataclass(frozen=True)
 class Column:
-    """One benchmark: its section and headline metric. `chance`: what guessing gets; `drawn`: that is the paper's own random run."""
+    """One benchmark: its section and headline metric. `chance`: what guessing gets; `drawn`: every test is against the paper's random
+    run, and `chance` is that."""
 
     format: str
     label: str
@@ -78,7 +79,6 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
         if not sets:
             continue
         section, standings = sets[0]
-        run = random_run(standings)
         chosen: dict[str, list[Row]] = {}
         for _, one in sets:
             here: dict[str, list[Row]] = {}
@@ -86,16 +86,20 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
                 here.setdefault(row.entry.result.model.name, []).append(row)
             chosen = here | chosen  # an earlier set's rows stand
         scores = [with_interval(rows[0].score) for rows in chosen.values()]
-        exact = {round(score.chance, 6) for score in scores if score.chance is not None and score.verdict is not None}
-        drawn = not exact and run is not None
-        chance = next(iter(exact)) if len(exact) == 1 else run.value if drawn and run is not None else None
+        first = [rows[0] for rows in chosen.values()]
+        tested = [row for row in first if row.score.verdict is not None]
+        drawn = bool(tested) and all(row.run is not None for row in tested)
+        levels = {
+            round(row.score.chance, 6) for row in tested if row.score.chance is not None and (drawn or not row.run)
+        }
+        chance = next(iter(levels)) if len(levels) == 1 else None
         columns.append(Column(format, LABELS[format], spec(format).task, section, standings.metric, chance, drawn))
         higher = is_higher_better(standings.metric, format)
         for (name, rows), score in zip(chosen.items(), scores, strict=True):
             result = rows[0].entry.result
             models.setdefault(name, []).append(result.model)
             dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
-            cells.append((name, format, rows, score, run, higher))
+            cells.append((name, format, rows, score, rows[0].run, higher))
     marks = verdicts([(score, run, higher) for *_, score, run, higher in cells])
     held: dict[str, dict[str, Cell]] = {}
     for (name, format, rows, score, _, _), mark in zip(cells, marks, strict=True):

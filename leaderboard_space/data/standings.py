@@ -15,6 +15,7 @@ from eval_harness.benchmarks import spec
 from eval_harness.results import Score
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import places, published_interval
+from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.groups import (
     GROUPS,
     WITH_PLACES,
@@ -27,9 +28,10 @@ from leaderboard_space.data.groups import (
 )
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_results import ONLY_PRINTED
+from leaderboard_space.data.random_run import is_random_run, random_run, tested
 from leaderboard_space.data.ranking import Bools, Floats, MetricUnits, p_values, scores_of, unpaired_p_values
 from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.tree import Path, Tree, cells_under
+from leaderboard_space.data.tree import Path, Tree
 
 ALL, ONE = "all", "one"
 """Which results are shown: every one of them, or one per model and account."""
@@ -56,6 +58,8 @@ class Row:
     abstained: float | None = None
     answered_accuracy: float | None = None
     """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
+    run: Score | None = None
+    """The paper's random run, where chance and verdict are against it (`random_run.py`) and not against exact chance."""
 
     @property
     def is_baseline(self) -> bool:
@@ -175,6 +179,8 @@ def standings(
                 answered_accuracy=answered,
             )
         )
+    run = random_run(section.entries, {row.entry.key: with_interval(row.score) for row in rows if row.is_baseline})
+    rows = [_against_run(row, run, info) for row in rows]
     rows = one_per_model(rows) if shown == ONE else rows
     placed: list[Row] = []
     for group in GROUPS:
@@ -184,6 +190,14 @@ def standings(
         placed += sorted(part, key=lambda row: _order(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
     return Standings(metric, placed, hidden, selected, shown == ONE, pending=not with_ranks)
+
+
+def _against_run(row: Row, run: Score | None, info: MetricInfo) -> Row:
+    """The row with its verdict against the paper's random run, where exact chance is not known."""
+    if is_random_run(row.entry.result):
+        return row
+    score = tested(with_interval(row.score), run, info)
+    return row if score is None else replace(row, score=score, run=run)
 
 
 BESIDE = ("abstained", "answered_accuracy")
@@ -216,7 +230,7 @@ def one_per_model(rows: list[Row]) -> list[Row]:
 
 
 def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
-    """What a result itself says about a selection: its score, or the cell of its breakdown that is exactly the one branch."""
+    """What a result itself says about a selection: its score, or the cell of its breakdown that is exactly the selection."""
     if not branches:
         return entry.result.scores.get(metric)
     cell = own_cell(entry, branches)
@@ -225,7 +239,7 @@ def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | No
 
 def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
     """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
-    cells = cells_under(branches[0], entry.result.breakdown) if len(branches) == 1 else []
+    cells = cells_in(branches, entry.result.breakdown) if len(branches) == len(groups_of(branches)) else []
     return cells[0] if len(cells) == 1 else None
 
 

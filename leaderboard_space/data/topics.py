@@ -15,8 +15,9 @@ from functools import cache
 from typing import Literal
 
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import organ_and_modality
 from leaderboard_space.data.published_results import FOLDER
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Node, Path, Tree, organ_and_modality, shown_label
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Tree, shown_label
 
 Relation = Literal["same", "related"]
 
@@ -34,13 +35,12 @@ class Topic:
 
 @dataclass(frozen=True)
 class Label:
-    """A facet value of one benchmark. `branches`: the branches that are exactly its questions; `n`: how many cases carry it."""
+    """A facet value of one benchmark. `n`: how many cases carry it."""
 
     format: str
     facet: str
     value: str
     n: int
-    branches: tuple[Path, ...]
 
     @property
     def shown(self) -> str:
@@ -93,26 +93,16 @@ def known_topics() -> dict[str, Topic]:
 
 
 def labels_of(format: str, tree: Tree) -> list[Label]:
-    """Every label of a benchmark's tree of branches. A label below several others (a modality of many departments) is all its branches of
-    the first chain that has it."""
-    found: dict[tuple[str, str], tuple[str, int, list[Path]]] = {}
-
-    def walk(node: Node, chain: str, path: Path) -> None:
-        here = (*path, node.label)
-        if node.label != UNLABELLED:
-            held = found.setdefault((node.facet, node.label), (chain, 0, []))
-            if held[0] == chain:
-                found[node.facet, node.label] = (chain, held[1] + node.count, [*held[2], here])
-        for child in node.children:
-            walk(child, chain, here)
-
-    has_image_types = spec(format).by_image_type
-    for facet, nodes in tree.groups:
-        if has_image_types and facet == "organ":
-            continue  # the image types say it, each by its own label
-        for node in nodes:
-            walk(node, facet, (facet,))
-    return [Label(format, facet, value, n, tuple(paths)) for (facet, value), (_, n, paths) in found.items()]
+    """Every label of every facet of a benchmark."""
+    halves = (
+        ("organ", "modality") if spec(format).by_image_type else ()
+    )  # the image types say them, each by its own label
+    return [
+        Label(format, facet, node.label, node.count)
+        for facet, nodes in tree.facets
+        for node in nodes
+        if node.label != UNLABELLED and facet not in halves
+    ]
 
 
 def relation(topic: Topic, label: Label) -> Relation | None:

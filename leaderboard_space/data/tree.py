@@ -5,15 +5,17 @@ See also: drawing (`assets/board.js`), the parsing of branch expressions of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
-from leaderboard_space.benchmarks import chains_of
+from leaderboard_space.benchmarks import chains_of, spec
+from leaderboard_space.data.facets import Path, choice, facet_of, groups_of, organ_and_modality
 from leaderboard_space.data.ranking import Bools, Ints
 
 FACET_LABEL = {
@@ -32,7 +34,6 @@ UNLABELLED = "unlabelled"
 SPELT = {"xray": "X-ray", "ct": "CT", "mri": "MRI"}
 """How parts of ProbMed's labels (`chest_xray`) are shown."""
 SEPARATOR = " > "
-Path = tuple[str, ...]
 
 
 @dataclass
@@ -57,37 +58,52 @@ class Node:
 
 @dataclass(frozen=True)
 class Tree:
-    """Groups of branches; `rows` gives the question positions of every branch by its path (facet, label, label, ...)."""
+    """Groups of branches, and the facets by themselves; `rows` gives the question positions of every branch and every label of a facet by
+    its path (see `facets.py`)."""
 
     groups: list[tuple[str, list[Node]]]
     rows: dict[Path, Ints]
     size: int
+    facets: list[tuple[str, list[Node]]] = field(default_factory=list)
 
-    def mask(self, branches: Sequence[Path]) -> Bools | None:
-        """The questions (Q,) in the union of the branches; None (everything) for no branches.
-
-        Raises BadInput for a branch that is not there.
-        """
-        if not branches:
-            return None
-        selected = np.zeros(self.size, dtype=bool)
-        for branch in branches:
-            if branch not in self.rows:
-                raise BadInput(f"branch {SEPARATOR.join(branch[1:])!r}: not in this set of questions.")
-            selected[self.rows[branch]] = True
+    def mask(self, selection: Sequence[Path]) -> Bools | None:
+        """The selected questions (Q,); None (everything) where nothing is selected. Raises BadInput for a path that is not there."""
+        selected = None
+        for group in groups_of(selection):
+            joined = np.zeros(self.size, dtype=bool)
+            for path in group:
+                if path not in self.rows:
+                    raise BadInput(f"branch {SEPARATOR.join(path[1:])!r}: not in this set of questions.")
+                joined[self.rows[path]] = True
+            selected = joined if selected is None else selected & joined
         return selected
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """What the browser draws. `questions`: whether the counts are of questions; a paper's n may be of images."""
-        return [
-            {
-                "facet": facet,
-                "label": FACET_LABEL.get(facet, facet),
-                "questions": self.size > 0,
-                "nodes": [node.as_list() for node in nodes],
-            }
-            for facet, nodes in self.groups
-        ]
+    def counts(self, selection: Sequence[Path]) -> dict[str, list[int]]:
+        """Facet -> how many questions each of its labels has within what is selected otherwise (its own choices left out); empty where only
+        printed tables are known, which count one facet at a time."""
+        found = {}
+        for facet, nodes in self.facets if self.size else []:
+            mask = self.mask([path for path in selection if facet_of(path) != facet])
+            rows = (self.rows[choice(facet, node.label)] for node in nodes)
+            found[facet] = [int(held.size if mask is None else mask[held].sum()) for held in rows]
+        return found
+
+    def as_json(self) -> dict[str, list[dict[str, Any]]]:
+        """What the browser draws: `groups` of branches, and the `facets`. `questions`: whether the counts are of questions; a paper's n may
+        be of images."""
+
+        def drawn(groups: list[tuple[str, list[Node]]]) -> list[dict[str, Any]]:
+            return [
+                {
+                    "facet": facet,
+                    "label": FACET_LABEL.get(facet, facet),
+                    "questions": self.size > 0,
+                    "nodes": [node.as_list() for node in nodes],
+                }
+                for facet, nodes in groups
+            ]
+
+        return {"groups": drawn(self.groups), "facets": drawn(self.facets)}
 
 
 def shown_label(facet: str, label: str) -> str:
@@ -102,36 +118,9 @@ def shown_label(facet: str, label: str) -> str:
 
 
 def branch_name(branch: Path) -> str:
-    """A branch as it is shown: its labels without the facet."""
-    last = "modality" if len(branch) > 2 else branch[0]
+    """A path as it is shown: its labels without the facet."""
+    last = facet_of(branch) or ("modality" if len(branch) > 2 else branch[0])
     return SEPARATOR.join([*branch[1:-1], shown_label(last, branch[-1])])
-
-
-def organ_and_modality(image_type: str) -> tuple[str, str]:
-    """The two halves of a ProbMed image type; the source joins them by an underscore.
-
-    >>> organ_and_modality("chest_xray")
-    ('chest', 'xray')
-    """
-    organ, _, modality = image_type.partition("_" if "_" in image_type else " ")
-    return organ, modality
-
-
-def cells_under(branch: Path, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The cells (facet, facet value) of a result's breakdown that a branch consists of; empty where the breakdown does not say.
-
-    An organ of ProbMed is its image types, an organ's modality is one image type.
-    """
-    if len(branch) == 2 and branch[1] in breakdown.get(branch[0], {}):
-        return [(branch[0], branch[1])]
-    if branch[0] != "organ":
-        return []
-    wanted = branch[1:]
-    return [
-        ("image_type", name)
-        for name in breakdown.get("image_type", {})
-        if organ_and_modality(name)[: len(wanted)] == wanted
-    ]
 
 
 def tree_of(format: str, questions: pd.DataFrame) -> Tree:
@@ -142,7 +131,21 @@ def tree_of(format: str, questions: pd.DataFrame) -> Tree:
         nodes = _grow(chain, questions, np.arange(len(questions)), (chain[0],), rows)
         if nodes:
             groups.append((chain[0], nodes))
-    return Tree(groups, rows, len(questions))
+    facets = []
+    for facet in facets_of(format):
+        held = values_of(questions, facet, np.arange(len(questions)))
+        if any(label != UNLABELLED for label in held):
+            rows |= {choice(facet, label): at for label, at in held.items()}
+            sizes = {label: at.size for label, at in held.items()}
+            facets.append((facet, [Node(label, facet, n) for label, n in _sorted(sizes)]))
+    return Tree(groups, rows, len(questions), facets)
+
+
+def facets_of(format: str) -> list[str]:
+    """The facets of a benchmark, what its breakdown shows first before the others; the leaves of its tree are one, too."""
+    leaves = [facet for chain in chains_of(format) for facet in chain]
+    first = spec(format).first_facet
+    return sorted(dict.fromkeys((*FACETS.get(format, ()), *leaves)), key=lambda facet: facet != first)
 
 
 def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
@@ -163,7 +166,22 @@ def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
             rows |= {(facet, node.label, child.label): np.zeros(0, np.int64) for child in node.children}
         if nodes:
             groups.append((facet, nodes))
-    return Tree(groups, rows, 0)
+    facets = []
+    for facet in facets_of(format):
+        if sizes := _printed_sizes(facet, breakdowns) or _halves(facet, _printed_sizes("image_type", breakdowns)):
+            rows |= {choice(facet, label): np.zeros(0, np.int64) for label in sizes}
+            facets.append((facet, [Node(label, facet, n) for label, n in _sorted(sizes)]))
+    return Tree(groups, rows, 0, facets)
+
+
+def _halves(facet: str, image_types: dict[str, int]) -> dict[str, int]:
+    """Sizes of ProbMed's organs or modalities, from its image types."""
+    at = {"organ": 0, "modality": 1}.get(facet)
+    sizes: dict[str, int] = {}
+    for name, size in image_types.items() if at is not None else ():
+        label = organ_and_modality(name)[at or 0]
+        sizes[label] = sizes.get(label, 0) + size
+    return sizes
 
 
 def _printed_sizes(facet: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> dict[str, int]:

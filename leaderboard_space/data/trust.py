@@ -13,7 +13,7 @@ from scipy import stats
 from eval_harness.results import Score, Verdict
 from eval_harness.scores.intervals import LEVEL, NORMAL
 from leaderboard_space.data.ranking import unpaired_p_values
-from leaderboard_space.data.standings import Standings, info_of, with_interval
+from leaderboard_space.data.standings import info_of, with_interval
 
 ALPHA = 1 - LEVEL
 
@@ -21,16 +21,16 @@ ALPHA = 1 - LEVEL
 def p_against_guessing(score: Score, random_run: Score | None = None) -> float | None:
     """Two-sided p-value of "this model guesses"; None where it cannot be tested.
 
-    Where exact chance is known (the score has a verdict) the larger of two: the exact binomial test on the number of cases, and what the
-    95 % interval says, which is wider where cases share images. Else against `random_run`, the paper's own run of random answers, as two
-    independent samples (Agresti and Caffo 2000).
+    `random_run`: what it is tested against where exact chance is not known, the paper's own run of random answers, as two independent
+    samples (Agresti and Caffo 2000). Without one, exact chance (the score has a verdict): the larger of two, the exact binomial test on
+    the number of cases, and what the 95 % interval says, which is wider where cases share images.
     """
     if score.value is None or score.n_cases <= 0 or not 0 <= score.value <= 100:
         return None
-    if score.verdict is None or score.chance is None:
-        if random_run is None or random_run.value is None or random_run.n_cases <= 0:
-            return None
+    if random_run is not None:
         return float(unpaired_p_values([score, random_run])[0, 1])
+    if score.verdict is None or score.chance is None:
+        return None
     if score.verdict == "no different":
         return 1.0
     value, chance, known = score.value, score.chance, with_interval(score)
@@ -66,20 +66,10 @@ def verdicts(scores: Sequence[tuple[Score, Score | None, bool]]) -> list[Verdict
         elif p >= ALPHA:
             marks.append("no different")
         else:
-            guess = score.chance if score.verdict is not None else run.value if run is not None else None
+            guess = run.value if run is not None else score.chance
             above = (score.value or 0.0) > (guess if guess is not None else np.nan)
             marks.append("better" if above == higher else "worse")
     return marks
-
-
-def random_run(found: Standings) -> Score | None:
-    """The paper's own run of random answers among these rows; a sample of guessing, where nobody knows exact chance."""
-    runs = [
-        row.score
-        for row in found.rows
-        if row.is_baseline and row.entry.result.kind == "published" and row.score.value is not None
-    ]
-    return runs[0] if runs else None
 
 
 def is_higher_better(metric: str, format: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 
+from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path
 from leaderboard_space.html import text
@@ -33,9 +34,12 @@ def set_name(section: Section) -> str:
 def benchmark_address(
     section: Section, metric: str | None = None, branch: Path | None = None, find: str | None = None
 ) -> str:
-    """The leaderboard of a set of questions, by a metric, on a branch; `find`: of the models whose names hold these words."""
-    said = f"{branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
-    return address_of("b", section.format, s=section.key, m=metric, branch=said, find=find)
+    """The leaderboard of a set of questions, by a metric, on a branch or a facet's label; `find`: of the models whose names hold these
+    words."""
+    facet = facet_of(branch) if branch else None
+    said = f"{facet or branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
+    where = {"facet" if facet else "branch": said}
+    return address_of("b", section.format, s=section.key, m=metric, find=find, **where)
 
 
 def model_address(name: str) -> str:

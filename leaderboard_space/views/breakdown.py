@@ -10,20 +10,25 @@ from dataset_builders.benchmarks import FACETS
 from eval_harness.results import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import cells_in
 from leaderboard_space.data.groups import called
 from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.random_run import is_random_run, random_run, tested
 from leaderboard_space.data.ranking import Bools, scores_of
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import Standings, info_of, own_score, with_interval
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, cells_under, shown_label, values_of
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label, values_of
 from leaderboard_space.html import count, number, options, percent, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import files, sorted_by
+from leaderboard_space.views.plots import saves
 from leaderboard_space.views.provenance import entry_mark, tags
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
 MOST_COLUMNS = 60
+FULL = 50.0
+"""Points from guessing at which a cell's colour is at its strongest."""
 
 Cells = dict[str, dict[str, Score]]
 """Column -> entry key -> score."""
@@ -75,32 +80,45 @@ def cells_of(
             cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches, keys)
     for entry in _of(section, keys):
         printed = entry.result.breakdown
-        inside = {cell for branch in branches for cell in cells_under(branch, printed)}
+        inside = set(cells_in(branches, printed))
         for label, scores in printed.get(facet, {}).items():
             if column not in (None, label):
                 continue
             if metric in scores and (not branches or (facet, label) in inside):
                 cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
-    return cells
+    return {label: _against_run(section, scores, metric) for label, scores in cells.items()}
+
+
+def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dict[str, Score]:
+    """One column, with verdicts against the paper's random run where exact chance is not known."""
+    run = random_run(section.entries, scores)
+    if run is None:
+        return scores
+    info = info_of(metric, section.format)
+    ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
+    return {
+        key: score if key in ours else tested(with_interval(score), with_interval(run), info) or score
+        for key, score in scores.items()
+    }
 
 
 def view(
     section: Section,
-    outcomes: Outcomes | None,
     cells: Cells,
     found: Standings,
     facet: str,
     facets: list[str],
     drawn: Sequence[Entry],
     below: str = "",
+    about: str = "",
 ) -> str:
-    """The breakdown of the results `drawn` as HTML: its own choice of facet and metric, the table, and what the shades mean. `below`: what
-    stands under the table."""
+    """The breakdown of the results `drawn` as HTML: its own choice of facet and metric, the heat map, and what the shades mean. `below`:
+    what stands under the table; `about`: what a saved picture of it says of itself."""
     info = info_of(found.metric, section.format)
     chosen = options(
         [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
     )
-    control = f"<label>Break down by <select data-facet>{chosen}</select></label>{files('breakdown')}"
+    control = f"<label>Break down by <select data-facet>{chosen}</select></label>{files('breakdown')}{saves('heat')}"
     title = (
         "All metrics side by side"
         if facet == METRICS_FACET
@@ -124,10 +142,12 @@ def view(
         body += f'<tr><th scope="row"><bdi>{text(names[entry.key], 80)}</bdi>{more}</th>{line}</tr>'
     shown = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
     return (
-        f'{head}<div class="scroll"><table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
+        f'<section class="plot" data-plot="heat" data-title="{text(title)}" data-about="{text(about, 1000)}">'
+        f'{head}<div class="scroll tall" tabindex="0" role="group" aria-label="{text(title)}">'
+        f'<table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
         f"{top}</tr></thead><tbody>{body}</tbody></table></div>{below}"
-        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}"
+        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}</section>"
     )
 
 
@@ -148,10 +168,15 @@ def _metric_of(metric: str | None, column: str, facet: str) -> str:
 
 
 def _shade(score: Score, metric: str) -> float | None:
-    """How strong the colour of a cell is, 0 to 1; None where it has none: for counts, and where few cases stand behind it."""
-    if score.value is None or score.n_cases < FEW or info_of(metric).unit != "percent":
+    """The colour of a cell, -1 to 1: how far it lies on the worse or the better side of guessing, full at FULL points; None where it has
+    none: no chance is known, neither side is better, a count, or few cases stand behind it."""
+    info = info_of(metric)
+    if score.value is None or score.chance is None or score.n_cases < FEW or info.unit != "percent":
         return None
-    return min(max(score.value, 0.0) / 100, 1.0)
+    if info.higher_is_better is None:
+        return None
+    side = 1 if info.higher_is_better else -1
+    return side * min(max((score.value - score.chance) / FULL, -1.0), 1.0)
 
 
 def scores_by_entry(
@@ -165,11 +190,15 @@ def scores_by_entry(
     """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
     found = {entry.key: own_score(entry, metric, branches) for entry in _of(section, keys)}
     known = {key: score for key, score in found.items() if score is not None}
-    return known | _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
+    known |= _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
+    return _against_run(section, known, metric)
 
 
 def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
-    return section.entries if keys is None else [entry for entry in section.entries if entry.key in keys]
+    """The results of these keys, and the paper's random run, which the others are compared with; all of them without keys."""
+    if keys is None:
+        return section.entries
+    return [entry for entry in section.entries if entry.key in keys or is_random_run(entry.result)]
 
 
 def _scores(
@@ -248,8 +277,8 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     if score.chance is not None:
         said += f", chance {number(score.chance)}"
     said += f", {entry_mark(entry, metric, cell)}"
-    style = "" if shade is None else f' style="--s:{shade:.3f}"'
-    kind = "few" if score.n_cases < FEW else "shade" if shade is not None else "plain"
+    style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
+    kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
     return (
         f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
         f"{number(score.value, 0) if info.unit == 'count' else percent(score.value)}<i>{mark}</i></td>"

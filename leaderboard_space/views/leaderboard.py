@@ -9,6 +9,7 @@ from leaderboard_space import findings, sentences
 from leaderboard_space.data.groups import GROUPS as APART
 from leaderboard_space.data.groups import called
 from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.random_run import is_random_run
 from leaderboard_space.data.sections import Section, Snapshot
 from leaderboard_space.data.standings import (
     ALL,
@@ -26,7 +27,7 @@ from leaderboard_space.html import count, interval, number, options, percent, pl
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
-from leaderboard_space.views.parts import KINDS, Axis, column_head, dots, fitted, sorted_by
+from leaderboard_space.views.parts import KINDS, Axis, column_head, dots, fitted, look, sorted_by
 from leaderboard_space.views.provenance import entry_mark, tables_title, tags
 from leaderboard_space.views.published_cells import printed_table
 from leaderboard_space.views.row_window import Value, Window, first, matching, more, search_field
@@ -175,12 +176,17 @@ def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Pa
 
 def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Rows by their verdict against chance; those that have none (no chance known, no value) follow."""
-    guess = findings.short_guess(format)
+    tested = [row for row in rows if row.score.verdict is not None]
+    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else findings.short_guess(format)
     ranked = [row for row in rows if row.group == "ranked"]
     groups = [
         (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS
     ]
     rest = [row for row in ranked if row.score.verdict is None]
+    if tested:
+        itself = [row for row in rest if is_random_run(row.entry.result)]
+        groups.append((f"{sentences.RANDOM_RUN} itself", itself))
+        rest = [row for row in rest if row not in itself]
     judged, apart = any(found for _, found in groups), len(ranked) < len(rows)
     groups.append(("not compared with chance" if judged else "ranked" if apart else "", rest))
     groups += [(title, [row for row in rows if row.group == group]) for group, title in APART.items() if title]
@@ -191,7 +197,6 @@ def _row(
     row: Row, axis: Axis, name: str, tag: str, found: Standings, branches: Sequence[Path], format: str = ""
 ) -> str:
     result, score, metric = row.entry.result, with_interval(row.score), found.metric
-    kind = result.model.kind if result.model.kind in KINDS else "unstated"
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
     ends = interval(score.low, score.high)
@@ -208,7 +213,7 @@ def _row(
         else ""
     )
     return (
-        f'<tr class="k-{kind}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found)}'
+        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found)}'
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
         f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Where this result of {text(name)} comes from" '

@@ -49,7 +49,7 @@ def page(service: Service, request: Request) -> str:
     who = identity(wanted, [entry.result for _, entry in found])
     lines = lines_of(service, wanted)
     main = main_lines(lines)
-    judged = [(line.questions, line.score.verdict) for line in main]
+    judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
     return "".join(
         [
             _chooser(service, who.name),
@@ -195,7 +195,7 @@ def _verdict(line: Line, who: Identity) -> str:
     )  # drawn images and others' sets are not the questions that were published then
     published = spec(section.format).published if own else None
     shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
-    verdict = sentences.in_short(score.verdict, findings.guessing(section.format, line.metric), score.chance)
+    verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.format, line.metric), score.chance)
     places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
         f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.format])}</a>'

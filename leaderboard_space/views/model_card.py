@@ -35,10 +35,11 @@ def badge(line: Line) -> str:
 
 
 def _word(line: Line) -> str:
+    guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
     words = {
-        "better": "better than guessing",
-        "worse": "worse than guessing",
-        "no different": "not told apart from guessing",
+        "better": f"better than {guess}",
+        "worse": f"worse than {guess}",
+        "no different": f"not told apart from {guess}",
     }
     return words.get(line.score.verdict or "", "")
 
@@ -57,7 +58,9 @@ def markdown(who: Identity, lines: Sequence[Line]) -> str:
         info, score = info_of(line.metric, line.section.format), line.score
         result = line.row.entry.result
         source = result.source.table if result.source and result.source.table else result.kind
-        verdict = sentences.in_short(score.verdict, findings.guessing(line.section.format, line.metric), score.chance)
+        verdict = sentences.in_short(
+            score.verdict, findings.guess_of(line.row, line.section.format, line.metric), score.chance
+        )
         cells = (
             line.questions,
             f"{info.label} {score_text(score.value, info.unit)}",

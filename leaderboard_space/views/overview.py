@@ -15,11 +15,12 @@ from leaderboard_space.data.topics import Label, counts, known_topics
 from leaderboard_space.export import Table, as_file, matrix_citation
 from leaderboard_space.html import count, interval, options, percent, plural, text
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
-from leaderboard_space.views.parts import KINDS
+from leaderboard_space.views.parts import KINDS, Axis, fitted
 
 FIRST, MORE = 15, 100
 """Models that are drawn at first, and how many at most when the reader asks for more."""
-CHIPS = 8
+NARROW = 12.0
+"""Percent of a column's axis under which an interval would hide behind its dot."""
 WORD: dict[Verdict | None, str] = {
     "better": "better than guessing",
     "no different": "not told apart from guessing",
@@ -163,7 +164,7 @@ def _head(found: Overview, request: Request) -> str:
     return f"<thead><tr>{cells}</tr></thead>"
 
 
-def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, float], pinned: Sequence[str]) -> str:
+def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pinned: Sequence[str]) -> str:
     is_pinned = line.name in pinned
     names = [name for name in pinned if name != line.name] if is_pinned else [*pinned, line.name]
     value = ",".join(quote(name, safe="") for name in names)
@@ -181,7 +182,7 @@ def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, float], pi
     )
 
 
-def _cell(column: Column, cell: Cell | None, scale: float) -> str:
+def _cell(column: Column, cell: Cell | None, scale: Axis) -> str:
     if cell is None:
         return f'<td class="none" data-b="{text(column.label)}">not run</td>'
     score, row = cell.score, cell.row
@@ -194,7 +195,7 @@ def _cell(column: Column, cell: Cell | None, scale: float) -> str:
     return (
         f'<td class="{CLASS[cell.verdict]}" data-b="{text(column.label)}" title="{text(", ".join(said), 300)}">'
         f'<a class="c" href="{benchmark_address(column.section, column.metric)}"><b>{percent(score.value)}</b>'
-        f'<span class="mark" aria-hidden="true">{mark}</span>{spoken}{_track(score, column.chance, scale)}</a></td>'
+        f'<span class="mark" aria-hidden="true">{mark}</span>{spoken}{_track(score, scale)}</a></td>'
     )
 
 
@@ -204,37 +205,27 @@ def _range(score: Score) -> str:
     return f"95% interval {interval(score.low, score.high)}"
 
 
-def _track(score: Score, chance: float | None, scale: float) -> str:
+def _track(score: Score, scale: Axis) -> str:
     """Interval, dot and the line of guessing, in percent of the axis."""
 
     def at(value: float) -> float:
-        return min(max(100 * value / scale, 0.0), 100.0)
+        return min(max(100 * (value - scale[0]) / (scale[1] - scale[0]), 0.0), 100.0)
 
-    parts = f'<i class="ch" style="left:{at(chance):.1f}%"></i>' if chance is not None else ""
+    narrow = score.low is not None and score.high is not None and at(score.high) - at(score.low) < NARROW
+    parts = f'<i class="ch" style="left:{at(score.chance):.1f}%"></i>' if score.chance is not None else ""
     if score.low is not None and score.high is not None:
         parts += f'<i class="iv" style="left:{at(score.low):.1f}%;width:{at(score.high) - at(score.low):.1f}%"></i>'
-    return f'<span class="track" aria-hidden="true">{parts}<i class="dot" style="left:{at(score.value or 0.0):.1f}%"></i></span>'
+    kind = "track narrow" if narrow else "track"
+    return f'<span class="{kind}" aria-hidden="true">{parts}<i class="dot" style="left:{at(score.value or 0.0):.1f}%"></i></span>'
 
 
-def _scale(found: Overview, format: str) -> float:
-    """The right end of a column's axis: the first round number beyond every interval."""
-    ends = [
-        end
-        for line in found.lines
-        if (cell := line.cells.get(format)) is not None
-        for end in (cell.score.high, cell.score.value)
-        if end is not None
-    ]
-    return next((end for end in (20.0, 40.0, 60.0, 80.0) if max(ends, default=0) <= end), 100.0)
+def _scale(found: Overview, format: str) -> Axis:
+    """The axis of a column."""
+    return fitted([cell.score for line in found.lines if (cell := line.cells.get(format)) is not None])
 
 
 def _legend(found: Overview) -> str:
     drawn = [column.label for column in found.columns if column.drawn]
-    random_runs = (
-        f" In {' and '.join(drawn)} guessing is the paper's own random run, and the test knows that it is a sample."
-        if drawn
-        else ""
-    )
     kinds = "".join(
         f'<span><i class="k k-{mark}"></i>{KINDS[kind]}</span>'
         for kind, mark in KIND_CLASS.items()
@@ -244,7 +235,7 @@ def _legend(found: Overview) -> str:
         f'<p class="fine kinds">{kinds}</p><p class="fine">Dot: score in percent; bar: 95% interval; dashed: what guessing gets. '
         f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not told apart from it, "
         f"{sentences.MARK['worse']} worse: at 95% for all {plural(found.tested, 'mark')} of the whole table together (Holm's correction), "
-        f"filtered or not; a benchmark's own page tests each row by itself.{text(random_runs, 400)} "
+        f"filtered or not; the pages of a benchmark and of a model test each row by itself. {text(sentences.by_random_run(drawn), 400)}"
         "No number is an average over benchmarks. "
         "The columns are the official sets of questions, the papers' numbers included.</p>"
     )

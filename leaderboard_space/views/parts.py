@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from eval_harness.results import Score
+from eval_harness.results import Score, Verdict
 from leaderboard_space.html import text
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
+
+
+def look(kind: str | None, verdict: Verdict | None) -> str:
+    """The classes of a result's mark: its shape says the kind of model, its colour the verdict, on every page."""
+    tone = {"better": "better", "worse": "worse", "no different": "same"}.get(verdict or "", "untested")
+    return f"k-{kind if kind in KINDS else 'unstated'} v-{tone}"
 
 
 def column_head(kind: str, said: str, name: str, title: str = "") -> str:
@@ -31,8 +37,8 @@ NARROW_BAR = 5.0
 
 
 def fitted(scores: Iterable[Score], unit: str = "percent") -> Axis:
-    """The axis that holds every score, interval and level of chance with round ends: of percentages the tens around them, from 0 where
-    that takes no more than a third of it; of counts from 0 to 1, 2 or 5 times a power of ten."""
+    """The axis that holds every score, interval and level of chance with round ends: of percentages the tens around them; of counts from 0
+    to 1, 2 or 5 times a power of ten."""
     ends = [
         value
         for score in scores
@@ -45,7 +51,7 @@ def fitted(scores: Iterable[Score], unit: str = "percent") -> Axis:
         return 0.0, next(step * power for step in (1.0, 2.0, 5.0, 10.0) if highest <= step * power)
     right = min(max(math.ceil(highest / 10 - 1e-9) * 10.0, 10.0), 100.0)
     left = max(math.floor(lowest / 10 + 1e-9) * 10.0, 0.0)
-    return (0.0 if 3 * left <= right or right - left < 10 else left), right
+    return (left if right - left >= 10 else 0.0), right
 
 
 def dots(score: Score, axis: Axis, rest: float | None = None) -> str:

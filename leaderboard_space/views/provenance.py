@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from eval_harness.results import Result
 from eval_harness.results.landing import Standing
@@ -87,8 +87,8 @@ def detail(entry: Entry, section: Section) -> str:
         ("Shots", method.shots),
         ("Samples", method.samples),
         ("Extraction", method.extraction),
-        ("Judge", method.judge),
-        ("Generation", method.generation or None),
+        ("Judge", _settings(method.judge)),
+        ("Generation", _settings(method.generation)),
         ("Answers", ", ".join(f"{count(n)} {name}" for name, n in result.statuses.items() if n)),
         ("Options in every order", _permuted(result.environment.get("permuted"))),
         ("Deviations", "; ".join(result.deviations)),
@@ -129,6 +129,11 @@ def _said_by_store(standing: Standing) -> list[tuple[str, object]]:
     if withdrawal is not None:
         pairs.append(("Withdrawn", f"{withdrawal.withdrawn_at} by {withdrawal.account}: {withdrawal.reason}"))
     return pairs + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in standing.notes]
+
+
+def _settings(held: Mapping[str, object] | None) -> str | None:
+    """Settings in words: `temperature 0, max tokens 512`."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in (held or {}).items()) or None
 
 
 def _permuted(found: object) -> str | None:

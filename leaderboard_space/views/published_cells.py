@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from eval_harness.results import Score
 from leaderboard_space import sentences
+from leaderboard_space.data.facets import cells_in
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.sections import Entry
 from leaderboard_space.data.standings import (
@@ -14,8 +15,8 @@ from leaderboard_space.data.standings import (
     info_of,
     with_interval,
 )
-from leaderboard_space.data.tree import Path, cells_under, shown_label
-from leaderboard_space.html import count, number, text
+from leaderboard_space.data.tree import Path, shown_label
+from leaderboard_space.html import count, interval, score_text, text
 from leaderboard_space.views.parts import files, sorted_by
 from leaderboard_space.views.provenance import source_mark
 
@@ -26,11 +27,10 @@ def published_cells(
     """The cells that papers print within a selection that cannot be scored as one: results, and (facet, value) -> entry key -> score."""
     cells: dict[tuple[str, str], dict[str, Score]] = {}
     for entry in found.hidden:
-        for branch in branches:
-            for facet, value in cells_under(branch, entry.result.breakdown):
-                score = entry.result.breakdown[facet][value].get(found.metric)
-                if score is not None and score.value is not None:
-                    cells.setdefault((facet, value), {})[entry.key] = with_interval(score)
+        for facet, value in cells_in(branches, entry.result.breakdown):
+            score = entry.result.breakdown[facet][value].get(found.metric)
+            if score is not None and score.value is not None:
+                cells.setdefault((facet, value), {})[entry.key] = with_interval(score)
     entries = [entry for entry in found.hidden if any(entry.key in held for held in cells.values())]
     first = next(iter(cells.values()), {})
     sign = -1 if info_of(found.metric).higher_is_better is not False else 1
@@ -62,7 +62,7 @@ def printed_table(found: Standings, branches: Sequence[Path], format: str) -> st
         for (facet, value), held in cells.items()
     )
     return (
-        f'<div class="bar-head"><h3 class="cells">{text(label)}: published cells of the selected branches</h3>'
+        f'<div class="bar-head"><h3 class="cells">{text(label)}: what papers print within the selection, part by part</h3>'
         f'{files("cells")}</div><div class="scroll"><table class="heat" data-table="cells" aria-label="Published cells"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
@@ -74,4 +74,7 @@ def _published_cell(entry: Entry, metric: str, cell: tuple[str, str], score: Sco
         return '<td data-v="">–</td>'
     said = sentences.behind(score.low, score.high, score.n, score.n_cases)
     table = table_of(entry.result, metric, *cell)
-    return f'<td{sorted_by(score.value)} title="{text(f"{said}, {table}" if table else said, 200)}">{number(score.value)}</td>'
+    return (
+        f'<td{sorted_by(score.value)} title="{text(f"{said}, {table}" if table else said, 200)}">'
+        f"{score_text(score.value, info_of(metric).unit)} <small>{interval(score.low, score.high)}</small></td>"
+    )

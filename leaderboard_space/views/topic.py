@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderboard_space import findings, sentences
+from leaderboard_space.data.facets import choice
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import Row, Standings, info_of
@@ -66,10 +67,16 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
         "added up. "
         f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not told apart from it, "
         f"{sentences.MARK['worse']} worse "
-        f"(at 95% for all {plural(tested, 'mark')} of this page together, Holm); · not tested.</p>"
+        f"(at 95% for all {plural(tested, 'mark')} of this page together, Holm); · not tested. "
+        f"{text(sentences.by_random_run(_by_random_run(parts)), 400)}</p>"
         f'<div class="bar-head"><span class="acts">{acts}</span></div><div class="cite" hidden></div>'
         f'<div class="parts">{drawn}</div>{f"<h3>Knows nothing of it</h3>{silent}" if silent else ""}{_synonyms(topic)}'
     )
+
+
+def _by_random_run(parts: Sequence[Part]) -> list[str]:
+    """The benchmarks whose rows are compared with a paper's random run."""
+    return [part.label for part in parts if any(row.run for known in part.known for row in known.standings.models)]
 
 
 def _part(part: Part, every: bool) -> str:
@@ -77,7 +84,7 @@ def _part(part: Part, every: bool) -> str:
     first = (same or part.known)[0]
     headline = findings.headline(part.format, first.standings)
     said = f"{first.label.shown}: {headline}" if len(part.known) > 1 or not same else headline
-    link = benchmark_address(part.section, first.standings.metric, first.label.branches[0])
+    link = benchmark_address(part.section, first.standings.metric, choice(first.label.facet, first.label.value))
     rest = f'<p class="fine">Also related: {text(", ".join(part.rest), 400)}.</p>' if part.rest else ""
     return (
         f'<section class="part"><h3><a href="{address_of("b", part.format)}">{text(part.label)}</a> '

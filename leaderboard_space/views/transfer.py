@@ -6,14 +6,14 @@ chance, and the same modality in the other organs together. See also: computing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from eval_harness.results import Score
 from leaderboard_space import sentences
 from leaderboard_space.data.sections import Entry
 from leaderboard_space.data.standings import info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label
-from leaderboard_space.html import count, interval, number, options, text
+from leaderboard_space.html import count, interval, number, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import WHOLE, dots, files, sorted_by
 
@@ -26,12 +26,13 @@ Cells = dict[str, dict[str, Score]]
 """Image type -> entry key -> score."""
 
 
-def choose(entries: Sequence[Entry], cells: dict[str, Cells], wanted: str) -> Entry | None:
-    """The result to show: the wanted one (by key, or by model), else the paper's example, else the first of which anything is known."""
+def choose(entries: Sequence[Entry], cells: dict[str, Cells], wanted: str, name_of: Mapping[str, str]) -> Entry | None:
+    """The result to show: the wanted one (by key, by its name in the list, or by model), else the paper's example, else the first of which
+    anything is known."""
     known = [entry for entry in entries if any(entry.key in held for of in cells.values() for held in of.values())]
     tests: tuple[Callable[[Entry], bool], ...] = (
         lambda entry: entry.key == wanted,
-        lambda entry: entry.result.model.name == wanted,
+        lambda entry: wanted in (name_of.get(entry.key), entry.result.model.name),
         lambda entry: entry.result.model.name == OF_THE_PAPER,
     )
     for is_it in tests:
@@ -60,7 +61,7 @@ def view(
     aspects = [*ASPECTS, *([metric] if metric not in ASPECTS and info_of(metric).unit == "percent" else [])]
     cells = {aspect: cells_of(aspect) for aspect in aspects}
     cells = {aspect: of for aspect, of in cells.items() if any(held for held in of.values())}
-    entry = choose(entries, cells, wanted)
+    entry = choose(entries, cells, wanted, name_of)
     if entry is None:
         return ""
     mine = {
@@ -81,7 +82,9 @@ def view(
         for one in entries
         if any(one.key in held for of in cells.values() for held in of.values())
     ]
-    chosen = options(sorted(known, key=lambda pair: pair[1].lower()), entry.key)
+    offered = "".join(
+        f'<option value="{text(name, 300)}"></option>' for name in sorted({name for _, name in known}, key=str.lower)
+    )
     head = "".join(
         f'<th scope="col" class="chart">{text(info_of(aspect).label)} (%)<span class="axis">'
         '<span style="left:0%">0</span><span style="left:50%">50</span><span style="left:100%">100</span></span></th>'
@@ -105,7 +108,9 @@ def view(
             )
     title = "Does knowing an organ in one modality carry over to the others?"
     return (
-        f'<div class="bar-head"><h3>{title}</h3><label>Result <select data-one>{chosen}</select></label>{files("transfer")}</div>'
+        f'<div class="bar-head"><h3>{title}</h3><label>Result <input data-one type="search" list="mp-one" '
+        f'value="{text(name_of[entry.key], 300)}" autocomplete="off"></label><datalist id="mp-one">{offered}</datalist>'
+        f"{files('transfer')}</div>"
         '<p class="sub">Accuracy by organ and modality (image type). Dots are scores, bars 95% intervals, dashed lines chance where it is '
         "known; the hollow mark is the same modality in the other organs together. Expertise in an organ shows where its dots stand right "
         "of the hollow mark in every modality. The chance of conditions depends on the findings in the images and is known only where "

@@ -73,7 +73,7 @@ def check_headline(
 
     tail = rf"(?:; (?P<worse>all|{NUM}) (?P<be>is|are) significantly worse)?\."
     count = r"(?P<noun>models?|results?)(?P<some> compared with chance)?"
-    guess = r"(?:guessing|flipping a coin(?: for each image)?)"
+    guess = r"(?:guessing|flipping a coin(?: for each image)?|the paper's random run)"
     if not rows:
         if said == "No results for this selection.":
             assert not (baselines or uncounted or partial), said
@@ -257,7 +257,7 @@ def check_model_verdicts(said: str, verdicts: Sequence[str | None]) -> None:
         "significantly better than guessing on ": "better",
         "not told apart from guessing on ": "no different",
         "significantly worse than guessing on ": "worse",
-        "not tested where chance is not known exactly, on ": None,
+        "not tested on ": None,
     }
     assert said.endswith(".") and verdicts, said
     for part in said[:-1].split("; "):

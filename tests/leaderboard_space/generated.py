@@ -313,7 +313,7 @@ def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -
     tested = sum(counts.values())
     if sentence != "No model here has been tested against guessing yet.":
         check_trust(sentence, tested, counts["▲"], counts["▼"])
-    elif "the paper's own random run" not in page:  # which has no exact chance to be tested against
+    elif "the paper's random run" not in page:  # which has no exact chance to be tested against
         assert tested == 0, (sentence, marks)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
         own = model.page(service, {"id": name})
@@ -411,9 +411,6 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         sizes={(score.n, score.n_cases) for score in known}, case=CASES[format],
         chances={None if score.chance is None else round(score.chance, 6) for score in known},
         bars=(len(drawn), len(known)), selected=cell is not None, up=info.higher_is_better,
-        drawn_chance=all(
-            truth[key].result.kind == "published" and score.verdict is None for key, score in held.items() if score.chance is not None
-        ),
     )  # fmt: skip
     for note in re.findall(r'<li class="note">(.*?)</li>', page):
         said = plain(note)
@@ -480,7 +477,9 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
     for line in re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi>.*?</th>(.*?)</tr>', match[0], re.DOTALL):
         name = html.unescape(line[0])
         (one,) = by_name[name if name in by_name else name.rpartition(" (")[0]]
-        for label, (kind, body) in zip(heads, re.findall(r'<td class="(\w+)"[^>]*>(.*?)</td>', line[1]), strict=True):
+        for label, (kind, body) in zip(
+            heads, re.findall(r'<td class="([\w ]+)"[^>]*>(.*?)</td>', line[1]), strict=True
+        ):
             score = one.cells.get(FACET[format], {}).get(label, {}).get(metric)
             if score is None or score.value is None:
                 assert kind == "none", (label, line[0])

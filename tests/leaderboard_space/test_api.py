@@ -29,7 +29,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
         ("leaderboard", {"benchmark": None}, "give one of mediconfusion"),
         ("leaderboard", {"benchmark": 5}, "give a text"),
         ("leaderboard", {"benchmark": "x" * 100_000}, "give one of mediconfusion"),
-        ("leaderboard", {"benchmark": "probmed", "branches": {"organ": "chest"}}, "give a list of branches"),
+        ("leaderboard", {"benchmark": "probmed", "branches": {"organ": "chest"}}, "give a list of texts"),
         ("leaderboard", {"benchmark": "probmed", "branches": [1, None]}, "give a text"),
         ("leaderboard", {"benchmark": "probmed", "branches": ["chst"]}, "Did you mean 'chest'"),
         ("leaderboard", {"benchmark": "probmed", "branches": ["qqqqqqqq"]}, "`branches_of` names them"),

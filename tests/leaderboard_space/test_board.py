@@ -221,13 +221,13 @@ def test_published_results_alone_make_a_board() -> None:
     assert (
         "published · T1" in shown and "No model is significantly better than flipping a coin for each image." in shown
     )
-    assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
+    assert service.tree({"format": "mediconfusion"})["groups"][0]["nodes"] == [["Cerebral", 79, []]]
     assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
     both = [["category", "Cerebral"], ["category", "Spinal"]]
     shown = Service(board).view({"format": "mediconfusion", "branches": both})["html"]
     assert "Set accuracy: known of parts of this selection, not of the whole." in shown and "Published cells" in shown
-    assert ">20.0<" in shown and ">17.2<" in shown and "no finer answers" in shown
+    assert ">20.0 <small>" in shown and ">17.2 <small>" in shown and "no finer answers" in shown
 
 
 def test_formats_unknown_to_the_board_are_named(tmp_path: Path) -> None:

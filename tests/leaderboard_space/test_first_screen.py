@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -58,7 +59,9 @@ def test_trust_in_ophthalmology(start: Any) -> None:
     page.get_by_role("heading", name="Ophthalmology: what GMAI-MMBench knows of it.").wait_for(timeout=WAIT)
     assert number_of(page, "GPT-4o").split()[:2] == ["55.2", "▲"]  # Table 12 of the paper
     assert here(page).endswith("#/topic/ophthalmology")
-    assert "40 of 50 models are significantly better than guessing" in page.locator("#mp-topic").inner_text()
+    assert (
+        "40 of 50 models are significantly better than the paper's random run" in page.locator("#mp-topic").inner_text()
+    )
 
 
 def test_ct_and_fundus(start: Any) -> None:
@@ -177,3 +180,56 @@ def test_an_unknown_topic_and_page_say_so(start: Any) -> None:
     page.get_by_role("heading", name="Ophthalmology: what").wait_for(timeout=WAIT)
     page = start(where="/#/nowhere/at-all")
     page.get_by_text("There is no page nowhere here.").wait_for(timeout=WAIT)
+
+
+def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
+    page = start(where="/#/b/gmai-mmbench")
+    area = page.locator("#mp-gmai-mmbench")
+    area.locator("table.board").wait_for(timeout=WAIT)
+    area.get_by_role("searchbox", name="Search department").fill("ophth")
+    area.get_by_role("group", name="Department").get_by_role("checkbox").check()
+    eventually(lambda: "facet=department%3AOphthalmology" in here(page), True)
+    eventually(lambda: "55.2" in area.locator("table.board tbody tr[data-key]").first.inner_text(), True)  # Table 12
+    area.get_by_role("searchbox", name="Search department").fill("dermat")
+    area.get_by_role("group", name="Department").get_by_role("checkbox").check()
+    cells = area.locator("table[data-table=cells]")
+    cells.wait_for(timeout=WAIT)  # two printed parts: each with its own interval, and no number of both
+    assert {"Ophthalmology", "Dermatology"} <= set(cells.locator("thead span").all_inner_texts())
+    assert "–" in cells.locator("tbody tr").first.locator("td small").first.inner_text()
+    page.reload()
+    area.get_by_role("button", name="Remove Department: Dermatology").click()
+    eventually(lambda: "Dermatology" in here(page), False)
+    page.go_back()
+    eventually(lambda: "Dermatology" in here(page), True)
+    cells.wait_for(timeout=WAIT)
+    page.evaluate("medprobe.visit('#/b/gmai-mmbench?facet=department:Petrology')")
+    area.get_by_text("Not in this set of questions, and left out of the selection: Petrology.").wait_for(timeout=WAIT)
+
+
+@pytest.mark.parametrize(("plot", "form"), [("confusion", "svg"), ("heat", "svg"), ("heat", "png"), ("size", "png")])
+def test_a_plot_is_saved_with_its_citation(start: Any, plot: str, form: str) -> None:
+    page = start(where="/#/b/mediconfusion")
+    section = page.locator(f"#mp-mediconfusion [data-plot={plot}]")
+    section.locator("summary", has_text="Save plot").click()
+    with page.expect_download() as waiting:
+        section.get_by_role("button", name=form.upper(), exact=True).click()
+    saved = Path(waiting.value.path()).read_bytes()
+    assert waiting.value.suggested_filename == f"medprobe-mediconfusion-{plot}.{form}"
+    if form == "png":
+        assert saved.startswith(b"\x89PNG") and len(saved) > 20_000
+        return
+    said = " ".join(" ".join(ElementTree.fromstring(saved).itertext()).split())
+    assert (
+        "Sepehri et al." in said and "medprobe board, 20" in said and "#/b/mediconfusion" in said and "GPT-4o" in said
+    )
+
+
+def test_a_shared_link_speaks_of_the_board(start: Any, address: str) -> None:
+    page = start()
+    served = page.request.get(address + "/").text()
+    head = served[: served.index("</head>")]
+    assert 'property="og:title" content="medprobe' in head and head.count("og:title") == 1 and "gradio.app" not in head
+    assert "Click to try out the app" not in head
+    page.evaluate("medprobe.visit('#/about')")
+    page.locator(".about a[href='#/b/probmed']").click()
+    page.locator("#mp-probmed table.board").wait_for(timeout=WAIT)

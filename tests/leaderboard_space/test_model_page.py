@@ -155,23 +155,23 @@ def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from(list(LABELS.values())), st.sampled_from(["better", "worse", "no different", None])),
-        max_size=6,
+    st.dictionaries(
+        st.sampled_from(list(LABELS.values())),
+        st.tuples(st.sampled_from(["better", "worse", "no different", None]), st.booleans()),
     )
 )
 def test_the_first_sentence_names_each_benchmark_with_its_verdict(judged) -> None:  # type: ignore[no-untyped-def]
-    judged = list(dict(judged).items())
-    said = sentences.model_verdicts(judged)
+    said = sentences.model_verdicts([(name, verdict, drawn) for name, (verdict, drawn) in judged.items()])
     words = {"better": "significantly better than guessing on ", "worse": "significantly worse than guessing on ",
-             "no different": "not told apart from guessing on ", None: "not tested where chance is not known exactly, on "}  # fmt: skip
+             "no different": "not told apart from guessing on ", None: "not tested on "}  # fmt: skip
     read = {}
     for part in said.removesuffix(".").split("; "):
         for verdict, start in words.items():
             if part.lower().startswith(start):
-                for name in re.split(r", | and ", part[len(start) :]):
-                    read[name] = verdict
-    assert read == dict(judged)
+                assert part.endswith(", where chance is not known") == (verdict is None)
+                for name in re.split(r", | and ", part.removesuffix(", where chance is not known")[len(start) :]):
+                    read[name.removesuffix(" (there the paper's random run)")] = (verdict, "(there" in name)
+    assert read == judged
 
 
 @given(st.dates(), st.dates())

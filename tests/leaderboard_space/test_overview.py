@@ -22,6 +22,7 @@ from leaderboard_space.front import Front
 from leaderboard_space.html import WORDS
 from leaderboard_space.sentences import Trust
 from leaderboard_space.service import Service
+from leaderboard_space.views import model
 from tests.leaderboard_space.claims import rounds_to
 from tests.leaderboard_space.generated import plain
 
@@ -329,3 +330,33 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
         front.service.export({"format": "halt-medvqa", "of": "cells", "as": "csv"})
     with pytest.raises(BadInput, match="this table is empty"):
         front.file({"kind": "proprietary", "size": "small", "as": "csv"})
+
+
+def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
+    """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's say the same, and which it is."""
+    found = front.overview()
+    column = next(column for column in found.columns if column.format == "gmai-mmbench")
+    run = next(
+        row
+        for row in PUBLISHED
+        if row.benchmark.split == "test"
+        and row.benchmark.name == "gmai-mmbench"
+        and row.model.name == "Random guessing"
+    )
+    assert column.drawn and column.chance == run.scores["accuracy"].value
+    page = plain(front.service.view({"format": "gmai-mmbench"})["html"])
+    better = {
+        line.name for line in found.lines if (cell := line.cells.get("gmai-mmbench")) and cell.verdict == "better"
+    }
+    asked = front.service.asked({"format": "gmai-mmbench"})
+    alone = {
+        row.entry.result.model.name for row in front.service.standings(asked).models if row.score.verdict == "better"
+    }
+    assert better <= alone and len(alone) > 30  # the overview corrects for all of its marks
+    assert f"{len(alone)} of 50 models are significantly better than the paper's random run" in page
+    of_model = plain(model.page(front.service, {"id": "GPT-4o"}))
+    assert (
+        "GMAI-MMBench (there the paper's random run)" in of_model
+        and "significantly better than the paper's random run (25.9%)" in of_model
+    )
+    assert "GMAI-MMBench exact chance is not known: guessing is the paper's random run there" in plain(front.page({}))

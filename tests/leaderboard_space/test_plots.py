@@ -2,13 +2,16 @@
 
 import json
 import re
+from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
+from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.service import Service
-from leaderboard_space.views.plots import _written
+from leaderboard_space.views.scatter import written
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +47,44 @@ def test_image_types_and_aspects_of_one_result(service: Service) -> None:
 
 
 def test_names_cover_neither_dots_nor_each_other_nor_the_edge() -> None:
-    taken = [(96.0, 92.0, 104.0, 108.0)]
-    places = [_written("name", 4, 100.0, 100.0, taken) for _ in range(8)]
-    written = [place for place in places if place]
-    assert 2 <= len(written) == len(set(written)) == len(taken) - 1
+    taken = [(296.0, 192.0, 304.0, 208.0)]
+    names = [written("name", 300.0, 200.0, taken) for _ in range(8)]
+    assert all(names) and len(set(names)) == len(names) == len(taken) - 1
     for at, one in enumerate(taken):
         for other in taken[at + 1 :]:
             assert one[0] > other[2] or one[2] < other[0] or one[1] > other[3] or one[3] < other[1]
-    assert all(left > 42 or at == 0 for at, (left, *_) in enumerate(taken))
-    assert _written("n" * 24, 24, 440.0, 100.0, [(430.0, 90.0, 450.0, 110.0), (300.0, 90.0, 430.0, 130.0)]) == ""
+    assert written("n" * 24, 500.0, 200.0, [(0.0, 0.0, 2000.0, 2000.0)]) == ""
+
+
+@pytest.mark.parametrize("format", list(BENCHMARKS))
+def test_every_point_of_a_plot_is_named_and_stands_where_its_numbers_say(service: Service, format: str) -> None:
+    page = service.breakdown({"format": format})
+    assert ('data-plot="confusion"' in page) == (format == "mediconfusion") and 'data-plot="size"' in page
+    for name in ("confusion", "size"):
+        if f'data-plot="{name}"' not in page:
+            continue
+        drawn = page[page.index(f'data-plot="{name}"') :]
+        drawn = ElementTree.fromstring(drawn[drawn.index("<svg") : drawn.index("</svg>") + 6])
+        points = list(drawn.iter("g"))
+        assert len(points) >= 3
+        heights = []
+        for point in points:
+            said = point.findtext("title") or ""
+            assert [node.get("class") for node in point.iter("text")] == ["name"], said
+            mark = next(node for node in point if node.get("class") == "pt")
+            shown = re.findall(r" ([\d.]+)", said.partition(":")[2])[1 if name == "confusion" else 0]
+            if mark.tag == "circle":
+                heights.append((float(shown), float(mark.get("cy", ""))))
+        assert all(low[1] >= high[1] - 1.5 for low, high in pairwise(sorted(heights)))  # a higher number stands higher
+
+
+def test_every_cell_of_the_heat_map_is_coloured_by_its_distance_from_guessing(service: Service) -> None:
+    page = service.breakdown({"format": "gmai-mmbench"})
+    cells = re.findall(
+        r'<td class="([a-z ]+)" style="--s:([\d.]+)" data-v="([\d.]+)" title="[^"]*chance ([\d.]+)', page
+    )
+    assert len(cells) > 500
+    for kind, strength, value, chance in cells:
+        assert ("up" in kind) == (float(value) >= float(chance)) or abs(float(value) - float(chance)) < 0.1
+        assert abs(float(strength) - min(abs(float(value) - float(chance)) / 50, 1)) < 0.002
+    assert "▲" in page and "≈" in page and "▼" in page  # tested against the paper's random run, cell by cell

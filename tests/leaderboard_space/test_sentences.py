@@ -231,6 +231,13 @@ def test_how_pairs_were_tested(paired, unpaired, difference, p) -> None:  # type
     assert ("under 0.05" in said) <= (p < 0.05)
 
 
+def test_where_the_random_run_stands_for_guessing() -> None:
+    assert sentences.by_random_run([]) == ""
+    assert sentences.by_random_run(["A", "B"]).startswith(
+        "In A and B exact chance is not known: guessing is the paper's random run"
+    )
+
+
 @given(names=st.permutations(["A", "B", "C", "D"]), knowing=st.integers(0, 3), related=st.integers(0, 3))
 def test_who_knows_of_a_topic(names, knowing, related) -> None:  # type: ignore[no-untyped-def]
     know, near = names[:knowing], names[3 : 3 + related]

@@ -1,0 +1,152 @@
+"""A scatter plot as SVG: every point with its name, its interval, and the levels of chance.
+
+See also: which plots there are (`plots.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leaderboard_space.html import text
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in the units of the drawing."""
+WIDTH, HEIGHT = 960.0, 460.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 50.0
+LETTER = 6.3
+"""Width of a letter of a name."""
+RADII = (0, 12, 24, 38, 54, 72, 92, 114, 140)
+ANGLES = 16
+MOST_NAMES = 80
+"""Points that are named; a plot of hundreds would be nothing but names."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis: what it says, its ends, its ticks (value, text), and whether it is logarithmic."""
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    def part(self, value: float) -> float:
+        """Where a value lies, 0 to 1."""
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, max(value, 1e-9)))
+        return (
+            min(max((at - low) / (high - low), 0.0), 1.0)
+            if self.log
+            else min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+        )
+
+
+@dataclass(frozen=True)
+class Point:
+    """A result. `said`: its numbers in words; `low`, `high`: its interval along y; `look`: its classes (kind and verdict)."""
+
+    x: float
+    y: float
+    name: str
+    said: str
+    look: str
+    low: float | None = None
+    high: float | None = None
+
+
+def percent_scale(label: str, values: Sequence[float]) -> Scale:
+    """An axis in percent that holds the values, with round ends and some five ticks."""
+    low, high = min(values, default=0.0), max(values, default=100.0)
+    step = next(step for step in (1.0, 2.0, 5.0, 10.0, 20.0) if (high - low) / step <= 8 or step == 20.0)
+    start, end = max(math.floor(low / step) * step, 0.0), min(math.ceil(high / step) * step, 100.0)
+    end = end if end > start else start + step
+    ticks = tuple((at, f"{at:g}") for at in (start + step * i for i in range(round((end - start) / step) + 1)))
+    return Scale(label, start, end, ticks)
+
+
+def log_scale(label: str, values: Sequence[float], unit: float = 1.0) -> Scale:
+    """A logarithmic axis in units of `unit`, with ticks at 1, 2 and 5 times the powers of ten, and between them where these are few."""
+    low, high = min(values) / 1.25, max(values) * 1.25
+    steps = [m * 10.0**e for e in range(-3, 16) for m in (1, 1.5, 2, 3, 4, 5, 7)]
+    ticks = tuple((at, f"{at / unit:,g}") for at in steps if low <= at <= high)
+    if len(ticks) > 8:
+        ticks = tuple((at, said) for at, said in ticks if said.replace(",", "").strip("0.") in ("1", "2", "5"))
+    return Scale(label, low, high, ticks, log=True)
+
+
+def svg(points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]) -> str:
+    """The plot. `said`: what it shows, for who cannot see it; `guess`: levels of chance across and up, None where there is none."""
+    places = [(across(x, point.x), up(y, point.y)) for point in points]
+    taken: list[Box] = [(px - 6, py - 6, px + 6, py + 6) for px, py in places]
+    grid = "".join(
+        f'<line class="grid" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{up(y, at):.1f}" y2="{up(y, at):.1f}"/>'
+        f'<text class="end" x="{LEFT - 8:g}" y="{up(y, at) + 4:.1f}">{tick}</text>'
+        for at, tick in y.ticks
+    )
+    grid += "".join(
+        f'<text class="mid" x="{across(x, at):.1f}" y="{HEIGHT - BOTTOM + 18:g}">{tick}</text>' for at, tick in x.ticks
+    )
+    lines = ""
+    if guess[0] is not None and x.low <= guess[0] <= x.high:
+        at = across(x, guess[0])
+        lines += f'<line class="guess" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP:g}" y2="{HEIGHT - BOTTOM:g}"/>'
+    if guess[1] is not None and y.low <= guess[1] <= y.high:
+        at = up(y, guess[1])
+        lines += f'<line class="guess" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    marks = ""
+    order = sorted(range(len(points)), key=lambda at: -len(points[at].name))
+    named = set(order[:MOST_NAMES]) if len(points) <= MOST_NAMES else set(range(MOST_NAMES))
+    names = {at: written(points[at].name, *places[at], taken) for at in order if at in named}
+    for at, (point, (px, py)) in enumerate(zip(points, places, strict=True)):
+        bar = ""
+        if point.low is not None and point.high is not None:
+            bar = f'<line class="bar" x1="{px:.1f}" x2="{px:.1f}" y1="{up(y, point.low):.1f}" y2="{up(y, point.high):.1f}"/>'
+        marks += f'<g class="{point.look}"><title>{text(point.said, 300)}</title>{bar}{shape(point.look, px, py)}{names.get(at, "")}</g>'
+    return (
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{text(said, 300)}">{grid}{lines}{marks}'
+        f'<text class="mid" x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{HEIGHT - 8:g}">{text(x.label)}</text>'
+        f'<text class="mid" x="16" y="{(TOP + HEIGHT - BOTTOM) / 2:g}" transform="rotate(-90 16 {(TOP + HEIGHT - BOTTOM) / 2:g})">'
+        f"{text(y.label)}</text></svg>"
+    )
+
+
+def across(x: Scale, value: float) -> float:
+    return LEFT + x.part(value) * (WIDTH - RIGHT - LEFT)
+
+
+def up(y: Scale, value: float) -> float:
+    return HEIGHT - BOTTOM - y.part(value) * (HEIGHT - BOTTOM - TOP)
+
+
+def shape(look: str, x: float, y: float, size: float = 5.0) -> str:
+    """A result's mark by its kind, as everywhere on the board: proprietary filled, open hollow, medical a square, a baseline a diamond."""
+    if "k-medical" in look:
+        return f'<rect class="pt" x="{x - size + 0.5:.1f}" y="{y - size + 0.5:.1f}" width="{2 * size - 1:g}" height="{2 * size - 1:g}"/>'
+    if "k-baseline" in look:
+        end = size + 1
+        return f'<path class="pt" d="M{x:.1f} {y - end:.1f}l{end:g} {end:g}l{-end:g} {end:g}l{-end:g} {-end:g}z"/>'
+    return f'<circle class="pt" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"/>'
+
+
+def written(name: str, x: float, y: float, taken: list[Box]) -> str:
+    """A name near its point where it covers neither a name, nor a point, nor the edge: beside it, else further off with a line to it;
+    nothing where there is no room at all. What it covers is added to `taken`."""
+    shown = name if len(name) <= 40 else name[:39] + "…"
+    width = LETTER * len(shown) + 2
+    for radius in RADII:
+        for turn in range(ANGLES if radius else 1):
+            angle = 2 * math.pi * turn / ANGLES
+            nx, ny = x + (10 + radius) * math.cos(angle), y + (6 + radius) * math.sin(angle)
+            start = nx if math.cos(angle) >= -0.01 else nx - width
+            box = (start, ny - 7, start + width, ny + 7)
+            inside = box[0] > LEFT + 2 and box[2] < WIDTH - 2 and box[1] > TOP - 6 and box[3] < HEIGHT - BOTTOM + 2
+            if inside and all(box[0] > o[2] or box[2] < o[0] or box[1] > o[3] or box[3] < o[1] for o in taken):
+                taken.append(box)
+                leader = ""
+                if radius >= 12:
+                    end = start - 2 if start >= x else start + width + 2 if start + width <= x else start + width / 2
+                    leader = f'<line class="lead" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{ny:.1f}"/>'
+                return f'{leader}<text class="name" x="{start + 1:.1f}" y="{ny + 4:.1f}">{text(shown)}</text>'
+    return ""

@@ -1,0 +1,97 @@
+"""Facets: any label within one, all facets together, with counts and scores held against a filter of the raw questions."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from dataset_builders.facets import select_by_facets
+from eval_harness.results.table import tidy
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.facets import cells_in, choice, of_facets
+from leaderboard_space.data.published_results import board_results, published_results
+from leaderboard_space.data.tree import UNLABELLED, tree_of
+from leaderboard_space.service import Service
+from tests.leaderboard_space.generated import plain
+from tests.leaderboard_space.stores import add_run, answers, questions
+
+ASKED = {
+    format: questions(format, 60, seed=4) for format in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
+}
+TREES = {format: tree_of(format, asked) for format, asked in ASKED.items()}
+
+
+@given(st.sampled_from(list(ASKED)), st.data())
+def test_a_selection_is_what_the_command_line_selects(format: str, data: st.DataObject) -> None:
+    """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the board); counts are what one more choice
+    of that facet would leave."""
+    asked, tree = ASKED[format], TREES[format]
+    known = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]
+    chosen = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=5))
+    try:
+        wanted = select_by_facets(asked, [f"{facet}={label}" for facet, label in chosen])
+    except BadInput:  # no question has them all
+        wanted = np.zeros(len(asked), dtype=bool)
+    mask = tree.mask([choice(*pair) for pair in chosen])
+    assert (mask is None and not chosen) or (mask == wanted).all()
+    counts = tree.counts([choice(*pair) for pair in chosen])
+    facet, nodes = data.draw(st.sampled_from(tree.facets))
+    at = data.draw(st.integers(0, len(nodes) - 1))
+    others = [f"{one}={label}" for one, label in chosen if one != facet]
+    if nodes[at].label != UNLABELLED:
+        try:
+            left = int(select_by_facets(asked, [*others, f"{facet}={nodes[at].label}"]).sum())
+        except BadInput:
+            left = 0
+        assert counts[facet][at] == left
+
+
+def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
+    asked = ASKED["gmai-mmbench"]
+    add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5), "One")
+    service = Service(Board(tmp_path))
+    wanted = select_by_facets(asked, ["modality=CT", "modality=MRI", "task=Counting"])
+    request = {
+        "format": "gmai-mmbench",
+        "branches": [choice("modality", "CT"), choice("modality", "MRI"), choice("task", "Counting")],
+    }
+    (row,) = service.standings(service.asked(request)).rows
+    assert row.score.n == wanted.sum() > 0
+    assert "Only (CT or MRI) and Counting." in plain(service.view(request)["html"]).replace(
+        "(MRI or CT)", "(CT or MRI)"
+    )
+    assert {line["selection"] for line in json.loads(service.export({**request, "as": "json"})["text"])} == {
+        "modality=CT; modality=MRI; task=Counting"
+    }
+
+
+def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_all_of_it() -> None:
+    service = Service(Board(None, board_results()))
+    request = {"format": "probmed", "branches": [choice("modality", "ct")]}
+    page = service.view(request)["html"]
+    table = page[page.index('data-table="cells"') :]
+    assert all(f"{organ} CT" in table for organ in ("abdomen", "chest", "brain", "spine"))
+    assert "<small>97–99</small>" in table  # GPT-4o, abdomen: each part with its own interval
+    one = service.view({"format": "probmed", "branches": [choice("modality", "ct"), choice("organ", "brain")]})
+    assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
+    both = {"format": "gmai-mmbench", "branches": [choice("department", "Ophthalmology"), choice("task", "Counting")]}
+    assert not service.standings(service.asked(both)).rows  # printed by one facet at a time
+    assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
+
+
+def test_results_by_facets() -> None:
+    table = tidy(published_results())
+    assert len(of_facets(table, [])) == len(table)
+    eyes = of_facets(table, ["department=ophthalmology"])
+    assert len(eyes) > 50 and set(eyes["facet_value"]) == {"Ophthalmology"}
+    ct = of_facets(table, ["modality=ct", "organ=brain", "organ=chest"])
+    assert set(ct["facet_value"]) == {"brain_ct", "chest_ct"}
+    for said, why in (("modality=petrol", "There is: "), ("colour=red", "There are: "), ("modality", "FACET=VALUE")):
+        with pytest.raises(BadInput, match=why):
+            of_facets(table, [said])
+    with pytest.raises(BadInput, match="one facet at a time"):
+        of_facets(table, ["department=Ophthalmology", "organ=brain"])
