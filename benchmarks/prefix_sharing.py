@@ -1,7 +1,7 @@
 """The harness against a loop written for one family, which reads each image once and hands its cache to every question on it: answers per
 CPU second, in turns, on tiny random models, and whether the texts are the same.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/prefix_sharing.py [--family qwen2_5_vl] [--layers 8]
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/prefix_sharing.py [--family qwen2_5_vl] [--width 512] [--layers 8]
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--family", default="qwen2_5_vl")
+    parser.add_argument("--width", type=int, default=32, help="hidden size of the text model")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--side", type=int, default=252)
@@ -96,13 +97,13 @@ def main() -> None:
 
     from eval_harness.models.interface import Settings
     from eval_harness.models.local.transformers_vlm import TransformersVLM
-    from tests.eval_harness import tiny_families
+    from tests.eval_harness.tiny_families import make
 
     torch.set_num_threads(1)
-    tiny_families.TEXT["num_hidden_layers"] = arguments.layers
     asked = requests(arguments.images, arguments.side, arguments.seed)
     with tempfile.TemporaryDirectory() as name:
-        ours = TransformersVLM(str(tiny_families.make(arguments.family, Path(name) / "model")), Settings())
+        folder = make(arguments.family, Path(name) / "model", width=arguments.width, layers=arguments.layers)
+        ours = TransformersVLM(str(folder), Settings())
 
         def harness() -> dict[str, str]:
             return {response.question_id: response.text for response in ours.generate(asked)}
@@ -122,7 +123,7 @@ def main() -> None:
         rates = {label: len(asked) / statistics.median(found) for label, found in times.items()}
         shares = "shares prefixes" if ours.describe()["shared_image_prefix"] else "whole prompts"
         print(
-            f"{arguments.family}, {arguments.layers} layers, {shares}: harness {rates['harness']:.0f}, loop "
+            f"{arguments.family}, hidden {arguments.width}, {arguments.layers} layers, {shares}: harness {rates['harness']:.0f}, loop "
             f"{rates['loop']:.0f} answers per CPU second: {rates['harness'] / rates['loop']:.2f} x; texts {same} of {len(asked)} equal"
         )
 

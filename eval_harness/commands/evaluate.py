@@ -63,6 +63,10 @@ def evaluate(
         str | None, typer.Option(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
+    served_at: Annotated[
+        str | None,
+        typer.Option(help="address of a server of the same local model: three questions are asked there too"),
+    ] = None,
     in_flight: Annotated[int, typer.Option(help="most requests a server is sent at a time")] = 16,
     send_to_provider: Annotated[
         bool,

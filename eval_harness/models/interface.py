@@ -131,6 +131,8 @@ class Settings:
     """Images whose longer side has more pixels are shrunk to it."""
     in_flight: int = 16
     """Most requests a server is sent at a time; fewer when it says it is busy."""
+    served_at: str | None = None
+    """Address of a server of the same model, which must say the same to the questions of the self-test."""
     timeout: float = 120.0
     """Seconds to wait for one answer of a server."""
     price: tuple[float, float] | None = None
@@ -172,7 +174,7 @@ OPTIONS = (
 
 def check_options(model: str, settings: Settings, options: Collection[str]) -> None:
     """Raise BadInput where a setting of `OPTIONS` is given that the back end of `model` does not honour."""
-    for name in OPTIONS:
+    for name in (*OPTIONS, "served_at"):
         if getattr(settings, name) not in (None, {}) and name not in options:
             raise BadInput(f"--{name.replace('_', '-')}: --model {model} does not take it. Leave it out.")
 

@@ -7,10 +7,10 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.local.pretrained import load_pretrained
+from eval_harness.models.local.pretrained import load_pretrained, unfit_class
 from eval_harness.models.local.transformers_vlm import TransformersVLM
 from tests.eval_harness.test_model_families import request
-from tests.eval_harness.tiny_families import make
+from tests.eval_harness.tiny_families import build, make
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,37 @@ def adapter(folder, out, **options):
                 parameter.normal_(0, 0.3)
     adapted.save_pretrained(out)
     return [r.text for r in backend.generate([request(i) for i in range(4)])]
+
+
+def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_weights(tmp_path):
+    """BLIP for questions has a question encoder; transformers' class for images and text is BLIP for captions, which leaves it out."""
+    import transformers
+
+    model, processor = build("blip")
+    transformers.BlipForQuestionAnswering(model.config).save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="checkpoint is a BlipForQuestionAnswering"):
+        load_pretrained(str(tmp_path), Settings())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("PI0ForConditionalGeneration", "writes no text"),
+        ("PPFormulaNetForConditionalGeneration", "takes image, but no text"),
+        ("VisionEncoderDecoderModel", "takes image, but no text"),
+        ("EvollaForProteinText2Text", "takes text, but no image"),
+        ("InstructBlipVideoForConditionalGeneration", "but no image"),
+        ("Qwen2_5_VLForConditionalGeneration", None),
+        ("Pix2StructForConditionalGeneration", None),
+    ],
+)
+def test_a_class_that_cannot_be_asked_about_an_image_is_named_with_the_reason(name, words):
+    """`benchmarks/model_types.py` goes through all that transformers knows."""
+    import transformers
+
+    found = unfit_class(getattr(transformers, name))
+    assert found is None if words is None else words in found
 
 
 def test_an_adapter_changes_the_answers_as_peft_itself_does(folder, tmp_path):

@@ -5,6 +5,7 @@ See also: running it (`transformers_vlm.py`).
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 from typing import Any
@@ -49,7 +50,11 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             options["device_map"] = settings.device_map
         elif quantized or settings.quantization:
             options["device_map"] = {"": _own_device(device)}  # a quantized model is not moved once it is loaded
-        model, lacking = _model(model_id, options)
+        model, loading = _model(model_id, options)
+        lacking = sorted(loading["missing_keys"])
+        why_not = unfit_class(type(model)) or _unfit_checkpoint(model, config, loading)
+        if why_not:
+            raise BadInput(f"--model {model_id}: {why_not}.")
         if settings.adapter:
             model = _with_adapter(model, settings.adapter)
     except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
@@ -65,9 +70,9 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     return processor, placed.eval(), odd
 
 
-def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
+def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The model as an image-text-to-text class; where transformers has none for it, as the causal model it may be (Phi-4-multimodal, many
-    models with code of their own). Whether that one sees images is left to the self-test. Also the weights that its checkpoint lacks."""
+    models with code of their own). Whether that one sees images is left to the self-test. Also what transformers says of the loading."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     options = options | {"output_loading_info": True}
@@ -79,7 +84,39 @@ def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
             raise
         loaded = AutoModelForCausalLM.from_pretrained(model_id, **options)
     model, found = loaded
-    return model, sorted(found["missing_keys"])
+    return model, found
+
+
+def unfit_class(model_class: Any) -> str | None:
+    """Why a model of this class cannot answer a question about an image, whatever its weights; None where nothing rules it out."""
+    name = model_class.__name__
+    if not hasattr(model_class, "generate"):
+        return f"{name} writes no text (it has no `generate`)"
+    if not model_class.__module__.startswith("transformers.models."):
+        return None  # code that comes with a model mostly declares nothing
+    parameters = inspect.signature(model_class.forward).parameters
+    takes = model_class.input_modalities
+    takes = {takes} if isinstance(takes, str) else set(takes)
+    if not any(each in parameters for each in ("input_ids", "flattened_patches")):
+        takes.discard("text")
+    if lacking := sorted({"image", "text"} - takes):
+        return f"{name} takes {' and '.join(sorted(takes))}, but no {' and no '.join(lacking)}"
+    return None
+
+
+def _unfit_checkpoint(model: Any, config: Any, loading: dict[str, Any]) -> str | None:
+    """Why a checkpoint is of another class of transformers, whose weights do not fit the one it was loaded as (a BLIP for questions has an
+    encoder for them, which the BLIP for captions leaves out); None where it is not."""
+    import transformers
+
+    loaded_as, apart = type(model).__name__, [*loading["missing_keys"], *loading["unexpected_keys"]]
+    saved_as = next((name for name in config.architectures or () if hasattr(transformers, name)), loaded_as)
+    if saved_as == loaded_as or not apart:
+        return None
+    return (
+        f"its checkpoint is a {saved_as}. As {loaded_as}, the class of transformers that answers in words, it would lack or lose "
+        f"{len(apart)} weights ({', '.join(sorted(apart)[:2])} ...)"
+    )
 
 
 def set_pixels(processor: Any, settings: Settings) -> None:

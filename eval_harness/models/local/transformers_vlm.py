@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,8 @@ class TransformersVLM(Backend):
     """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
 
     one_token = True
-    options: tuple[str, ...] = OPTIONS
-    """Which of `interface.OPTIONS` it honours."""
+    options: tuple[str, ...] = (*OPTIONS, "served_at")
+    """Which of `interface.OPTIONS` it honours, and a server to be compared with."""
 
     def __init__(self, model_id: str, settings: Settings, text_only: bool = False) -> None:
         """Load the model and its processor.
@@ -75,6 +76,8 @@ class TransformersVLM(Backend):
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = ["the image was withheld (text-only baseline)"] if text_only else []
         self.deviations += odd
+        if settings.served_at:
+            self._compare_with_server(settings)
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
@@ -119,6 +122,18 @@ class TransformersVLM(Backend):
             raise BadInput(
                 f"--model {self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
             ) from error
+
+    def _compare_with_server(self, settings: Settings) -> None:
+        """Ask the server of the same model, too; what differs is told. Raises BadInput where it cannot be asked."""
+        from eval_harness.models.local.self_test import small_requests
+        from eval_harness.models.local.served_copy import compare_with_server
+
+        tokens = min(12, self.network.model.generation_config.max_new_tokens or 12)
+        questions = [replace(question, max_tokens=tokens) for question in small_requests(self.needs_images)]
+        found = compare_with_server(self.generate, self.model_id, settings, questions, self.opened)
+        self.findings.paths["HTTP = local"] = found
+        if found != "equal":
+            self._deviate(f"the server at {settings.served_at} does not say what this process says: {found}")
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
         """Batches through `run`, with the next ones prepared meanwhile in another thread."""
@@ -288,6 +303,4 @@ def _check_generation(given: Mapping[str, Any]) -> None:
 
 
 def _with_seconds(response: Response, seconds: float) -> Response:
-    from dataclasses import replace
-
     return replace(response, seconds=seconds)
