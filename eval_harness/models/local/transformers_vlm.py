@@ -130,7 +130,7 @@ class TransformersVLM(Backend):
 
         tokens = min(12, self.network.model.generation_config.max_new_tokens or 12)
         questions = [replace(question, max_tokens=tokens) for question in small_requests(self.needs_images)]
-        found = compare_with_server(self.generate, self.model_id, settings, questions, self.opened)
+        found = compare_with_server(self.generate, self.model_id, settings, questions, self.processing.opened)
         self.findings.paths["HTTP = local"] = found
         if found != "equal":
             self._deviate(f"the server at {settings.served_at} does not say what this process says: {found}")
