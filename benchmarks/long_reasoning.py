@@ -1,6 +1,6 @@
 """Does a run of ProbMed's size with pages of reasoning land? From `eval` over `submit` and `verify` to the board, each step timed.
 
-    python benchmarks/long_reasoning.py --questions 57132 --reasoning 4000
+    python benchmarks/long_reasoning.py --benchmark gmai-mmbench --questions 57132 --reasoning 4000
 
 The questions are drawn phantoms, repeated under other names; reasoning is random words, different for each question. Prints seconds, the
 most memory of this process and of those that it started (MB), and the sizes of the files (MB).
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
 
+from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.build import build
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
@@ -51,22 +52,23 @@ class Thinker:
         for request in requests:
             draw = random.Random(request.question_id)
             reasoning = " ".join(draw.choices(WORDS, k={words}))
-            yield Response(request.question_id, request.sample, draw.choice(["Yes.", "No."]), seconds=1.0, reasoning=reasoning)
+            yield Response(request.question_id, request.sample, draw.choice(request.options), seconds=1.0, reasoning=reasoning)
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--benchmark", default="probmed", choices=sorted(DEFAULT_SPLIT))
     parser.add_argument("--questions", type=int, default=57_132)
     parser.add_argument("--reasoning", type=int, default=4_000, help="characters for each question")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        build("probmed", out=folder / "probmed", text_only=True)
-        _enlarge(folder / "probmed", asked.questions)
+        build(asked.benchmark, out=folder / "data", text_only=True)
+        _enlarge(folder / "data", DEFAULT_SPLIT[asked.benchmark], asked.questions)
         (folder / "plug_in.py").write_text(PLUG_IN.format(words=asked.reasoning // 7))
-        data, store, run = str(folder / "probmed"), folder / "store", folder / "run"
-        config = EvalConfig("probmed", f"{folder}/plug_in.py:Thinker", data, out=run)
+        data, store, run = str(folder / "data"), folder / "store", folder / "run"
+        config = EvalConfig(asked.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
         _timed("eval", lambda: evaluate(config))
         done = _timed("submit", lambda: submit(run, store, data=data))
         outcomes = _timed("verify", lambda: verify(str(store), data=[data]))
@@ -79,9 +81,9 @@ def main() -> None:
         print(", ".join(f"{name} {size:.1f} MB" for name, size in sizes.items()))
 
 
-def _enlarge(data: Path, count: int) -> None:
+def _enlarge(data: Path, split: str, count: int) -> None:
     """Repeat the questions of a dataset, whole cases at a time, until there are `count`."""
-    (path,) = data.glob("questions_text/test*.parquet")
+    (path,) = data.glob(f"questions_text/{split}*.parquet")
     questions = pd.read_parquet(path)
     parts = []
     for number in range(-(-count // len(questions))):

@@ -5,13 +5,14 @@ A back end is any object with the attributes and the methods of `Backend`; a plu
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Model
+from eval_harness.results import DELIVERIES, Model
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
 """How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same
@@ -79,6 +80,53 @@ class Response:
     """Kept from an earlier run (`reply_cache.py`)."""
 
 
+def normalized(response: Response, options: int) -> Response:
+    """A response to a question of so many options in plain Python types, as a journal and a store can hold it: numbers of other libraries
+    become Python's, seconds and tokens that are no such numbers become unknown (None).
+
+    Raises ValueError for a text, status or scores that are none: a defect of the back end, told at its first answer.
+    """
+    if not isinstance(response.text, str | None):
+        raise ValueError(f"a text of type {type(response.text).__name__}")
+    if response.status not in DELIVERIES:
+        raise ValueError(f"the status {response.status!r}, which is none of {', '.join(DELIVERIES)}")
+    scores = None
+    if response.scores is not None:
+        try:
+            scores = tuple(math.nan if score is None else float(score) for score in response.scores)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError("scores that are no numbers") from None
+        if len(scores) != options:
+            raise ValueError(f"{len(scores)} scores for {options} options")
+    texts = {name: getattr(response, name) for name in ("error", "reasoning", "finish_reason")}
+    return replace(
+        response,
+        question_id=str(response.question_id),
+        sample=int(response.sample),
+        text=str(response.text or ""),
+        scores=scores,
+        seconds=_number(response.seconds, 1e9),
+        usage=_tokens(response.usage),
+        **{name: None if text is None else str(text) for name, text in texts.items()},
+    )
+
+
+def _number(value: Any, most: float) -> float | None:
+    """A number from 0 to `most`, both less than infinity; None for anything else, NaN included."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < most else None
+
+
+def _tokens(usage: Any) -> tuple[int, int] | None:
+    if not isinstance(usage, (tuple, list)) or len(usage) != 2:
+        return None
+    tokens_in, tokens_out = (_number(count, 1 << 53) for count in usage)
+    return None if tokens_in is None or tokens_out is None else (int(tokens_in), int(tokens_out))
+
+
 class Backend(Protocol):
     """A model that answers requests.
 
@@ -111,6 +159,24 @@ class Backend(Protocol):
     def describe(self) -> dict[str, Any]:
         """Library versions, device, dtype and the like, for the result's `environment`."""
         ...
+
+
+def description_of(backend: Backend) -> dict[str, Any]:
+    """What a back end says of itself, as JSON has it: keys are texts, and so are values of other types.
+
+    Raises BadInput where it is no dictionary that JSON could hold.
+    """
+    try:
+        text = json.dumps(dict(backend.describe()), default=str, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"describe() of the model gives what JSON cannot hold ({error}). See docs/plug_in.md.") from None
+    described: dict[str, Any] = json.loads(storable(text))
+    return described
+
+
+def storable(text: str) -> str:
+    """A text as UTF-8 can store it: lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode()
 
 
 @dataclass(slots=True)

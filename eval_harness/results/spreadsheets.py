@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -9,18 +10,27 @@ import pandas as pd
 
 STARTS = tuple("=+-@|%")
 """What a formula begins with in Excel, LibreOffice and Sheets (OWASP: CSV Injection), and the full-width forms of them by NFKC."""
+NEXT_CELL = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\uff5c\uff05])')
+"""Where a cell would begin for a spreadsheet that divides by semicolons or tabs, as those of many languages do, and a formula in it."""
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would take a text for a formula."""
+    seen = "".join(sign for sign in unicodedata.normalize("NFKC", text[:200]) if sign.isprintable()).lstrip()
+    return seen.startswith(STARTS) or text[:1] in ("\t", "\r", "\n")
 
 
 def harmless(value: Any) -> Any:
-    """The value of a cell; a text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """The value of a cell; before what a spreadsheet would take for a formula stands an apostrophe, also where one that divides by other
+    signs would see a cell begin.
 
     >>> harmless('=HYPERLINK("https://evil")')
     '\\'=HYPERLINK("https://evil")'
     """
     if not isinstance(value, str):
         return value
-    seen = "".join(sign for sign in unicodedata.normalize("NFKC", value[:200]) if sign.isprintable()).lstrip()
-    return "'" + value if seen.startswith(STARTS) or value[:1] in ("\t", "\r", "\n") else value
+    text = NEXT_CELL.sub(r"\1'", value)
+    return "'" + text if is_formula(value) else text
 
 
 def harmless_table(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Response
+from eval_harness.models.interface import Request, Response, normalized
 from eval_harness.runs.broken_images import without_broken_images
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.planning.plan import Plan
@@ -27,7 +27,7 @@ def ask(
 ) -> int:
     """Ask what the journal does not hold of `instances`; returns how many that were. `answered` is told of each once it is in the journal.
 
-    Raises BadInput where the back end answers what it was not asked, and whatever the back end raises.
+    Raises BadInput where the back end answers what it was not asked, or with what is no answer, and whatever the back end raises.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     with tqdm(
@@ -50,11 +50,12 @@ def ask(
 
 def _responses(plan: Plan, instances: list[Instance]) -> Iterator[Response]:
     """One response per instance, in any order."""
-    waiting: set[Key] = set()
+    waiting: dict[Key, int] = {}
+    model = f"--model {plan.run.request.model}"
 
     def noted(batches: Iterable[list[Request]]) -> Iterator[list[Request]]:
         for batch in batches:
-            waiting.update((request.question_id, request.sample) for request in batch)
+            waiting.update({(request.question_id, request.sample): len(request.options) for request in batch})
             yield batch
 
     send = _send(plan)
@@ -68,10 +69,13 @@ def _responses(plan: Plan, instances: list[Instance]) -> Iterator[Response]:
         key = (response.question_id, response.sample)
         if key not in waiting:
             raise BadInput(
-                f"--model {plan.run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
+                f"{model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
                 "Each request must get exactly one response."
             )
-        waiting.remove(key)
+        try:
+            response = normalized(response, waiting.pop(key))
+        except ValueError as error:
+            raise BadInput(f"{model}: answered question {key[0]} with {error}. See docs/plug_in.md.") from None
         yield response
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
 from eval_harness.forms import form_before_forms
-from eval_harness.models.interface import Backend
+from eval_harness.models.interface import Backend, description_of, storable
 from eval_harness.runs.folder import Run, read_run, write_run
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.shards import Shard, folder_lock, set_aside
+from eval_harness.submissions.untrusted.envelope import wrong_free_fields
 
 
 def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
@@ -96,6 +97,9 @@ def _asks_the_same(folder: Path, run: Run) -> bool:
         return False
 
 
+LEFT_OUT = "what the model says of itself after the run is left out: no results store takes so much"
+
+
 def record_findings(folder: Path, run: Run, backend: Backend) -> None:
     """What only showed while the model ran (deviations, settings found) goes into run.json.
 
@@ -104,12 +108,15 @@ def record_findings(folder: Path, run: Run, backend: Backend) -> None:
     """
     with folder_lock(folder):
         stored = read_run(folder)
-        deviations = list(dict.fromkeys([*stored.deviations, *backend.deviations]))
-        now = run.environment | backend.describe()
+        deviations = list(dict.fromkeys([*stored.deviations, *map(storable, backend.deviations)]))
+        now = run.environment | description_of(backend)
         begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
         different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}
         if begun == run.environment:
             environment = stored.environment | now
         else:
             environment = stored.environment | ({"resumed_with": different} if different else {})
-        write_run(folder, stored.model_copy(update={"deviations": deviations, "environment": environment}), None)
+        found = stored.model_copy(update={"deviations": deviations, "environment": environment})
+        if any(wrong_free_fields(found.model_dump(mode="json"))):  # no store would take it
+            found = stored.model_copy(update={"deviations": list(dict.fromkeys([*stored.deviations, LEFT_OUT]))})
+        write_run(folder, found, None)

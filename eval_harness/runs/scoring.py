@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from dataset_builders.files import replace_file
 from eval_harness.answers import READER_VERSION, read_answers
+from eval_harness.models.interface import storable
 from eval_harness.results import DELIVERIES, Result
 from eval_harness.runs.folder import Run, key_of
 from eval_harness.runs.planning.requests import original, rotation, shown
@@ -81,7 +82,7 @@ def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
             "seconds": record.get("seconds"),
             "scores": record.get("scores"),
             "reasoning": _text(record.get("reasoning")),
-            "finish_reason": record.get("finish_reason"),
+            "finish_reason": _text(record.get("finish_reason")),
             "tokens_in": (record.get("usage") or (None, None))[0],
             "tokens_out": (record.get("usage") or (None, None))[1],
         }
@@ -93,8 +94,8 @@ def answer_frame(journal: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _text(value: Any) -> str | None:
-    """A text as UTF-8 can store it: lone surrogates (a server may send them escaped) become question marks."""
-    return None if value is None else str(value).encode("utf-8", "replace").decode()
+    """A text as a store can hold it (a server may send lone surrogates escaped)."""
+    return None if value is None else storable(str(value))
 
 
 def make_result(

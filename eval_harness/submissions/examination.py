@@ -8,13 +8,13 @@ Everything in a submission that can be computed is computed again. See also: whe
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
@@ -27,10 +27,10 @@ from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, Reread, answer_frame, make_result, scores_of
 from eval_harness.scores import Scored
 from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.plausibility import implausible, odd_selection
+from eval_harness.submissions.plausibility import doubts, odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
 from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
-from eval_harness.submissions.untrusted.files import check_file, parquet_rows, parse_object, printable
+from eval_harness.submissions.untrusted.files import parquet_rows, parse_object, printable
 from eval_harness.submissions.validation import (
     JUDGED,
     checked_answers,
@@ -105,7 +105,7 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str
     missing = len(questions) * samples - len(records)
     if missing > 0:
         notes.append(f"{missing:,} of {len(questions) * samples:,} answers are missing and count as wrong")
-    flags = [*_flags(claimed, dataset, questions), *implausible(claimed, questions, answers)]
+    flags = [*_flags(claimed, dataset, questions), *doubts(claimed, questions, answers)]
     flags += fields if stored else _named_elsewhere(claimed.benchmark, dataset)
     return Submission(
         run_id,
@@ -151,23 +151,12 @@ def read_claims(bundle: Bundle) -> Result:
 
 def read_rows(bundle: Bundle, claimed: Result, dataset: Dataset) -> list[Placed]:
     """What answers.parquet says, within what answers to the questions of the dataset may take. Raises BadInput where it is none."""
-    with tempfile.TemporaryDirectory(prefix="medprobe-answers-") as place:
-        path = Path(place) / "answers.parquet"
-        path.write_bytes(bundle.answers)
-        try:
-            return _rows(path, most_bytes(len(dataset.questions), claimed.method.samples or 1))
-        except BadInput as error:
-            raise BadInput(str(error).replace(f"{path}", path.name)) from None
-
-
-def _rows(path: Path, most: int) -> list[Placed]:
-    import pyarrow.parquet as pq
-
-    check_file(path)
+    most = most_bytes(len(dataset.questions), claimed.method.samples or 1)
     rows = [
-        (f"answers.parquet, row {number}", row) for number, row in enumerate(parquet_rows(path, most_bytes=most), 1)
+        (f"answers.parquet, row {number}", row)
+        for number, row in enumerate(parquet_rows(bundle.answers, most_bytes=most), 1)
     ]
-    there, wanted = _columns(pq.read_schema(path)), _columns(ANSWERS_SCHEMA)
+    there, wanted = _columns(pq.read_schema(pa.BufferReader(bundle.answers))), _columns(ANSWERS_SCHEMA)
     if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
         raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")
     for place, row in rows:

@@ -27,6 +27,7 @@ from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.hub.client import connect, connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.problems import clip
+from dataset_builders.temporary import temporary_folder
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.results import normal_name, wrong_model_name
@@ -315,7 +316,11 @@ def _read_key(where: str, asked: _Asked, token: str | None, metric: str | None) 
     """The private answers. What is wrong with them is said without a word of them."""
     if is_hub_store(where):
         api = connect(token) if token else connect_with_token()
-        with tempfile.TemporaryDirectory() as place, quiet(), hub_errors(where, "read the answers"):
+        with (
+            temporary_folder(Path(tempfile.gettempdir()), "medprobe-key-") as place,
+            quiet(),
+            hub_errors(where, "read the answers"),
+        ):
             head = with_retries(lambda: private_head(api, where, "the answers of a test"))
             names = ["manifest.json", "answers/*.parquet"]
             # Into a folder that goes at once: the cache of a served board is no place for a key.
@@ -324,7 +329,7 @@ def _read_key(where: str, asked: _Asked, token: str | None, metric: str | None) 
                     where, repo_type="dataset", revision=head, allow_patterns=names, local_dir=place
                 )
             )
-            return _key_of(Path(place), where, head, asked, metric)
+            return _key_of(place, where, head, asked, metric)
     files = sorted(Path(where).glob("answers/*.parquet"))
     version = ",".join(str(file.stat().st_mtime_ns) for file in files)
     return _key_of(Path(where), where, version, asked, metric)

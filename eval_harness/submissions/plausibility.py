@@ -1,11 +1,12 @@
 """What a human should look at before a result lands: nothing here refuses one, and nothing here proves one.
 
-See also: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), answers equal to those of another result
-(`folder_store.py`).
+See also: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), answers like those of another result
+(`likeness.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
 from eval_harness.prompts import PROMPTS
 from eval_harness.results import DELIVERIES, Result
-from eval_harness.results.spreadsheets import harmless
+from eval_harness.results.spreadsheets import is_formula
 
 REMARKABLE = 0.90
 """Share of right answers from which a result is looked at: no model in the papers of the four benchmarks comes near it."""
@@ -42,10 +43,12 @@ LONGEST_TEXT = 1_000
 
 
 def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
-    """Flags for a result whose `answers` (as scored) were given to `questions`."""
-    found = [*look_alike(result.model.name), *odd_texts(result)]
-    found += [*_remarkable(questions, answers), *_odd_answers(result, answers)]
-    found += [*_odd_method(result, answers), *_odd_times(result)]
+    """Flags for a result whose `answers` (as scored) were given to `questions`.
+
+    Answers that are alike to those of another result: `likeness.py`.
+    """
+    found = [*_remarkable(result, questions, answers), *look_alike(result.model.name), *odd_texts(result)]
+    found += [*_odd_answers(result, answers), *_odd_method(result, answers), *_odd_times(result)]
     if len(result.deviations) > MOST_DEVIATIONS:
         found.append(f"names {len(result.deviations):,} deviations")
     if result.method.extraction == "official":
@@ -114,7 +117,8 @@ def skeleton(name: str) -> str:
 
     looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name.translate(_INVISIBLE)))
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
-    return re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
+    same = re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
+    return same.replace("rn", "m").replace("vv", "w")
 
 
 _BLANK = "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800"
@@ -148,9 +152,9 @@ def odd_texts(result: Result) -> Iterator[str]:
         long = LONGEST_TEXT * (20 if place in ("command", "method.generation.system") else 1)
         if len(text) > long:
             yield f"{place} has {len(text):,} characters"
-        elif not re.sub(r"[\n\t]", " ", text).isprintable():
+        elif not re.sub(r"[\n\t\u200c\u200d\ufe0f]", " ", text).isprintable():  # what joins letters is part of writing
             yield f"{place} holds invisible characters ({clip(ascii(text))})"
-        elif harmless(text) != text:
+        elif is_formula(text):
             yield f"{place} begins like a formula of a spreadsheet ({clip(ascii(text))})"
 
 
@@ -169,19 +173,24 @@ def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from _texts(inner, place)
 
 
-def _remarkable(questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
-    key = {
-        name: sorted(map(int, wanted))
-        for name, wanted in zip(questions["question_id"], questions["answer"], strict=True)
-    }
+def _remarkable(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
+    """(Nearly) right throughout, in the order of the key, or in no time."""
+    key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
     first = answers[answers["sample"] == 0]
-    known = [
-        (sorted(map(int, given)), key[name]) for name, given in zip(first["question_id"], first["choice"], strict=True)
-    ]
-    known = [(given, wanted) for given, wanted in known if wanted]
+    wanted = [key[name] for name in first["question_id"].astype(str)]
+    known = [(given, right) for given, right in zip(first["choice"].map(_tuple), wanted, strict=True) if right]
     right = sum(given == wanted for given, wanted in known)
-    if len(known) >= ENOUGH and REMARKABLE <= right / len(known) < 0.99:  # from 99 % on it is told as nearly perfect
+    if known and right == len(known):
+        yield f"a perfect score: all {right:,} answers are right"
+    elif len(known) >= ENOUGH and right >= 0.99 * len(known):
+        yield f"a nearly perfect score: {right:,} of {len(known):,} answers are right"
+    elif len(known) >= ENOUGH and right >= REMARKABLE * len(known):
         yield f"a remarkable score: {right:,} of {len(known):,} answers are right, more than of any model in the papers"
+    if shifted := _in_the_order_of_the_key(known):
+        yield f"the answers follow the order of the key, {shifted}"
+    seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
+    if len(seconds) and (seconds <= 0).all() and result.model.kind != "baseline":
+        yield "all response times are zero"
 
 
 def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
@@ -215,17 +224,10 @@ def _prompts(format: str, said: str) -> list[str]:
 
 def _odd_times(result: Result) -> Iterator[str]:
     """A day of the run on which none of these benchmarks was there."""
-    made = datetime.fromisoformat(result.created_at) if _is_time(result.created_at) else None
-    if made is not None and made.replace(tzinfo=made.tzinfo or UTC) < FIRST_DAY:
-        yield f"created_at {clip(result.created_at)}: none of the benchmarks had been published by then"
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    with contextlib.suppress(ValueError):  # what is no time at all is told elsewhere
+        made = datetime.fromisoformat(result.created_at)
+        if made.replace(tzinfo=made.tzinfo or UTC) < FIRST_DAY:
+            yield f"created_at {clip(result.created_at)}: none of the benchmarks had been published by then"
 
 
 def _odd_answers(result: Result, answers: pd.DataFrame) -> Iterator[str]:
@@ -264,31 +266,6 @@ def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) ->
     differ = sum(list(one) != list(other) for one, other in zip(answers["choice"], ours["choice"], strict=True))
     if differ > DISPUTED * len(answers):
         yield f"{differ:,} of {len(answers):,} answers are read otherwise by our reader"
-
-
-def implausible(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
-    """What a human should look at: (nearly) perfect answers, ones in the order of the key, no time taken.
-
-    Answers of another submission: `folder_store.duplicate_submissions`.
-    """
-    flags: list[str] = []
-    key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
-    first = answers[answers["sample"] == 0]
-    given = [_tuple(choice) for choice in first["choice"]]
-    wanted = [key[name] for name in first["question_id"].astype(str)]
-    known = [(g, w) for g, w in zip(given, wanted, strict=True) if w]
-    right = sum(g == w for g, w in known)
-    if known and right == len(known):
-        flags.append(f"a perfect score: all {right:,} answers are right")
-    elif len(known) >= ENOUGH and right >= 0.99 * len(known):
-        flags.append(f"a nearly perfect score: {right:,} of {len(known):,} answers are right")
-    shifted = _in_the_order_of_the_key(known)
-    if shifted:
-        flags.append(f"the answers follow the order of the key, {shifted}")
-    seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
-    if len(seconds) and (seconds <= 0).all() and result.model.kind != "baseline":
-        flags.append("all response times are zero")
-    return [*flags, *doubts(result, questions, answers)]
 
 
 def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of, with_retries
 from dataset_builders.sources.problems import clip
+from dataset_builders.temporary import temporary_folder
 from eval_harness.results.landing import (
     LANDING,
     MAX_TEXT,
@@ -107,16 +108,16 @@ def _add(store: str | Path, result: str, account: str | None, make) -> tuple[str
     name, record = make(account or local_account())
     if len(list(folder.glob("note-*.json"))) >= MOST_NOTES:
         raise BadInput(f"{folder}: has {MOST_NOTES} notes already.")
-    partial = folder / f".{name}.{os.getpid()}.partial"
+    incoming = root / ".incoming"
     try:
-        partial.write_bytes(record.to_bytes())
-        os.link(partial, folder / name)  # fails where there is one: the first word stands
+        incoming.mkdir(exist_ok=True)
+        with temporary_folder(incoming, "") as staging:
+            (staging / name).write_bytes(record.to_bytes())
+            os.link(staging / name, folder / name)  # fails where there is one: the first word stands
     except FileExistsError:
         return str(folder / name), False
     except OSError as error:
         raise BadInput(f"{folder}: cannot be written ({error.strerror}).") from None
-    finally:
-        partial.unlink(missing_ok=True)
     return str(folder / name), True
 
 

@@ -7,7 +7,6 @@ then. Whatever happens on the way, a change has landed whole or not at all. See 
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, quiet, with_retries
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.submissions.stores.hub_store import files_at
+from eval_harness.submissions.stores.hub_store import fetched, files_at
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -102,9 +101,7 @@ class HubLedger:
         entry = files_at(api, self.repo_id, head, [path]).get(path)
         if entry is None:
             return None
-        with tempfile.TemporaryDirectory() as place:  # not through the cache: it would keep every state there ever was
-            file = api.hf_hub_download(self.repo_id, path, revision=head, repo_type="dataset", local_dir=place)
-            return _document(Path(file).read_bytes(), f"{self.repo_id}, {path}")
+        return _document(fetched(api, self.repo_id, head, path), f"{self.repo_id}, {path}")
 
     @contextmanager
     def _hub(self, doing: str) -> Iterator[HfApi]:

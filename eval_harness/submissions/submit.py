@@ -20,6 +20,7 @@ from eval_harness.runs.folder import read_run
 from eval_harness.runs.planning.selection import select_questions
 from eval_harness.submissions.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
 from eval_harness.submissions.forming import Formed, from_answers, from_result, from_run, is_result_folder, own_dataset
+from eval_harness.submissions.outcome import shown
 from eval_harness.submissions.submission import FILES, Submission
 from eval_harness.submissions.untrusted.envelope import envelope, weight
 from eval_harness.submissions.untrusted.files import check_file, printable
@@ -89,9 +90,10 @@ def deliver(submission: Submission, to: str | Path, token: str | None = None, ac
             )
         place, new = hub_store.propose(str(to), submission, token)
         return Submitted(submission, place, new)
-    submission.flags.extend(folder_store.duplicate_submissions(Path(to), submission))
     who = account or local_account()
-    landing = Landing(account=who, landed_at=now(), verified_by=who, flags=submission.flags)
+    found = folder_store.duplicate_submissions(Path(to), submission, who)
+    submission.flags.extend(flag for flag in found if flag not in submission.flags)
+    landing = Landing(account=who, landed_at=now(), verified_by=who, flags=shown(submission.flags))
     folder, new = folder_store.add(Path(to), submission, landing)
     return Submitted(submission, str(folder), new)
 

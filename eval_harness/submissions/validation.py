@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.sources.problems import clip
-from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Scores, wrong_model_name
+from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Score, wrong_model_name
 from eval_harness.submissions.predictions import is_duration, whole, wrong_response
 from eval_harness.submissions.submission import AGAIN
 from eval_harness.submissions.untrusted.envelope import LARGEST_SPLIT, wrong_free_fields
@@ -202,79 +202,58 @@ def _wrong_words(row: dict[str, Any]) -> str | None:
 PARTS = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method")
 NUMBERS = ("value", "n", "n_cases")
 """The parts of a score that no version of medprobe computes otherwise; intervals, chance and verdicts may come to be."""
-
-
-def _different_scores(
-    claimed: Scores, computed: Scores, where: str = "", parts: Sequence[str] = PARTS
-) -> Iterator[str]:
-    """Each claimed number that its answers do not give, with both."""
-    for name, theirs in claimed.items():
-        ours = computed.get(name)
-        for part in parts:
-            left, right = getattr(theirs, part), getattr(ours, part) if ours else None
-            if not _same(left, right):
-                what = "" if part == "value" else f" ({part})"
-                yield f"claims {where}{name}{what} = {left}, its answers give {right}"
-                break
-
-
-def _different_parts(claimed: Result, computed: Result, parts: Sequence[str] = PARTS) -> Iterator[str]:
-    """The same for its scores by label."""
-    for facet, values in claimed.breakdown.items():
-        for value, scores in values.items():
-            ours = computed.breakdown.get(facet, {}).get(value, {})
-            yield from _different_scores(scores, ours, f"{facet} {value}: ", parts)
+Cells = dict[tuple[str, str], Score]
+"""(where, metric) -> its score. `where`: "" all in all, "FACET VALUE: " for a label."""
 
 
 def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
     """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
     claim, and where an earlier version of the reader read its answers, or of the format holds it, nothing is compared."""
     if (claimed.schema_version, claimed.reader_version) == (computed.schema_version, computed.reader_version):
-        whole = list(_different_scores(claimed.scores, computed.scores))
-        yield from whole or _different_parts(claimed, computed)
+        whole = list(_different(_cells(claimed, False), _cells(computed, False)))
+        yield from whole or _different(_cells(claimed), _cells(computed))
 
 
 def different_numbers(claimed: Result, computed: Result) -> Iterator[str]:
     """What a stored result says and its choices do not give, of what every version computes alike and this one knows."""
-    known = claimed.model_copy(
-        update={
-            "scores": _known(claimed.scores, computed.scores),
-            "breakdown": {
-                facet: {
-                    value: _known(scores, computed.breakdown.get(facet, {}).get(value, {}))
-                    for value, scores in values.items()
-                }
-                for facet, values in claimed.breakdown.items()
-            },
-        }
-    )
-    yield from _different_scores(known.scores, computed.scores, parts=NUMBERS)
-    yield from _different_parts(known, computed, NUMBERS)
+    ours = _cells(computed)
+    yield from _different({cell: score for cell, score in _cells(claimed).items() if cell in ours}, ours, NUMBERS)
     yield from _different_statuses(claimed, computed)
-
-
-def _known(scores: Scores, computed: Scores) -> Scores:
-    return {name: score for name, score in scores.items() if name in computed}
 
 
 def different_results(claimed: Result, computed: Result, with_parts: bool = True) -> Iterator[str]:
     """Everything computed in a result that its answers do not give; what is left out counts as different. `with_parts`: the breakdown
     as well."""
-    yield from _different_scores(claimed.scores, computed.scores)
-    yield from (f"lacks the score {name}" for name in sorted(computed.scores.keys() - claimed.scores.keys()))
-    if with_parts and claimed.breakdown.keys() != computed.breakdown.keys():
-        other = min(claimed.breakdown.keys() ^ computed.breakdown.keys())
-        yield f"its breakdown by {clip(other)} is not that of its answers"
-    elif with_parts:
-        for facet, ours in computed.breakdown.items():
-            theirs = claimed.breakdown[facet]
-            if theirs.keys() != ours.keys():
-                yield f"its breakdown by {clip(facet)} has other values than its answers"
-            for value in theirs.keys() & ours.keys():
-                if theirs[value].keys() != ours[value].keys():
-                    yield f"its breakdown by {clip(facet)}, {clip(value)} has other scores than its answers"
-        yield from _different_parts(claimed, computed)
+    theirs, ours = _cells(claimed, with_parts), _cells(computed, with_parts)
+    yield from _different(theirs, ours)
+    yield from (f"lacks the score {where}{name}" for where, name in sorted(ours.keys() - theirs.keys()))
+    if with_parts:  # a label without scores is a label all the same
+        for facet in sorted(claimed.breakdown.keys() | computed.breakdown.keys()):
+            labels = [set(result.breakdown.get(facet, {None: {}})) for result in (claimed, computed)]
+            if labels[0] != labels[1]:
+                yield f"its breakdown by {clip(facet)} is not that of its answers"
     yield from _different_statuses(claimed, computed)
+
+
+def _cells(result: Result, with_parts: bool = True) -> Cells:
+    cells = {("", name): score for name, score in result.scores.items()}
+    if with_parts:
+        for facet, values in result.breakdown.items():
+            for value, scores in values.items():
+                cells |= {(f"{facet} {value}: ", name): score for name, score in scores.items()}
+    return cells
+
+
+def _different(claimed: Cells, computed: Cells, parts: Sequence[str] = PARTS) -> Iterator[str]:
+    """Each claimed number that its answers do not give, with both."""
+    for (where, name), theirs in claimed.items():
+        ours = computed.get((where, name))
+        for part in parts:
+            left, right = getattr(theirs, part), getattr(ours, part, None)
+            if not _same(left, right):
+                what = "" if part == "value" else f" ({part})"
+                yield f"claims {where}{name}{what} = {left}, its answers give {right}"
+                break
 
 
 def _different_statuses(claimed: Result, computed: Result) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.forms import DEFAULT_FORM, form_hash, form_named
-from eval_harness.models.interface import OPTIONS, Backend
+from eval_harness.models.interface import OPTIONS, Backend, description_of, storable
 from eval_harness.results import Method, model_slug, normal_name
 from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.planning.config import EvalConfig
@@ -78,7 +78,7 @@ def describe_run(
         environment={
             **collect_environment(),
             "python": platform.python_version(),
-            **backend.describe(),
+            **description_of(backend),
             **({"price_per_million_tokens": list(config.settings.price)} if config.settings.price else {}),
         },
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
@@ -106,7 +106,7 @@ def _in_default_form(request: RunRequest) -> RunRequest:
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:
-    found = list(backend.deviations)
+    found = list(map(storable, backend.deviations))
     if config.shots:
         found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
     if config.scores_options and (selection.questions["question_type"] == "multiple").any():

@@ -16,7 +16,7 @@ from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import Backend, Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
-from eval_harness.results import FOLDER_NAME, normal_name, wrong_model_name
+from eval_harness.results import Result
 from eval_harness.runs.folder import Run
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.description import describe_run, in_form
@@ -31,6 +31,7 @@ from eval_harness.runs.planning.requests import (
 )
 from eval_harness.runs.planning.selection import Selection, select_questions
 from eval_harness.submissions.untrusted.envelope import FREE_BYTES, check_size, wrong_free_fields
+from eval_harness.submissions.validation import wrong_fields, wrong_names, wrong_standing
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,9 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
     if config.scores_options and not callable(getattr(backend, "score", None)):
         raise BadInput(f"--method {config.method}: {config.model} cannot score options. Use --method mc.")
     samples = _samples(config, backend, selection)
-    _check_can_land(config, selection, backend, samples)
+    check_size(len(selection.questions), samples)
     run = describe_run(config, selection, backend, samples, prompts)
-    # Half of what the gate takes: the environment is added to when the run is resumed elsewhere.
-    for wrong in wrong_free_fields(run.model_dump(mode="json"), FREE_BYTES // 2):
-        raise BadInput(f"{config.model}: its description has {wrong}.")
+    _check_can_land(run, config.extraction)
     return Plan(config, selection, backend, prompts, examples, run)
 
 
@@ -128,14 +127,22 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
     return backend.samples()
 
 
-def _check_can_land(config: EvalConfig, selection: Selection, backend: Backend, samples: int) -> None:
-    """Raise BadInput now for what no results store would take later: everything that `submit` limits is known before the first question."""
-    check_size(len(selection.questions), samples)
-    wrong = wrong_model_name(normal_name(config.name or backend.model.name))
-    if wrong is None and not FOLDER_NAME.fullmatch(selection.repository.name):
-        called = selection.repository.name
-        wrong = (
-            f"{selection.repository.data}: the benchmark's name {called!r} cannot be a folder. Build it under another."
-        )
+def _check_can_land(run: Run, extraction: str) -> None:
+    """Raise BadInput now for what no results store would take later, found by the very functions that will judge the submission."""
+    result = Result(
+        kind="measured",
+        provenance="submitted",
+        benchmark=run.benchmark,
+        model=run.model,
+        method=run.method.model_copy(update={"extraction": extraction}),
+        scores={},
+        deviations=run.deviations,
+        environment=run.environment,
+        command=run.command,
+        created_at=run.created_at,
+    )
+    wrong = [*wrong_names(result, "run"), *wrong_standing(result), *wrong_fields(result)]
+    # Half of what the gate takes: the environment is added to when the run is resumed elsewhere.
+    wrong += wrong_free_fields(run.model_dump(mode="json"), FREE_BYTES // 2)
     if wrong:
-        raise BadInput(wrong)
+        raise BadInput(f"--model {run.request.model}: no results store would take this run: {wrong[0].rstrip('.')}.")

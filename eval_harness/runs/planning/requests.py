@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
@@ -122,13 +124,19 @@ def _related(example: Row, row: Row) -> bool:
 
 def example_rows(selection: Selection, count: int) -> list[Row]:
     """The questions worked examples are taken from: the same few for the whole run, in an order drawn by their ids, each of another
-    case and another image, with some to spare for the questions that they are too close to.
+    case and another image, with some to spare for the questions that they are too close to. Questions that are asked come first, the
+    rest of the split where a `--limit` or `--branch` leaves too few of them.
 
     Raises BadInput when the split has too few cases with a known answer.
     """
-    records = _records(selection)
-    known = [row for row in records if len(row["answer"])]
-    known.sort(key=lambda row: hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest())
+    asked = set(selection.questions["question_id"])
+    known = [row for row in _records(selection.repository.questions(selection.split)) if len(row["answer"])]
+    known.sort(
+        key=lambda row: (
+            row["question_id"] not in asked,
+            hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest(),
+        )
+    )
     chosen: list[Row] = []
     for row in known:
         if not any(_related(row, other) for other in chosen):
@@ -172,7 +180,7 @@ def make_requests(
     selection: Selection, maker: RequestMaker, instances: Sequence[Instance], with_images: bool, at_once: int = AT_ONCE
 ) -> Iterator[list[Request]]:
     """The requests of these instances, in the order the cases are stored, in lists that bound the memory their images take."""
-    records = _records(selection)
+    records = _records(selection.questions)
     batch: list[Request] = []
     for (row, sample), images in _with_images(selection, records, instances, with_images):
         batch.append(maker.make(records[row], sample, images.get(records[row]["image_id"])))
@@ -183,8 +191,8 @@ def make_requests(
         yield batch
 
 
-def _records(selection: Selection) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in selection.questions.to_dict("records")]
+def _records(questions: pd.DataFrame) -> list[Row]:
+    return [{str(name): value for name, value in row.items()} for row in questions.to_dict("records")]
 
 
 def _with_images(

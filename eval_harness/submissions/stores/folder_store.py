@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +16,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import is_unavailable
 from dataset_builders.temporary import temporary_folder
-from eval_harness.results import read_result
-from eval_harness.results.landing import LANDING, Landing
+from eval_harness.results import Result, read_result
+from eval_harness.results.landing import LANDING, Landing, read_landing
+from eval_harness.submissions.likeness import Digests, digests_of, likeness, stored_digests
 from eval_harness.submissions.plausibility import look_alike
 from eval_harness.submissions.submission import Submission, answers_digest
 
@@ -34,11 +35,11 @@ def add(store: Path, submission: Submission, landing: Landing) -> tuple[Path, bo
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
         raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
     try:
-        if submission.vouched:
-            _add_questions(store, submission)
         incoming = store / ".incoming"
         incoming.mkdir(parents=True, exist_ok=True)
         with temporary_folder(incoming, "") as staging:
+            if submission.vouched:
+                _add_questions(store, submission, staging)
             for path, content in submission.files().items():
                 _write(staging / Path(path).name, content)
             _write(staging / LANDING, landing.to_bytes())
@@ -49,15 +50,16 @@ def add(store: Path, submission: Submission, landing: Landing) -> tuple[Path, bo
 
 
 def duplicate_submissions(
-    store: Path, submission: Submission, fetch: Callable[[Path], Path] = lambda path: path
+    store: Path, submission: Submission, account: str | None = None, fetch: Callable[[Path], Path] = lambda path: path
 ) -> list[str]:
-    """Flags for results of the store whose every response is that of the submission, or whose model's name its own looks like.
+    """Flags for results of the store whose answers are (nearly) those of the submission, or whose model's name its own looks like.
 
-    `fetch` brings an answers.parquet of the store here; it is asked only for results with the same scores.
+    `account`: whose submission it is; two runs of a model by one account may be as alike as they like. `fetch` brings an answers.parquet
+    of the store here; it is asked only for results whose scores come near.
     """
     result, flags = submission.result, []
-    digest = answers_digest(submission.answers.to_dict("records"))
     names: set[str] = set()
+    ours: Digests | None = None
     for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
         place = path.parent.relative_to(store).as_posix()
         if place == submission.folder:
@@ -65,15 +67,39 @@ def duplicate_submissions(
         try:
             other = read_result(path)
             names.add(other.model.name)
-            if other.model.name == result.model.name and "reproduced" in (other.provenance, result.provenance):
+            again = other.model.name == result.model.name
+            if again and "reproduced" in (other.provenance, result.provenance):
                 continue  # the same model run again: the same answers are what was hoped for
-            if (other.scores, other.statuses) == (result.scores, result.statuses):
-                rows = pq.read_table(fetch(path.with_name("answers.parquet"))).to_pylist()
-                if answers_digest(rows) == digest:
-                    flags.append(f"every response is identical to that of {place}")
-        except (BadInput, OSError, ValueError, TypeError):
+            if other.kind != "measured" or not _near(result, other):
+                continue
+            ours = ours or digests_of(submission.answers)
+            found = likeness(ours, stored_digests(fetch(path.with_name("answers.parquet"))))
+            if found and not (again and account and account == _account(path.parent) and "identical" not in found):
+                flags.append(f"{found} {place}")
+        except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
+            if is_unavailable(error):
+                raise
             continue  # a result that cannot be read is set aside by the board as well
     return [*flags, *(line for line in look_alike(result.model.name, sorted(names)) if line not in submission.flags)]
+
+
+NEAR = 10.0
+"""Percentage points that the scores of answers which are nearly the same may lie apart."""
+
+
+def _near(one: Result, other: Result) -> bool:
+    """Whether two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared."""
+    if (one.benchmark.fingerprint, one.method.extraction) != (other.benchmark.fingerprint, other.method.extraction):
+        return True
+    both = [name for name in one.scores if name in other.scores]
+    name = max(both, key=lambda name: one.scores[name].n, default=None)
+    values = [] if name is None else [one.scores[name].value, other.scores[name].value]
+    return None in values or not values or abs(values[0] - values[1]) <= NEAR  # type: ignore[operator]
+
+
+def _account(folder: Path) -> str | None:
+    landing = read_landing(folder)
+    return landing.account if landing else None
 
 
 def questions_bytes(questions: pd.DataFrame) -> bytes:
@@ -83,17 +109,12 @@ def questions_bytes(questions: pd.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def _add_questions(store: Path, submission: Submission) -> None:
+def _add_questions(store: Path, submission: Submission, staging: Path) -> None:
     path = store / "questions" / f"{submission.result.benchmark.fingerprint}.parquet"
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
-    try:
-        _write(partial, questions_bytes(submission.questions))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(staging / path.name, questions_bytes(submission.questions))
+        (staging / path.name).replace(path)
 
 
 def _write(path: Path, content: bytes) -> None:

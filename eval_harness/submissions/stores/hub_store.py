@@ -22,13 +22,15 @@ from dataset_builders.hub.client import (
     status_of,
     with_retries,
 )
-from eval_harness.results import read_result
+from dataset_builders.temporary import temporary_folder
+from eval_harness.results import Result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.stores.folder_store import questions_bytes
 from eval_harness.submissions.submission import answers_digest
-from eval_harness.submissions.untrusted.envelope import MAX_FILE, envelope
+from eval_harness.submissions.untrusted.envelope import MAX_FILE, MOST_UNPACKED, envelope
+from eval_harness.submissions.untrusted.files import parquet_rows
 from eval_harness.submissions.untrusted.sandbox import call
-from eval_harness.submissions.untrusted.stored_answers import rows_of, weight_of
+from eval_harness.submissions.untrusted.stored_answers import weight_of
 
 if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 
 LANDING_TRIES = 12
 """Others commit to the same branch: a commit to main is tried again on top of theirs."""
+
+
+class Conflict(BadInput):
+    """A store holds something else in the place of what is to be added."""
 
 
 def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
@@ -95,47 +101,19 @@ def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, 
 def add(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
     """Commit a submission to main, which only those who may write to the store can; returns its address, and whether it is new.
 
-    Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
     Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
     """
-    from huggingface_hub import CommitOperationAdd
-
     check_repo_id(repo_id)
     api = connect_with_token()
-    files = submission.files()
     with hub_errors(repo_id, "sign in"):
         who = str(with_retries(api.whoami).get("name"))
-    place = f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}"
-    questions = f"questions/{submission.result.benchmark.fingerprint}.parquet"
-    head: str | None = None
-    more: dict[str, bytes] = {}
-
-    def look() -> tuple[str, bool] | None:
-        nonlocal head
-        head = api.repo_info(repo_id, repo_type="dataset").sha
-        if head and holds(api, repo_id, head, files, f"{repo_id} on main"):
-            _check_provenance(api, repo_id, head, submission)
-            return place, False
-        more.clear()
-        if with_questions and submission.vouched and not (head and files_at(api, repo_id, head, [questions])):
-            more[questions] = questions_bytes(submission.questions)
-        more[f"{submission.folder}/{LANDING}"] = Landing(account=who, landed_at=now(), verified_by=who).to_bytes()
-        return None
-
-    def add_it() -> tuple[str, bool]:
-        api.create_commit(
-            repo_id,
-            [CommitOperationAdd(path, content) for path, content in sorted((files | more).items())],
-            commit_message=title_of(submission.folder),
-            commit_description=_description(submission),
-            repo_type="dataset",
-            parent_commit=head,
-        )
-        return place, True
-
+    more = {f"{submission.folder}/{LANDING}": Landing(account=who, landed_at=now(), verified_by=who).to_bytes()}
+    if with_questions:
+        more |= questions_file(submission)
     with quiet(), hub_errors(repo_id, "add a reproduced result", who):
         try:
-            return with_retries(add_it, LANDING_TRIES, look)
+            about = _description(submission)
+            new = commit_to_main(api, repo_id, submission.files(), more, title_of(submission.folder), about)
         except Exception as error:
             if status_of(error) != 403:
                 raise
@@ -143,13 +121,55 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
                 f"{repo_id}: the account {who} may not write to it, and only who owns a store says what is reproduced. Use a token that "
                 "may write there, or leave --reproduced out: that opens a pull request."
             ) from None
+        path = f"{submission.folder}/result.json"
+        there = None if new else with_retries(lambda: fetched(api, repo_id, "main", path))
+        if there and Result.model_validate_json(there).provenance != submission.result.provenance:
+            raise BadInput(
+                f"{repo_id} on main: holds these answers as a submission in {submission.folder}. Move it away."
+            )
+    return f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}", new
 
 
-def _check_provenance(api: HfApi, repo_id: str, head: str, submission: Submission) -> None:
-    """BadInput where main holds these answers as something else than what is to be added."""
-    path = api.hf_hub_download(repo_id, f"{submission.folder}/result.json", revision=head, repo_type="dataset")
-    if read_result(Path(path)).provenance != submission.result.provenance:
-        raise BadInput(f"{repo_id} on main: holds these answers as a submission in {submission.folder}. Move it away.")
+def commit_to_main(
+    api: HfApi, repo_id: str, files: dict[str, bytes], more: dict[str, bytes], message: str, description: str = ""
+) -> bool:
+    """Commit `files`, and of `more` what is not there yet, to main as it is now; False where it holds the files already.
+
+    Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
+    Raises Conflict where main holds something else in their place, and whatever the Hub's client raises.
+    """
+    from huggingface_hub import CommitOperationAdd
+
+    head: str | None = None
+    content: dict[str, bytes] = {}
+
+    def look() -> bool | None:
+        nonlocal head, content
+        head = api.repo_info(repo_id, repo_type="dataset").sha  # None where nothing was ever committed
+        if head and holds(api, repo_id, head, files, f"{repo_id} on main"):
+            return False
+        known = files_at(api, repo_id, head, sorted(more)) if more and head else {}
+        content = files | {path: data for path, data in more.items() if path not in known}
+        return None
+
+    def commit() -> bool:
+        api.create_commit(
+            repo_id,
+            [CommitOperationAdd(path, data) for path, data in sorted(content.items())],
+            commit_message=message,
+            commit_description=description,
+            repo_type="dataset",
+            parent_commit=head,
+        )
+        return True
+
+    return with_retries(commit, LANDING_TRIES, look)
+
+
+def questions_file(submission: Submission) -> dict[str, bytes]:
+    """The questions of a submission by their path in a store; nothing where nobody vouches for them."""
+    path = f"questions/{submission.result.benchmark.fingerprint}.parquet"
+    return {path: questions_bytes(submission.questions)} if submission.vouched else {}
 
 
 def open_pulls(api: HfApi, repo_id: str, author: str | None = None) -> Iterator[Discussion]:
@@ -183,7 +203,7 @@ def _description(submission: Submission) -> str:
 
 def holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], where: str) -> bool:
     """Whether a revision holds these files already: a result with the same answers, whatever was read out of them since
-    (`medprobe rescore`), and of others the same bytes. Raises BadInput where it holds something else in their place."""
+    (`medprobe rescore`), and of others the same bytes. Raises Conflict where it holds something else in their place."""
     there = files_at(api, repo_id, revision, sorted(files))
     if not there:
         return False
@@ -195,7 +215,7 @@ def holds(api: HfApi, repo_id: str, revision: str, files: dict[str, bytes], wher
             theirs = fetched(api, repo_id, revision, path)
             if _digest(theirs) == _digest(content):
                 continue
-        raise BadInput(
+        raise Conflict(
             f"{where}: holds something else in the place of {path}. A store only grows: submit a run with another name or settings, or "
             "close that pull request."
         )
@@ -214,7 +234,7 @@ def _digest(answers: bytes) -> str:
 
 def _digest_here(answers: bytes) -> str:
     try:
-        return answers_digest(rows_of(answers))
+        return answers_digest(parquet_rows(answers, most_bytes=MOST_UNPACKED))
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(str(error)) from None
 
@@ -243,6 +263,6 @@ def holds_content(api: HfApi, repo_id: str, revision: str, entry: RepoFile | Non
 
 def fetched(api: HfApi, repo_id: str, revision: str, path: str) -> bytes:
     """A file of a revision, not by way of the cache."""
-    with tempfile.TemporaryDirectory() as place:
+    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as place:
         file = api.hf_hub_download(repo_id, path, revision=revision, repo_type="dataset", local_dir=place)
         return Path(file).read_bytes()

@@ -96,11 +96,11 @@ def wrong_free_fields(result: Mapping[str, Any], most: int = FREE_BYTES) -> Iter
 
 
 LARGEST_NUMBER = 1 << 64
-"""Of whole numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables take no larger ones."""
+"""Of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables take no larger ones."""
 
 
-def _numbers(value: Any) -> Iterator[int]:
-    if isinstance(value, int):
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, (int, float)):
         yield value
     elif isinstance(value, Mapping):
         for inner in value.values():

@@ -6,9 +6,9 @@ A file is what its content says, not its name. No pickle is ever loaded, no arch
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
+import math
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,6 @@ MAX_LINE = 64 << 20
 MAX_RECORDS = MOST_ANSWERS
 MAX_UNPACKED = 512 << 20
 """Bytes that a Parquet file may unpack to, where nobody says how many are due."""
-MAX_DEPTH = 12
-MAX_PARTS = 2_000
-"""Values in one entry of a JSON document; the deepest honest one (an official MediConfusion entry) has about 60."""
 MAX_PROBLEMS = 1_000
 """After so many problems the rest of a file is not read: it is another kind of file."""
 MOST_COLUMNS = 60
@@ -157,19 +154,28 @@ def _kind(path: Path, head: bytes) -> str:
 
 def parse_object(text: str | bytes, constants: bool = False) -> Record:
     """A JSON object, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
+    value = _parsed(text, constants)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
 
+
+def _parsed(text: str | bytes, constants: bool = False) -> Any:
     def no_constant(name: str) -> NoReturn:
         raise ValueError(f"holds {name}, which is no JSON")
 
+    def finite(digits: str) -> float:
+        if math.isinf(number := float(digits)):
+            raise ValueError(f"holds {clip(digits)}, which is no number that can be stored")
+        return number
+
+    hooks: dict[str, Any] = {} if constants else {"parse_constant": no_constant, "parse_float": finite}
     try:
-        value = json.loads(text, parse_constant=None if constants else no_constant, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_object, **hooks)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1})") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Record:
@@ -266,80 +272,24 @@ def _delimiter(header: str) -> str:
     return max(",\t;", key=lambda each: (len(names(each) & {*IDENTITIES, "response"}), header.count(each)))
 
 
-class _Pieces:
-    """A file of which no more than MAX_LINE bytes are read without anything coming of it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.since = 0
-        self.is_over = False
-
-    def read(self, size: int = -1) -> bytes:
-        """The next piece; nothing once it is over, which the parser takes for the end of the file."""
-        if self.is_over:
-            return b""
-        piece = self._file.read(size)
-        self.since += len(piece)
-        self.is_over = self.since > MAX_LINE + (1 << 17)
-        return b"" if self.is_over else piece
-
-
 def _document(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
-    """The entries of one JSON list or object, built one at a time from a stream of events, so that nothing large is held.
-
-    The parser is the one in Python: the faster one in C takes the whole process down at a number of 5,000 digits.
-    """
-    import ijson
-    from ijson.backends import python as parser
-
-    builder: Any = None
-    depth = parts = entry = 0
-    name = ""
-    is_list = False
-    file = path.open("rb")
-    pieces = _Pieces(file)
-    events = parser.basic_parse(pieces, use_float=False)
+    """The entries of one JSON list or object. It is held whole: only to be called in the sandbox, which bounds what that may take."""
     try:
-        with file:
-            if file.read(3) != b"\xef\xbb\xbf":
-                file.seek(0)
-            for event, value in events:
-                pieces.since = 0
-                if event in ("end_map", "end_array"):
-                    depth -= 1
-                if depth == 0:
-                    is_list = event == "start_array"
-                elif depth == 1 and event == "map_key":
-                    name = value
-                elif depth == 1 and builder is None:
-                    builder, parts, entry = ijson.ObjectBuilder(), 0, entry + 1
-                if builder is not None:
-                    builder.event(event, value)
-                    parts += 1
-                if event in ("start_map", "start_array"):
-                    depth += 1
-                place = f"{path}, entry {entry if is_list else clip(name)}"
-                if depth > MAX_DEPTH or parts > MAX_PARTS:
-                    raise BadInput(f"{place}: is nested or filled beyond reason. Each entry must be one answer.")
-                if depth == 1 and builder is not None:
-                    made, builder = builder.value, None
-                    if isinstance(made, dict):
-                        made.pop("", None)
-                        yield place, made if is_list else {"": name, **made}
-                    else:
-                        found.add(place, "is no JSON object. Each entry must be one answer.")
-                    if found.full:
-                        return
-    except (ijson.JSONError, ValueError, ArithmeticError) as error:
-        if isinstance(error, (BadInput, UnicodeDecodeError)):
-            raise
-        what = f"a single value of over {MAX_LINE:,} bytes" if pieces.is_over else str(error)
-        raise BadInput(printable(f"{path}: is not valid JSON after entry {entry} ({what[:120]}). {FORMS}")) from None
-    finally:
-        pieces.is_over = True
-        with contextlib.suppress(Exception):  # a parser left in the middle of a text complains when it is thrown away
-            for _ in events:
-                pass
+        value = _parsed(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:
+        raise BadInput(printable(f"{path}: is no valid JSON ({str(error)[:200]}). {FORMS}")) from None
+    is_list = isinstance(value, list)
+    for name, record in enumerate(value, 1) if is_list else value.items():
+        place = f"{path}, entry {name if is_list else clip(name)}"
+        if isinstance(record, dict):
+            record.pop("", None)
+            yield place, record if is_list else {"": name, **record}
+        else:
+            found.add(place, "is no JSON object. Each entry must be one answer.")
+        if found.full:
+            return
 
 
 def _parquet(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
@@ -348,8 +298,9 @@ def _parquet(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
         yield f"{path}, row {number}", record
 
 
-def parquet_rows(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_UNPACKED) -> Iterator[Record]:
-    """The rows of a Parquet file. Of `columns` those that are there; all, where none is named or there. `most_bytes`: when unpacked.
+def parquet_rows(source: Path | bytes, columns: Sequence[str] = (), most_bytes: int = MAX_UNPACKED) -> Iterator[Record]:
+    """The rows of a Parquet file, or of the bytes of an answers.parquet. Of `columns` those that are there; all, where none is named or
+    there. `most_bytes`: when unpacked.
 
     A Parquet file can claim any size and unpack to any other, and its reader is no Python: only to be called in the sandbox.
     Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
@@ -358,11 +309,15 @@ def parquet_rows(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_
     import pyarrow.parquet as pq
 
     def wrong(what: str) -> BadInput:
-        return BadInput(f"{path}: cannot be read as Parquet ({printable(what, 200)}). Write it again.")
+        return BadInput(f"{name}: cannot be read as Parquet ({printable(what, 200)}). Write it again.")
 
-    size = path.stat().st_size if check_file(path) else 0
+    if isinstance(source, bytes):
+        name, size = "answers.parquet", len(source)
+    else:
+        name, size = str(source), source.stat().st_size if check_file(source) else 0
     try:
-        with pq.ParquetFile(path, thrift_string_size_limit=64 << 20, thrift_container_size_limit=1_000_000) as file:
+        content = pa.BufferReader(source) if isinstance(source, bytes) else source
+        with pq.ParquetFile(content, thrift_string_size_limit=64 << 20, thrift_container_size_limit=1_000_000) as file:
             about, names = file.metadata, file.schema_arrow.names
             if about.num_rows > MAX_RECORDS:
                 raise wrong(f"has {about.num_rows:,} rows, at most {MAX_RECORDS:,} are read")
@@ -382,7 +337,7 @@ def parquet_rows(path: Path, columns: Sequence[str] = (), most_bytes: int = MAX_
             if columns and not (IDENTITIES & set(names) and "response" in names):
                 raise BadInput(
                     printable(
-                        f"{path}: is a table without the columns question_id and response; its columns are {listed(names)}."
+                        f"{name}: is a table without the columns question_id and response; its columns are {listed(names)}."
                         " Rename them."
                     )
                 )

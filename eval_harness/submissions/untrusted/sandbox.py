@@ -53,7 +53,8 @@ def call(limits: Envelope, function: Callable[P, T], *arguments: P.args, **named
     """What `function` (of a module, so that the child can find it) returns for these arguments, computed within `limits`.
 
     Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
-    function raises where that is BadInput, OverLimit where it was stopped, SandboxError for any other error.
+    function raises where that is BadInput, OverLimit where it took too much memory or processor time, Unavailable where the clock stopped
+    it, SandboxError for any other error.
     """
     if not CAN_FORK:
         return function(*arguments, **named)
@@ -65,13 +66,21 @@ def call(limits: Envelope, function: Callable[P, T], *arguments: P.args, **named
             child = LENGTH.unpack(_received(ours, LENGTH.size))[0]
         except EOFError:
             raise SandboxError("the process that forks ended before it did") from None
-        timer = threading.Timer(limits.wall_seconds, _kill, [child])
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            _kill(child)
+
+        timer = threading.Timer(limits.wall_seconds, stop)
         timer.start()
         try:
             _send(ours, pickle.dumps((limits, dict(os.environ), str(Path.cwd()), function, arguments, named)))
             size = LENGTH.unpack(_received(ours, LENGTH.size))[0]
             word, value = pickle.loads(_received(ours, size))
         except (EOFError, OSError):
+            if late.is_set():  # most of the time went by in waiting, for the Hub or for this machine
+                raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.") from None
             raise OverLimit(_over(limits)) from None
         finally:
             timer.cancel()

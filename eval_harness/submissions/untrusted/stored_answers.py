@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
 from dataset_builders.errors import BadInput
 from eval_harness.submissions.untrusted.envelope import LEAST_ROW, MOST_COUNTED, MOST_UNPACKED, UNPACKS, envelope
-from eval_harness.submissions.untrusted.files import Record, parquet_rows
+from eval_harness.submissions.untrusted.files import parquet_rows
 from eval_harness.submissions.untrusted.sandbox import call
 
 
@@ -25,16 +21,8 @@ def weight_of(answers: bytes) -> int:
 def unpacked_size(answers: bytes) -> int:
     """Characters of the rows of an answers.parquet, counted up to `MOST_COUNTED`. Only to be called in the sandbox."""
     total = 0
-    for row in rows_of(answers):
+    for row in parquet_rows(answers, most_bytes=MOST_UNPACKED):
         total += LEAST_ROW + sum(len(value) for value in row.values() if isinstance(value, str))
         if total > MOST_COUNTED:
             return MOST_COUNTED
     return total
-
-
-def rows_of(answers: bytes) -> Iterator[Record]:
-    """The rows of an answers.parquet. Only to be called in the sandbox. Raises BadInput as `parquet_rows` does."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "answers.parquet"
-        path.write_bytes(answers)
-        yield from parquet_rows(path, most_bytes=MOST_UNPACKED)

@@ -5,6 +5,7 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.untrusted.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
 from eval_harness.submissions.untrusted.files import MAX_RECORDS
 from eval_harness.submissions.validation import wrong_fields
+from tests.eval_harness.submissions.honest import differences
 
 NOW = datetime.now(UTC)
 
@@ -106,6 +108,7 @@ def test_it_is_refused_at_the_door(said, verdict):
         ("method.name", "best"),
         ("method.shots", 1 << draw.randrange(20, 200)),
         ("environment", {"log": "y" * 7_000_000}),
+        ("environment", {"n": draw.uniform(2.0, 9.0) * 1e20}),
     ):
         problems, _ = verdict(changed(said, path, value))
         assert len(problems) == 1, (path, problems)
@@ -121,6 +124,11 @@ def test_nothing_rides_along_beside_the_scores(said, verdict, name, padding):
     text = json.dumps(said).replace("{", "{" + " " * (len(json.dumps(said)) * 3 + padding), 1)
     problems, _ = verdict(text=text.encode())
     assert "bytes" in problems[0]
+    for number in ("1e999", "-1e400", "NaN"):
+        problems, _ = verdict(
+            text=json.dumps(changed(said, "environment", {"n": 1})).replace('"n": 1', f'"n": {number}').encode()
+        )
+        assert len(problems) == 1 and "which is no" in problems[0]
 
 
 def test_how_an_interval_was_made_is_computed_too(said, verdict):
@@ -269,14 +277,72 @@ class Talkative:
 
 
 @pytest.mark.parametrize(
-    "described", ['{"log": "x" * 200_000}', '{"seed": 1 << 70}', '{"deep": [[{"n": -(1 << 80)}]]}'], ids=str
+    "described",
+    ['{"log": "x" * 200_000}', '{"seed": 1 << 70}', '{"deep": [[{"n": -(1 << 80)}]]}', '{"x": 1e30}', "[1, 2]"],
+    ids=str,
 )
 def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
     path = tmp_path / "plug_in_large.py"
     path.write_text(PLUG_IN.format(described=described))
-    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64"):
+    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|JSON cannot hold"):
         evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+ODD_PLUG_IN = """
+import enum, math, pathlib
+import numpy as np
+from eval_harness.models.interface import Response
+from eval_harness.results import Model
+
+class Why(enum.Enum):
+    STOP = 1
+
+ODD = [
+    dict(seconds=math.nan), dict(seconds=-0.5), dict(seconds=math.inf), dict(seconds=np.float32(0.5)), dict(seconds="soon"),
+    dict(usage=(1.0, 2.5)), dict(usage=(np.int64(3), np.int64(4))), dict(usage=(None, 4)), dict(usage=(-1, 4)), dict(usage=(1 << 60, 4)),
+    dict(usage=7), dict(finish_reason=Why.STOP), dict(finish_reason=3), dict(reasoning=["a"]), dict(reasoning="\\ud800"),
+    dict(error=ValueError("x")),
+]
+
+class Careless:
+    needs_images = False
+    deviations = ["half of it: \\ud800"]
+
+    def __init__(self, settings):
+        self.model, self.asked = Model(name="careless", kind="open"), 0
+
+    def describe(self):
+        return {{1: pathlib.Path("/x"), "n": np.float32(2), "s": "\\ud800", "log": "x" * self.asked * 10_000}}
+
+    def generate(self, requests):
+        for number, request in enumerate(requests):
+            self.asked += 1
+            yield Response(request.question_id, np.int64(request.sample), {text}, **ODD[number % len(ODD)])
+
+    def score(self, requests):
+        for number, request in enumerate(requests):
+            odd = [np.float32(-1), None, math.nan, 1 << 60, True][number % 5]
+            yield Response(request.question_id, request.sample, "", scores=np.array([odd] * len(request.options)){cut})
+"""
+
+
+@pytest.mark.parametrize("method", ["mc", "gd"])
+def test_what_a_careless_plug_in_answers_lands(data, tmp_path, method):
+    """Numbers of other libraries, durations and tokens that are none, texts that no file can hold, a description that grows."""
+    path = tmp_path / "plug_in_careless.py"
+    path.write_text(ODD_PLUG_IN.format(text='["A", None, np.str_("B"), ""][number % 4]', cut=""))
+    evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
+    done = submit(tmp_path / "run", tmp_path / "store", data=str(data))
+    assert done.new and differences(tmp_path / "run", Path(done.place)) == []
+
+
+@pytest.mark.parametrize(("text", "cut", "method"), [("3", "", "mc"), ('b"A"', "", "mc"), ("''", "[1:]", "gd")])
+def test_what_is_no_answer_is_told_at_the_first_question(data, tmp_path, text, cut, method):
+    path = tmp_path / "plug_in_wrong.py"
+    path.write_text(ODD_PLUG_IN.format(text=text, cut=cut))
+    with pytest.raises(BadInput, match=r"with (a text of type|\d scores for)"):
+        evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
 
 
 @settings(max_examples=3, deadline=None)

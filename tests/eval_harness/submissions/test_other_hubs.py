@@ -1,18 +1,21 @@
 """A Hub may say less, or say it otherwise, than the one we know: what is not promised must not be leaned on."""
 
+import contextlib
 import hashlib
+import itertools
 import time
 import uuid
 
 import pytest
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.publish import publish
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.submitting import responses, write_lines
 from tests.localhub import routes_discussions
 from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.faults import Fault
 from tests.localhub.history import Entry
 from tests.localhub.wire import Refused
 
@@ -104,6 +107,38 @@ def test_a_dataset_is_asked_for_again_too(owner, data, local_hub, monkeypatch, t
     assert submit(answers, STORE, "mediconfusion", "Model", name).new
     asked = local_hub.record.of("GET", f"/api/datasets/{name}")
     assert 503 in [each.status for each in asked], asked
+
+
+def test_whichever_request_fails_nobody_is_refused(owner, data, local_hub, monkeypatch, tmp_path):
+    """From the k-th request on the Hub answers nothing but errors, for every k: the submission is left for later, until all is well."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    name = f"ORG/asked-{uuid.uuid4().hex}"
+    publish(data, name)
+    for model in ("Model", "Another"):  # the second has an equal to be compared with
+        answers = write_lines(tmp_path / f"{model}.jsonl", responses(data))
+        submit(answers, STORE, "mediconfusion", model, name)
+        if model == "Model":
+            verify(STORE, everything=True)
+    count, words = 0, set()
+
+    def fails(method, path):
+        nonlocal count
+        count += 1
+        return Fault(path, 520) if count > passing else None
+
+    monkeypatch.setattr(local_hub.faults, "next", fails)
+    for passing in itertools.count(step=3):
+        count = 0
+        with contextlib.suppress(Unavailable):
+            words |= {outcome.word for outcome in verify(STORE, everything=True, accept_flagged=True)}
+        if count <= passing:
+            break
+    assert words == {"later", "added"}
+    details = owner.get_discussion_details(STORE, 2, repo_type="dataset")
+    assert details.status == "closed" and not any(
+        "Refused" in str(getattr(each, "content", "")) for each in details.events
+    )
 
 
 @pytest.mark.parametrize("asked, waited", [("7", True), ("", False), ("Fri, 31 Dec 1999 23:59:59 GMT", False)])

@@ -1,6 +1,7 @@
 """Each lie that numbers cannot refute is put before a human; what honest runs say of themselves is not."""
 
 import random
+import re
 
 import pandas as pd
 import pytest
@@ -81,6 +82,8 @@ def test_a_name_that_looks_like_anothers_is_flagged():
         ("gpt-4o", "GPT-4o"),
         ("LlaVA", "L1aVA"),
         ("Modele", "Modèle"),
+        ("Llarna 3", "Llama 3"),
+        ("Qvven2-VL", "Qwen2-VL"),
         ("GPT\u20114o", "GPT-4o"),
     ):
         assert look_alike(name, ["X", other]), name
@@ -143,11 +146,16 @@ def test_odd_texts_are_found_wherever_they_stand(result, place, data):
 
 
 @settings(max_examples=300)
-@given(st.text(max_size=20))
+@given(st.text(max_size=20) | st.text("=+-@;\t\r\n\"' a,", max_size=12))
 def test_no_cell_is_a_formula(text):
+    """Whichever sign a spreadsheet divides the line by, and however often a table is made harmless."""
     shown = harmless(text).replace("\ufeff", "")
-    assert not shown.startswith(("=", "+", "-", "@", "\t", "\r"))
-    assert harmless(text).removeprefix("'") in (text, text.removeprefix("'"))
+    first, *others = re.split(r"[;\t\r\n]", shown)
+    assert not any(
+        cell.startswith(("=", "+", "-", "@")) for cell in (first.strip(), *(each.strip(' "') for each in others))
+    )
+    assert not shown.startswith(("\t", "\r"))
+    assert harmless(text).replace("'", "") == text.replace("'", "") and harmless(shown) == shown
 
 
 def test_tables_of_results_are_harmless_and_keep_their_numbers():

@@ -10,6 +10,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
 from eval_harness.results.landing import Withdrawal, now, read_standing
+from eval_harness.submissions import pull_requests
 from eval_harness.submissions.remarks import annotate, withdraw
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
@@ -55,12 +56,11 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
 def test_remarks_of_others_words_are_bounded(owner, run, data, monkeypatch):
     """What `annotate` would never write, handed in by who may: notes without end, several lines, markup in the time."""
     from eval_harness.results.landing import Note
-    from eval_harness.submissions import verification
 
     done = submit(run, "ORG/results", data=str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     assert verify("ORG/results@1", data=[str(data)])[0].word == "added"
-    monkeypatch.setattr(verification, "MOST_NOTES", 1)
+    monkeypatch.setattr(pull_requests, "MOST_NOTES", 1)
     reader = HfApi(endpoint=owner.endpoint, token=READER)
 
     def handed_in(note):

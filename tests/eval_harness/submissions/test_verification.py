@@ -14,7 +14,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
-from eval_harness.submissions import verification
+from eval_harness.results.landing import MAX_BYTES, Landing, now, parse_record
+from eval_harness.submissions import pull_requests, verification
+from eval_harness.submissions.outcome import Outcome, shown
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.untrusted import stored_answers
 from eval_harness.submissions.verification import verify
@@ -124,9 +126,7 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
 def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
     done = submit(run, STORE)
     as_owner()
-    from eval_harness.submissions import verification
-
-    examined = verification.sandboxed
+    examined = pull_requests.sandboxed
 
     def push_meanwhile(*arguments, **options):
         path = f"{done.submission.folder}/result.json"
@@ -134,7 +134,7 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
         api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
         return examined(*arguments, **options)
 
-    monkeypatch.setattr(verification, "sandboxed", push_meanwhile)
+    monkeypatch.setattr(pull_requests, "sandboxed", push_meanwhile)
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
     path = f"{done.submission.folder}/result.json"
     assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == done.submission.files()[path]
@@ -201,7 +201,7 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
 
 
 def test_a_pull_request_of_very_many_files_is_not_even_listed(owner, run, as_owner, monkeypatch):
-    monkeypatch.setattr(verification, "MOST_ADDED", 5)
+    monkeypatch.setattr(pull_requests, "MOST_ADDED", 5)
     number = propose(owner, files_of(run) | {f"junk/{n}.txt": b"x" for n in range(9)})
     as_owner()
     (outcome,) = verify(f"{STORE}@{number}")
@@ -307,12 +307,10 @@ def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, 
 
 
 def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
-    from eval_harness.submissions import verification
-
     submit(run, STORE)
     submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
     as_owner()
-    examined, asked = verification.sandboxed, []
+    examined, asked = pull_requests.sandboxed, []
 
     def breaks_once(*arguments):
         asked.append(arguments)
@@ -320,7 +318,7 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
             raise ZeroDivisionError
         return examined(*arguments)
 
-    monkeypatch.setattr(verification, "sandboxed", breaks_once)
+    monkeypatch.setattr(pull_requests, "sandboxed", breaks_once)
     words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
     assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
 
@@ -345,12 +343,34 @@ def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, t
     assert [outcome.word for outcome in verify(STORE, everything=True, data=["medlab/phantoms"])] == ["added"]
 
 
-def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub, monkeypatch):
-    from eval_harness.submissions import verification
+def test_a_large_pull_request_holds_up_nobody(owner, run, data, as_owner, tmp_path, monkeypatch):
+    submit(run, STORE)
+    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
+    as_owner()
+    large = sum(len(content) for content in files_of(run).values())
+    monkeypatch.setattr(verification, "MOST_AT_ONCE", large - 1)
+    pull = pull_requests.PullRequests.pull
 
+    def no_room_for_the_first(check, number, most=None):
+        return pull(check, number, most if number == 1 or most is None else 1 << 30)
+
+    monkeypatch.setattr(pull_requests.PullRequests, "pull", no_room_for_the_first)
+    outcomes = verify(STORE, everything=True, data=[str(data)])
+    assert [(outcome.what, outcome.word) for outcome in outcomes] == [(f"{STORE}@2", "added"), (f"{STORE}@1", "added")]
+
+
+def test_what_is_told_and_kept_of_strangers_words_is_bounded():
+    lines = [f"problem {number}\x1b" * 100 for number in range(5_000)]
+    told = str(Outcome("ORG/results@1", "refused", tuple(lines)))
+    assert len(told) < 30_000 and "and 4,970 more" in told and "\x1b" not in told
+    landing = Landing(account="a", landed_at=now(), verified_by="b", flags=shown(lines)).to_bytes()
+    assert len(landing) < MAX_BYTES and parse_record(landing, Landing, "x").flags[-1] == "and 4,970 more"
+
+
+def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub, monkeypatch):
     files = files_of(run)
     propose(owner, files)
-    monkeypatch.setattr(verification, "MAX_FILE", 100)
+    monkeypatch.setattr(pull_requests, "MAX_FILE", 100)
     as_owner()
     local_hub.record.clear()
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
