@@ -361,7 +361,11 @@ def cases_found(cases: int, searched: bool) -> str:
 
 
 def ranks_pending(name: str, label: str, higher: bool, value: float, models: int) -> str:
-    """What heads a table of hundreds of models while their ranks are computed."""
+    """What heads a table of hundreds of models while their ranks are computed.
+
+    >>> ranks_pending("A", "Accuracy", True, 54.04, 500)
+    'A has the highest accuracy of 500 results (54.0); which differences are significant is being computed.'
+    """
     end = "highest" if higher else "lowest"
     return (
         f"{name} has the {end} {label.lower()} of {plural(models, 'result')} ({number(value)}); "
