@@ -165,11 +165,11 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
             mask[rows] = True
             (held[label],) = scores_of(units.part(outcomes.rows(metric, mask), runs), info_of(metric).higher_is_better)
     info, entries = info_of(metric, line.section.format), line.section.entries
-    runs = [one.result.breakdown.get(facet, {}) for one in entries if is_random_run(one.result)]
+    of_chance = [one.result.breakdown.get(facet, {}) for one in entries if is_random_run(one.result)]
     found = {}
     for label, score in held.items():
         if score is not None and score.value is not None and label != UNLABELLED:
-            run = next((cell for cells in runs if (cell := cells.get(label, {}).get(metric)) is not None), None)
+            run = next((cell for cells in of_chance if (cell := cells.get(label, {}).get(metric)) is not None), None)
             found[label] = tested(with_interval(score), run, info) or with_interval(score)
     return found
 

@@ -98,7 +98,7 @@ def normalized(response: Response, options: int) -> Response:
             raise ValueError("scores that are no numbers") from None
         if len(scores) != options:
             raise ValueError(f"{len(scores)} scores for {options} options")
-    texts = {name: getattr(response, name) for name in ("error", "reasoning", "finish_reason")}
+    texts: dict[str, Any] = {name: getattr(response, name) for name in ("error", "reasoning", "finish_reason")}
     return replace(
         response,
         question_id=str(response.question_id),

@@ -130,7 +130,8 @@ def _against(
         if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:
             continue
         model, value = row.entry.result.model, known[row.entry.key]
-        tip = f"{model.name}: {info.label.lower()} {number(score.value)}, {count(round(value / unit, 1) if unit > 1 else round(value))}"
+        shown = f"{value / unit:,.1f}" if unit > 1 else count(round(value))
+        tip = f"{model.name}: {info.label.lower()} {number(score.value)}, {shown}"
         points.append(
             Point(value, score.value, model.name, tip, look(model.kind, score.verdict), score.low, score.high)
         )
