@@ -98,7 +98,8 @@ def normalized(response: Response, options: int) -> Response:
             raise ValueError("scores that are no numbers") from None
         if len(scores) != options:
             raise ValueError(f"{len(scores)} scores for {options} options")
-    texts: dict[str, Any] = {name: getattr(response, name) for name in ("error", "reasoning", "finish_reason")}
+    texts = [getattr(response, name) for name in ("error", "reasoning", "finish_reason")]
+    error, reasoning, finish_reason = (None if text is None else str(text) for text in texts)
     return replace(
         response,
         question_id=str(response.question_id),
@@ -107,7 +108,9 @@ def normalized(response: Response, options: int) -> Response:
         scores=scores,
         seconds=_number(response.seconds, 1e9),
         usage=_tokens(response.usage),
-        **{name: None if text is None else str(text) for name, text in texts.items()},
+        error=error,
+        reasoning=reasoning,
+        finish_reason=finish_reason,
     )
 
 
