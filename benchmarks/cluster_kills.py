@@ -45,7 +45,7 @@ class Seeded:
         for request in requests:
             time.sleep(0.01)
             drawn = hashlib.sha256(b"SEED" + request.prompt.encode()).digest()[0]
-            yield Response(request.question_id, request.sample, "ABCD"[drawn % len(request.options)], seconds=0.01)
+            yield Response(request.question_id, request.sample, "ABCDEFGH"[drawn % len(request.options)], seconds=0.01)
 """
 """A model that needs no torch: a worker is back a few seconds after it was killed."""
 
