@@ -140,10 +140,9 @@ def test_vllm_in_process_and_served_answer_as_transformers_does(place):
         assert same
         assert apart < 1e-3
     with serving(place) as url:
-        served = answers(place, sys.executable, "served", ("mc", "gd"), model="openai:tiny", base_url=url)
-    for method in ("mc", "gd"):
-        same, _ = compared(f"vllm serve, {method}", expected[method], served[method])
-        assert same
+        served = answers(place, sys.executable, "served", ("mc",), model="openai:tiny", base_url=url)
+    # Not `gd`: of a model with random weights a server's few alternatives hold no option's letter.
+    assert compared("vllm serve, mc", expected["mc"], served["mc"])[0]
 
 
 def test_an_adapter_in_vllm_answers_as_merged_into_transformers(place):
