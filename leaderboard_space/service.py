@@ -170,7 +170,9 @@ class Service:
 
     def _drawn(self, asked: Asked, facet: str, window: Window) -> tuple[list[Entry], str]:
         """The results that the breakdown shows, and what stands under it: how many of how many."""
-        entries = self._entries(asked)
+        entries = [
+            entry for entry in self._entries(asked) if breakdown.speaks_of(entry, asked.outcomes, facet, asked.metric)
+        ]
         names = called(entries)
         held = matching(window, entries, lambda entry: names[entry.key])
         column = (window.sort_of("breakdown") or ("",))[0]

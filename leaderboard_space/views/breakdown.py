@@ -50,6 +50,13 @@ def known(section: Section, outcomes: Outcomes | None, facet: str, metric: str) 
     )
 
 
+def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
+    """Whether a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
+    if facet == METRICS_FACET or (outcomes is not None and entry.key in outcomes.runs):
+        return True
+    return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
+
+
 def cells_of(
     section: Section,
     outcomes: Outcomes | None,
