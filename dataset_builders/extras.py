@@ -9,7 +9,6 @@ from dataset_builders.errors import BadInput
 
 EXTRAS = {
     "accelerate": "eval",
-    "httpx2": "eval",
     "jinja2": "eval",
     "openai": "eval",
     "tokenizers": "eval",

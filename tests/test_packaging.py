@@ -109,23 +109,25 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
         (("demo", "--no-serve"), "eval"),
         (("board",), "space"),
         ((*evaluate, "SOME/model"), "eval"),
-        ((*evaluate, "openai:some", "--base-url", "http://127.0.0.1:9/v1"), "eval"),
         ((*evaluate, "baseline:text-only:SOME/model"), "eval"),
         (("curate", "embed", "data", "--out", "new"), "curation"),
         (("curate", "pairs", "data", "--out", "new"), "curation"),
     ]
-    commands = [("build", "mediconfusion"), (*evaluate, "baseline:chance", "--out", "run"), *(c for c, _ in wanted)]
+    served = (*evaluate, "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--out", "served")
+    needless = [("build", "mediconfusion"), (*evaluate, "baseline:chance", "--out", "run"), served]
+    commands = [*needless, *(command for command, _ in wanted)]
     done = subprocess.run(
         [python, "-c", COMMANDS, json.dumps(commands)],
         cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (built, _), (chance, _), *others = json.loads(done.stdout.splitlines()[-1])
+    (built, _), (chance, _), (served_code, about), *others = json.loads(done.stdout.splitlines()[-1])
     assert (built, chance) == (0, 0)
+    assert served_code == 2 and "nobody answers there" in about  # a server is asked without any extra
     for (command, extra), (code, said) in zip(wanted, others, strict=True):
         assert code == 2, (command, code, said)
         assert len(said.splitlines()) == 1 and f"'medprobe[{extra}]'" in said, (command, said)
-    assert sorted(path.name for path in place.iterdir()) == ["data", "run"]
+    assert sorted(path.name for path in place.iterdir()) == ["data", "run", "served"]
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ def test_who_chooses_by_keyboard_keeps_the_place(chromium: Any, address: str) ->
     page.keyboard.press("ArrowLeft")  # from the first to the last
     area.locator("[role=radio][aria-checked=true]:focus", has_text="Phantoms").wait_for(timeout=WAIT)
     eventually(lambda: page.evaluate(f"{focused}('[role=radio][aria-checked=true]')"), True)
-    area.get_by_role("treeitem").first.wait_for(timeout=WAIT)
+    area.locator(".facet").get_by_role("checkbox").first.wait_for(timeout=WAIT)
     assert area.locator("[role=radio][tabindex='0']").count() == 1
     assert trouble == []
     page.close()
@@ -474,7 +474,7 @@ def test_back_and_forward_step_through_what_was_chosen(chromium: Any, address: s
     note("#mp-mediconfusion table.board:visible")
     page.get_by_role("tab", name="HALT-MedVQA").click()
     note("#mp-halt-medvqa table.board:visible")
-    page.locator("#mp-halt-medvqa").get_by_role("treeitem", name="fake").click()
+    page.locator("#mp-halt-medvqa .facet").get_by_role("checkbox").first.check()
     note("#mp-halt-medvqa .chip:visible")
     page.locator("#mp-halt-medvqa table.board").get_by_role("button", name="Model", exact=True).click()
     note("#mp-halt-medvqa th[data-sort=model][aria-sort]:visible")

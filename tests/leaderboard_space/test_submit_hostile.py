@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leaderboard_space.app import launch_options
+from leaderboard_space.body_limit import BodyLimit
 from tests.eval_harness.submissions.hostile import FILES
 from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
 from tests.leaderboard_space.serving import board
@@ -116,7 +117,7 @@ def test_a_request_that_is_no_upload_has_a_small_body(
         await request.body()
         return Response()
 
-    (middleware,) = launch_options()["app_kwargs"]["middleware"]
+    (middleware,) = (each for each in launch_options()["app_kwargs"]["middleware"] if each.cls is BodyLimit)
     app = Starlette(routes=[Route("/{rest:path}", page, methods=["POST"])], middleware=[middleware])
     headers = [(b"content-length", str(size).encode())] if announced else []
     scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
