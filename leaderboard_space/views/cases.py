@@ -241,4 +241,4 @@ def _turn(number: int, pages: int) -> str:
 
     back = button(number - 1, "Previous") if number > 1 else ""
     on = button(number + 1, "Next") if number < pages else ""
-    return f'<nav class="turn" aria-label="Pages">{back}<span class="fine">Page {count(number)} of {count(pages)}</span>{on}</nav>'
+    return f'<nav class="turn" aria-label="Pages of cases">{back}<span class="fine">Page {count(number)} of {count(pages)}</span>{on}</nav>'

@@ -177,10 +177,11 @@ def _verdicts(lines: Sequence[Line], who: Identity, not_run: Sequence[str]) -> s
         for format in not_run
     )
     heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Rank", "Source")
+    top = "".join(f'<th scope="col">{head}</th>' if head else "<td></td>" for head in heads)
     return (
         f'<div class="bar-head"><h3>Every set of questions it answered</h3>{files("verdicts")}</div>'
         f'<div class="scroll"><table class="lines" data-table="verdicts" aria-label="Results of {text(who.name)}"><thead><tr>'
-        f"{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -104,11 +104,11 @@ def test_other_peoples_task_ids_declare_no_metric_of_ours():
         assert metric_of_task(other, "test") is None
 
 
-def test_without_tasks_nothing_of_them_is_written(built, tmp_path):
+def test_without_tasks_nothing_of_them_is_written(phantoms, tmp_path):
     build("mediconfusion", out=tmp_path / "plain", eval_yaml=False)
     names, less = (
         {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
-        for folder in (built / "mediconfusion", tmp_path / "plain")
+        for folder in (phantoms / "mediconfusion", tmp_path / "plain")
     )
     assert names - less == {"eval.yaml", "inspect"}
     assert "inspect" not in (tmp_path / "plain/README.md").read_text()

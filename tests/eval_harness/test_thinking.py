@@ -3,6 +3,7 @@
 import io
 import random
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -144,7 +145,8 @@ def thinker(tmp_path_factory):
 
 def asked(count=4, **changes):
     buffer = io.BytesIO()
-    Image.effect_noise((40, 30), 60).convert("RGB").save(buffer, "PNG")
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(buffer, "PNG")
     return [
         Request(str(i), 0, "left or right? " * (i + 1), buffer.getvalue(), ("left", "right"), "single", **changes)
         for i in range(count)

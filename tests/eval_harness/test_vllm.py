@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from dataset_builders.build import build
-from tests.eval_harness import more_tiny_families, tiny_families
+from tests.eval_harness import tiny_families
 
 PYTHON = os.environ.get("MEDPROBE_VLLM", "")
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,17 +34,11 @@ pytestmark = [
 def wide_qwen():
     """Heads of 32, the smallest that vLLM's attention has on a CPU."""
     vision = {
-        "depth": 2,
-        "hidden_size": 64,
-        "num_heads": 2,
-        "intermediate_size": 64,
-        "out_hidden_size": 64,
-        "patch_size": 14,
-        "window_size": 28,
-        "fullatt_block_indexes": [1],
+        **{"depth": 2, "hidden_size": 64, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 64},
+        **{"patch_size": 14, "window_size": 28, "fullatt_block_indexes": [1]},
     }
     text = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
-    return more_tiny_families._qwen("Qwen2_5_VL", vision, {"mrope_section": [4, 6, 6]}, text)
+    return tiny_families.qwen("Qwen2_5_VL", vision, {"sections": [4, 6, 6]}, **text)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +46,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("engines")
     build("mediconfusion", out=folder / "data" / "mediconfusion")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(tiny_families.FAMILIES, "wide_qwen", wide_qwen)
+        patch.setitem(tiny_families.FAMILIES, "wide_qwen", wide_qwen())
         tiny_families.make("wide_qwen", folder / "tiny")
     return folder
 

@@ -45,7 +45,7 @@ def test_an_agent_finds_the_tools_and_what_they_take(place: str) -> None:
     assert set(tools) == {"question_sets", "leaderboard", "branches_of", "breakdown"}
     assert "95 % interval" in tools["leaderboard"].description
     given = tools["leaderboard"].inputSchema["properties"]
-    assert set(given) == {"benchmark", "branches", "metric", "question_set", "every_run"}
+    assert set(given) == {"benchmark", "branches", "facets", "metric", "question_set", "every_run"}
     assert all(
         field.get("description") for tool in tools.values() for field in tool.inputSchema.get("properties", {}).values()
     )

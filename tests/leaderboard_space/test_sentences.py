@@ -252,5 +252,5 @@ def test_every_sentence_has_a_test() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
     own = [name for name, found in vars(sentences).items() if getattr(found, "__module__", "") == sentences.__name__]
     functions = [name for name in own if callable(getattr(sentences, name)) and name[0].islower() and name[0] != "_"]
-    doctests = {"month", "percent_of_chance"}  # the examples in their docstrings
+    doctests = {"month", "percent_of_chance", "ranks_pending"}  # the examples in their docstrings
     assert not [name for name in functions if name not in doctests and f"sentences.{name}(" not in tests]

@@ -157,7 +157,7 @@ PAGES = {
     "#/compare": "#mp-compare article.case",
     "#/cases": "#mp-cases article.case",
     "#/cases/90001": "#mp-cases nav[aria-label='Neighbouring cases']",
-    "#/submit": "#mp-submit-page button",
+    "#/submit": "#mp-submit-page summary",
     "#/about": ".about h3",
 }
 
