@@ -195,5 +195,5 @@ def test_every_page_in_both_themes_and_on_small_screens(
                 (address, one["id"], one["impact"], one["nodes"][0]["html"][:160])
                 for one in axe.run(page, {"exclude": [["tbody tr:nth-child(n+9)"]]}, options).response["violations"]
             ]
-    assert found == []
+    assert not found, found
     page.close()
