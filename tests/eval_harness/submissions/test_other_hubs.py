@@ -127,13 +127,14 @@ def test_whichever_request_fails_nobody_is_refused(owner, data, local_hub, monke
         count += 1
         return Fault(path, 520) if count > passing else None
 
-    monkeypatch.setattr(local_hub.faults, "next", fails)
-    for passing in itertools.count(step=3):
-        count = 0
-        with contextlib.suppress(Unavailable):
-            words |= {outcome.word for outcome in verify(STORE, everything=True, accept_flagged=True)}
-        if count <= passing:
-            break
+    with monkeypatch.context() as failing:
+        failing.setattr(local_hub.faults, "next", fails)
+        for passing in itertools.count(step=3):
+            count = 0
+            with contextlib.suppress(Unavailable):
+                words |= {outcome.word for outcome in verify(STORE, everything=True, accept_flagged=True)}
+            if count <= passing:
+                break
     assert words == {"later", "added"}
     details = owner.get_discussion_details(STORE, 2, repo_type="dataset")
     assert details.status == "closed" and not any(
