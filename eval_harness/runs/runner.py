@@ -50,9 +50,10 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                 plan = begin(folder, plan, shard)
                 journal = shard.open_journal(folder, cases, starts_over(plan))
             with journal:
-                method, count = plan.run.method, len(plan.selection.questions)
-                told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
-                print(f"{folder}: {told}.", file=sys.stderr)
+                if plan.selection.repository.origin != "phantom":  # nobody submits answers to made-up questions elsewhere
+                    method, count = plan.run.method, len(plan.selection.questions)
+                    told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
+                    print(f"{folder}: {told}.", file=sys.stderr)
                 instances = shard.instances(plan.selection.questions, plan.instances)[:first]
                 asked = ask(plan, journal, instances, tracker.answered)
             if asked:
