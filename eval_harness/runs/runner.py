@@ -50,7 +50,9 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                 plan = begin(folder, plan, shard)
                 journal = shard.open_journal(folder, cases, starts_over(plan))
             with journal:
-                if plan.selection.repository.origin != "phantom":  # nobody submits answers to made-up questions elsewhere
+                if (
+                    plan.selection.repository.origin != "phantom"
+                ):  # nobody submits answers to made-up questions elsewhere
                     method, count = plan.run.method, len(plan.selection.questions)
                     told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
                     print(f"{folder}: {told}.", file=sys.stderr)
