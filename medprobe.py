@@ -175,7 +175,7 @@ def demo(
 
 for commands in (dataset_commands.app, evaluate.app, sweep.app, summaries.app, store.app, harnesses.app, serving):
     app.add_typer(commands)
-app.add_typer(curate, name="curate", short_help="Make a benchmark of your own.")
+app.add_typer(curate, name="curate", short_help="Make a custom benchmark.")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import typer
 from curation.commands import custom_sets, gmai, mining, patients, publishing, questions
 
 app = typer.Typer(
-    help="Make a benchmark of your own: mine confusing pairs, write questions, review, export.", no_args_is_help=True
+    help="Make a custom benchmark: mine confusing pairs, write questions, review, export.", no_args_is_help=True
 )
 app.command()(patients.deidentify)
 app.command()(patients.texts)

@@ -12,8 +12,10 @@ app = typer.Typer()
 
 @app.command(short_help="Build a dataset repository.")
 def build(
-    format: Annotated[str, typer.Argument(help="mediconfusion, probmed, gmai-mmbench, halt-medvqa, or all")],
-    name: Annotated[str | None, typer.Option("--as", help="name of a benchmark of your own in this format")] = None,
+    format: Annotated[
+        str, typer.Argument(help="mediconfusion, probmed, gmai-mmbench, halt-medvqa, probmed-vqa-rad, or all")
+    ],
+    name: Annotated[str | None, typer.Option("--as", help="name of a custom benchmark in this format")] = None,
     source: Annotated[
         Path | None, typer.Option(help="folder with the authors' files; without it, drawn phantoms are built")
     ] = None,

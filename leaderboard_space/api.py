@@ -46,13 +46,13 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         every_run: bool = False,
         facets: list[str] | None = None,
     ) -> list[dict[str, Any]]:
-        """Results of a benchmark (mediconfusion, probmed, gmai-mmbench, halt-medvqa) for a selection of questions, best first: score
+        """Results of a benchmark (`question_sets` lists them) for a selection of questions, best first: score
         with 95 % interval, n, chance, verdict, the places the model may hold, how often it abstained and its accuracy where it answered,
         who submitted it and when it landed, how many runs were tried, and where the number comes from. `group`: "ranked", or why a
         result stands apart ("official reader" has places of its own; "older reader" and "withdrawn" have none).
 
         Args:
-            benchmark: one of the four formats
+            benchmark: name of a benchmark, like mediconfusion
             branches: union of branches like "Ophthalmology > Fundus Photography" or "task: Counting"; none means everything
             metric: name of a score; the benchmark's headline if empty
             question_set: key from question_sets; the complete official set if empty
@@ -72,7 +72,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """The branches of a set of questions whose name contains a text, as `leaderboard` takes them (at most 200).
 
         Args:
-            benchmark: one of the four formats
+            benchmark: name of a benchmark, like mediconfusion
             question_set: key from question_sets; the complete official set if empty
             contains: a part of the branch's name; every branch if empty
         """
@@ -99,7 +99,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         per result and value, with 95 % interval, n, chance and the table or run the number comes from.
 
         Args:
-            benchmark: one of the four formats
+            benchmark: name of a benchmark, like mediconfusion
             facet: what to break down by; a wrong one is answered with those there are
             metric: name of a score; the benchmark's headline if empty
             branches: break only this selection down; none means everything

@@ -3,13 +3,17 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.main import get_command
 
+from dataset_builders.benchmarks import BENCHMARKS
+from medprobe import app
 from tests.commands import medprobe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +50,26 @@ def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_p
     text = medprobe("--help", cwd=tmp_path).stdout
     for command in ("build", "eval", "score", "results", "submit", "board", "demo"):
         assert command in text
+
+
+def test_every_command_and_option_that_the_guides_name_is_there():
+    wrong, seen = [], 0
+    for guide in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("recipes/*")]:
+        for text in re.findall(r"(?m)(?:^ *|`)medprobe ([a-z][a-z-]* [^`\n]*)", guide.read_text(encoding="utf-8")):
+            seen += 1
+            command, words = get_command(app), re.split(r" +#| && ", text)[0].split()
+            while words and words[0] in getattr(command, "commands", ()):
+                command = command.commands[words.pop(0)]
+            options = {"--help", *(name for each in command.params for name in (*each.opts, *each.secondary_opts))}
+            named = {re.match(r"--[a-z-]*", word)[0] for word in words if word.startswith("--")}
+            if hasattr(command, "commands") or not named <= options:
+                wrong.append(f"{guide.name}: medprobe {text}")
+    assert not wrong and seen > 100, wrong
+
+
+def test_help_of_build_names_every_benchmark():
+    described = get_command(app).commands["build"].params[0].help
+    assert described.removesuffix(", or all").split(", ") == list(BENCHMARKS)
 
 
 def test_phantoms_have_one_right_answer(place):
