@@ -31,7 +31,8 @@ MAX_DATASET = 512 << 20
 class Dataset:
     """The questions of one split. `ours` when the store's owner vouches for them, by --data or by having released them (main, or a tag).
 
-    `partial`: what it lacks of the official set, None if nothing. `repo`, `revision`: where it is, as a result names it.
+    `partial`: what it lacks of the official set, None if nothing. `repo`, `revision`: where it is, as a result names it. `remark`: what
+    is to be said of taking it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Dataset:
     ours: bool
     repo: str | None = None
     revision: str | None = None
+    remark: str | None = None
 
     def part(self, ids: Collection[str]) -> pd.DataFrame:
         """The questions of these ids, in the dataset's order."""
@@ -112,6 +114,16 @@ def named_dataset(benchmark: Benchmark, data: str) -> Dataset:
     dataset = vouched_dataset(benchmark, [data])
     if dataset is None:
         raise BadInput(f"--data {data}: has no {benchmark.name}, split {benchmark.split}, which the result is about")
+    return dataset
+
+
+def chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
+    """The dataset that somebody chose for their answers. Raises BadInput where a result or run is about another one."""
+    if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
+        raise BadInput(
+            f"these are answers to {benchmark.name}, {benchmark.split}; chosen is {dataset.name}, {dataset.split}. "
+            "Choose the other one above."
+        )
     return dataset
 
 

@@ -30,7 +30,7 @@ from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.plausibility import doubts, odd_selection
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
 from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
-from eval_harness.submissions.untrusted.files import parquet_rows, parse_object, printable
+from eval_harness.submissions.untrusted.files import Placed, parquet_rows, parse_object, printable
 from eval_harness.submissions.validation import (
     JUDGED,
     checked_answers,
@@ -41,10 +41,6 @@ from eval_harness.submissions.validation import (
     wrong_row,
     wrong_standing,
 )
-
-Row = dict[str, Any]
-Placed = tuple[str, Row]
-"""(where it stands, the row)."""
 
 
 def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str | None = None) -> Submission:

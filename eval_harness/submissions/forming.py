@@ -1,13 +1,14 @@
-"""From what people hand in (a run folder, a file of answers, a result as a store holds it) to the two files that would land.
+"""From what people hand in (a run folder, a file of answers, a result as a store holds it) to the two files that would land, and the
+verdict on exactly these bytes.
 
 Nothing is judged here but what never reaches those files: lines of a journal, records of a file, numbers that a run folder claims.
-Every bundle then goes through `examination.examine`.
+Reads what strangers wrote: only to be called in the sandbox. See also: the verdict (`examination.py`).
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,20 +21,23 @@ from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import has_fingerprint
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
-from eval_harness.results import SCHEMA_VERSION, Method, Model, Result, normal_name, read_result
-from eval_harness.runs.folder import Run, RunRequest, read_run
-from eval_harness.runs.scoring import answer_frame, make_result, without_judge
+from eval_harness.results import SCHEMA_VERSION, Benchmark, Method, Model, Result, normal_name, read_result
+from eval_harness.runs.folder import read_run
+from eval_harness.runs.scoring import without_judge
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.examination import computed_again, examine, read_claims, read_rows
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import check_size
-from eval_harness.submissions.untrusted.files import Found, check_file, json_lines, parquet_rows, printable
+from eval_harness.submissions.untrusted.files import Found, Placed, check_file, json_lines, parquet_rows, printable
 from eval_harness.submissions.validation import JUDGED, checked_answers, different_claims
 
 T = TypeVar("T")
 ELSEWHERE = "answers were given by another harness; its prompt and generation settings are not known"
 NEEDED = {"question_id", "case_id", "question", "options", "question_type", "answer"}
+RUN_IT = (
+    "Run the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out"
+)
 
 
 @dataclass
@@ -58,55 +62,65 @@ class Formed:
         return found
 
 
-def from_answers(path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours") -> Formed:
-    """What a file of another harness's answers makes. `kind`: open, proprietary, medical, baseline.
+def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
+    """The verdict on a run folder, or on a folder of result.json and answers.parquet. `find`: the dataset that it says it is about.
+
+    Raises BadInput for a folder that is neither, and where nothing can be computed.
+    """
+    if is_result_folder(folder):
+        return _from_result(folder, find).examined()
+    if not (folder / "run.json").exists():
+        inside = sorted(path.parent for path in folder.glob("results/*/*/*/result.json"))
+        if inside:
+            raise BadInput(f"is a results store. Give the folder of one result, e.g. {inside[0]}")
+        half = [name for name in FILES if (folder / name).is_file()]
+        if half:
+            lacking = "result.json" if half == ["answers.parquet"] else "answers.parquet"
+            raise BadInput(f"holds {half[0]} and no {lacking}. Give the folder with both, or a run folder")
+    return _from_run(folder, find, reproduced).examined(reproduced)
+
+
+def examined_answers(
+    path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
+) -> Submission:
+    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical, baseline.
 
     Raises BadInput for a file that cannot be read, and a kind that is none of these.
     """
     kinds = get_args(get_args(Model.model_fields["kind"].annotation)[0])
     if kind is not None and kind not in kinds:
         raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(kinds)}, or leave it out.")
+    check_file(path)
     read = read_predictions(path, dataset.questions)
     check_size(len(dataset.questions), read.samples)
-    benchmark = dataset.benchmark(dataset.questions, dataset.partial)
-    run = Run(
-        run_id="",
-        request=RunRequest(
-            benchmark=benchmark.name,
-            data=benchmark.repo or "",
-            split=benchmark.split,
-            fingerprint=benchmark.fingerprint or "",
-            model="another harness",
-            method="mc",
-            prompt=None,
-            samples=read.samples,
-            generation={},
-        ),
-        benchmark=benchmark,
+    said = Result(
+        kind="measured",
+        provenance="submitted",
+        benchmark=dataset.benchmark(dataset.questions, dataset.partial),
         model=Model(name=normal_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
-        method=Method(name="mc", samples=read.samples),
+        method=Method(name="mc", samples=read.samples, extraction=extraction),
+        scores={},
         deviations=[ELSEWHERE],
         environment={"python": platform.python_version()},
         # When the file was written: the same file is the same submission whenever it is submitted.
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )
-    records = list(read.records.values())
-    notes = list(_missing(len(dataset.questions), read.samples, len(records)))
-    return Formed(_bundle(run, dataset.questions, records, extraction), dataset, list(read.problems), notes)
+    notes = list(_missing(len(dataset.questions), read.samples, len(read.records)))
+    bundle = _bundle(said, dataset.questions, list(read.records.values()))
+    return Formed(bundle, dataset, read.problems, notes).examined()
 
 
-def from_run(folder: Path, find: Find, reproduced: bool = False) -> Formed:
+def _from_run(folder: Path, find: Find, reproduced: bool) -> Formed:
     """What a run folder (run.json, answers.jsonl; result.json and questions.parquet where they are there) makes.
 
-    `find`: the dataset for what the run says of its benchmark. Raises BadInput where the questions asked are not its questions.
+    Raises BadInput where the questions asked are not those of the dataset.
     """
     run = _own_file(folder / "run.json", lambda path: read_run(path.parent))
     claimed = _own_file(folder / "result.json", read_result) if (folder / "result.json").exists() else None
-    problems: list[str] = []
-    notes: list[str] = []
+    judged = claimed is not None and claimed.method.judge is not None
     dataset = find(run.benchmark)
-    check_size(len(dataset.questions), run.request.samples)
-    questions = dataset.questions
+    questions, samples = dataset.questions, run.request.samples
+    check_size(len(questions), samples)
     if run.benchmark.selection is not None:
         if not (folder / "questions.parquet").is_file():
             raise BadInput(
@@ -118,35 +132,46 @@ def from_run(folder: Path, find: Find, reproduced: bool = False) -> Formed:
             f"{folder}: the questions of {dataset.repo or folder} are not those that were asked (the run says fingerprint "
             f"{run.request.fingerprint[:16]}); choose the dataset that was asked. Nothing was submitted."
         )
-    if run.request.model.startswith("baseline:") and run.model.kind != "baseline":
-        problems.append(f"model kind {run.model.kind!r}: {run.request.model} can only land marked as 'baseline'")
-    records, wrong = checked_answers(_journal(folder, problems), questions, run.request.samples, run.request.method)
-    notes += _missing(len(questions), run.request.samples, len(records))
-    extraction = (claimed.method.extraction if claimed else None) or "ours"
+    problems: list[str] = []
+    asked = run.request.model
+    if asked.startswith("baseline:") and run.model.kind != "baseline":
+        problems.append(f"model kind {run.model.kind!r}: {asked} can only land marked as 'baseline'")
+    if reproduced and (asked.startswith("recorded:") or asked == "another harness"):
+        problems.append(f"--reproduced: its answers come from a file ({printable(asked, 200)}). {RUN_IT}")
+    records, wrong = checked_answers(_journal(folder, problems), questions, samples, run.request.method)
+    notes = [*([dataset.remark] if dataset.remark else []), *_missing(len(questions), samples, len(records))]
     if run.method.judge is not None and claimed is None:
         notes.append("the judge it was asked with is left out: its answers are read by rules")
     run = without_judge(run)
     benchmark = dataset.benchmark(questions, run.benchmark.selection)
     if run.benchmark.revision:  # what was asked stays what it was, wherever the questions are looked up
         benchmark = benchmark.model_copy(update={"repo": run.benchmark.repo, "revision": run.benchmark.revision})
-    updates: dict[str, Any] = {
-        "benchmark": benchmark,
-        "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
-    }
-    if claimed is not None:
-        updates |= {"created_at": claimed.created_at, "environment": claimed.environment}
-        if claimed.method.judge is not None:
-            problems.append(JUDGED.replace("RUN_DIR", str(folder)))
-    run = run.model_copy(update=updates)
-    bundle = _bundle(run, questions, records, extraction, reproduced)
-    if claimed is not None and claimed.method.judge is None:
-        problems += [
-            f"result.json {line}" for line in different_claims(claimed, Result.model_validate_json(bundle.result))
-        ]
+    extraction = (claimed.method.extraction if claimed else None) or "ours"
+    try:
+        said = Result(
+            kind="measured",
+            provenance="reproduced" if reproduced else "submitted",
+            benchmark=benchmark,
+            model=run.model.model_copy(update={"name": normal_name(run.model.name)}),
+            method=run.method.model_copy(update={"samples": samples, "extraction": extraction}),
+            scores={},
+            deviations=run.deviations,
+            environment=(claimed or run).environment | ({"permuted": None} if run.request.permute else {}),
+            command=run.command,
+            created_at=(claimed or run).created_at,
+        )
+    except ValidationError as error:
+        raise BadInput(printable(f"{run.run_id}: {error.errors()[0]['msg']}.")) from None
+    bundle = _bundle(said, questions, records)
+    if claimed is not None and not judged:
+        made = Result.model_validate_json(bundle.result)
+        problems += [f"result.json {line}" for line in different_claims(claimed, made)]
+    if judged:
+        problems.append(JUDGED.replace("RUN_DIR", str(folder)))
     return Formed(bundle, dataset, [*problems, *wrong], notes)
 
 
-def from_result(folder: Path, find: Find) -> Formed:
+def _from_result(folder: Path, find: Find) -> Formed:
     """What a folder of result.json and answers.parquet makes: these very bytes, where this version would land them as they are.
 
     A result of an earlier version is read and scored again and lands in this one; one that another store's owner reproduced is a
@@ -179,11 +204,9 @@ def from_result(folder: Path, find: Find) -> Formed:
     if claimed.method.judge is not None:
         problems.append(JUDGED)
     benchmark = dataset.benchmark(questions, claimed.benchmark.selection)
-    computed, answers = computed_again(renewed.model_copy(update={"benchmark": benchmark}), questions, records)
     notes.append("it was written by an earlier version of medprobe and is read and scored again by this one")
-    return Formed(
-        Bundle.of(computed.model_copy(update={"created_at": claimed.created_at}), answers), dataset, problems, notes
-    )
+    bundle = _bundle(renewed.model_copy(update={"benchmark": benchmark}), questions, records)
+    return Formed(bundle, dataset, problems, notes)
 
 
 def is_result_folder(folder: Path) -> bool:
@@ -191,12 +214,12 @@ def is_result_folder(folder: Path) -> bool:
     return not (folder / "run.json").exists() and all((folder / name).is_file() for name in FILES)
 
 
-def own_dataset(folder: Path, run: Run) -> Dataset:
+def own_dataset(folder: Path, said: Benchmark) -> Dataset:
     """The questions that a run folder keeps, for a dataset that is not at hand; nobody vouches for them."""
-    said = run.benchmark
     return Dataset(
-        said.name, said.split, said.format, own_questions(folder), said.origin, None, False, said.repo, said.revision
-    )
+        said.name, said.split, said.format, own_questions(folder), said.origin, None, False, said.repo, said.revision,
+        f"the dataset {said.repo or '(none named)'} is not at hand: its questions are those of the run folder",
+    )  # fmt: skip
 
 
 def own_questions(folder: Path) -> pd.DataFrame:
@@ -212,15 +235,11 @@ def own_questions(folder: Path) -> pd.DataFrame:
     return frame
 
 
-def _bundle(
-    run: Run, questions: pd.DataFrame, records: list[dict[str, Any]], extraction: str, reproduced: bool = False
-) -> Bundle:
-    try:
-        result, answers = make_result(run, questions, answer_frame(records), extraction)
-    except ValidationError as error:
-        raise BadInput(printable(f"{run.run_id}: {error.errors()[0]['msg']}.")) from None
-    said = {"created_at": run.created_at, "provenance": "reproduced" if reproduced else "submitted"}
-    return Bundle.of(result.model_copy(update=said), answers)
+def _bundle(said: Result, questions: pd.DataFrame, records: Sequence[dict[str, Any]]) -> Bundle:
+    """The two files of what a result says of itself (its scores aside) and its answers."""
+    computed, answers = computed_again(said, questions, records)
+    kept = {"created_at": said.created_at, "provenance": said.provenance}
+    return Bundle.of(computed.model_copy(update=kept), answers)
 
 
 def _missing(questions: int, samples: int, answers: int) -> Iterator[str]:
@@ -239,24 +258,21 @@ def _own_file(path: Path, read: Callable[[Path], T]) -> T:
         raise BadInput(printable(str(error))) from None
 
 
-def _journal(folder: Path, problems: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _journal(folder: Path, problems: list[str]) -> Iterator[Placed]:
     """The answers of a run: of a question that was asked again after it failed, the last; a torn last line is left out."""
     path = folder / "answers.jsonl"
     if not path.exists() or path.stat().st_size == 0:
         problems.append("holds no answers (answers.jsonl)")
         return
     found = Found()
-    kept: dict[Any, tuple[str, dict[str, Any]]] = {}
-    extra: list[tuple[str, dict[str, Any]]] = []
-    for place, record in json_lines(path, found, constants=True):
+    kept: dict[Any, Placed] = {}
+    extra: list[Placed] = []
+    for place, record in json_lines(path, found, constants=True, torn=True):
         key = (str(record.get("question_id")), str(record.get("sample", 0)))
         if key in kept and kept[key][1].get("status") != "failed":
             extra.append((place, record))
         else:
             kept[key] = (place, record)
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        torn = file.read(1) != b"\n"
-    problems.extend(found.problems[:-1] if torn and found.problems else found.problems)
+    problems.extend(found.problems)
     yield from kept.values()
     yield from extra

@@ -16,10 +16,15 @@ from eval_harness.integrations.readers import describe
 from eval_harness.results import Benchmark
 from eval_harness.results.landing import Landing, local_account, now
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.runs.folder import read_run
 from eval_harness.runs.planning.selection import select_questions
-from eval_harness.submissions.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
-from eval_harness.submissions.forming import Formed, from_answers, from_result, from_run, is_result_folder, own_dataset
+from eval_harness.submissions.datasets import Dataset, dataset_for, dataset_of, named_dataset
+from eval_harness.submissions.forming import (
+    RUN_IT,
+    examined_answers,
+    examined_folder,
+    is_result_folder,
+    own_dataset,
+)
 from eval_harness.submissions.outcome import shown
 from eval_harness.submissions.submission import FILES, Submission
 from eval_harness.submissions.untrusted.envelope import envelope, weight
@@ -28,10 +33,6 @@ from eval_harness.submissions.untrusted.sandbox import OverLimit, call
 
 FOLDER_FILES = ("run.json", "answers.jsonl", "questions.parquet", *FILES)
 """Of a run folder or a result, what is read."""
-
-RUN_IT = (
-    "Run the model here (`medprobe eval BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out."
-)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def prepare(
             f"submit {what}: a folder says its benchmark, model, its kind and split itself. Leave these options out."
         )
     if reproduced and (not what.is_dir() or is_result_folder(what)):
-        raise BadInput(f"submit {what}: --reproduced: holds answers and not the run that gave them. {RUN_IT}")
+        raise BadInput(f"submit {what}: --reproduced: holds answers and not the run that gave them. {RUN_IT}.")
     if not what.is_dir():
         said = describe(what)
         if said is None:
@@ -142,74 +143,33 @@ def prepare(
         if not benchmark or not model:
             raise BadInput(f"submit {what}: is no folder. For a file of answers, name its --benchmark and --model.")
     # The envelope is that of whoever verifies it: what passes here passes there.
-    files = [what / name for name in FOLDER_FILES] if what.is_dir() else [what]
-    find: Find = partial(named_dataset, data=data) if data else partial(dataset_for, owner=owner, of_this_machine=True)
-    limits = envelope(weight(files))
+    limits = envelope(weight([what / name for name in FOLDER_FILES] if what.is_dir() else [what]))
     try:
-        if not what.is_dir():
-            return call(limits, _of_answers, what, str(benchmark), str(model), data, split, extraction, kind)
-        return call(limits, _of_folder, what, find, reproduced, data is not None)
-    except OverLimit as error:
-        raise OverLimit(f"{what}: {error} Nothing was submitted.") from None
+        if what.is_dir():
+            return call(limits, examined_folder, what, partial(_dataset, what, data, owner), reproduced)
+        return call(limits, _examined_answers, what, str(benchmark), str(model), data, split, extraction, kind)
+    except BadInput as error:
+        if not what.is_dir() and not isinstance(error, OverLimit):
+            raise
+        told = str(error).removeprefix(f"{what}/").removeprefix(f"{what}: ").rstrip(".")
+        told = told.removesuffix(". Nothing was submitted")
+        raise type(error)(printable(f"{what}: {told}. Nothing was submitted.", 2_000)) from error
 
 
-def _of_answers(
+def _examined_answers(
     what: Path, benchmark: str, model: str, data: str | None, split: str | None, extraction: str, kind: str | None
 ) -> Submission:
     selection = select_questions(benchmark, data, split)
     dataset = dataset_of(selection.repository, selection.split, ours=True)
-    return from_answers(what, dataset, model, kind, extraction).examined()
+    return examined_answers(what, dataset, model, kind, extraction)
 
 
-def _of_folder(what: Path, find: Find, reproduced: bool, named: bool) -> Submission:
-    try:
-        if is_result_folder(what):
-            return from_result(what, find).examined()
-        _check_run_folder(what)
-        return _of_run(what, find, reproduced, named)
-    except BadInput as error:
-        told = (
-            str(error)
-            .removeprefix(f"{what}/")
-            .removeprefix(f"{what}: ")
-            .rstrip(".")
-            .removesuffix(". Nothing was submitted")
-        )
-        raise type(error)(printable(f"{what}: {told}. Nothing was submitted.", 2_000)) from error
-
-
-def _of_run(folder: Path, find: Find, reproduced: bool, named: bool) -> Submission:
-    """The submission of a run folder; scored by the questions that it keeps itself only where its dataset is not at hand, which is said."""
-    notes: list[str] = []
-
-    def found(benchmark: Benchmark) -> Dataset:
-        if named or benchmark.revision or Path(benchmark.repo or "").is_dir():
-            return find(benchmark)
-        where = benchmark.repo or "(none named)"
-        notes.append(f"the dataset {where} is not at hand: its questions are those of the run folder")
-        return own_dataset(folder, read_run(folder))
-
-    formed: Formed = from_run(folder, found, reproduced)
-    formed.notes[:0] = notes
-    if reproduced:
-        asked = read_run(folder).request.model
-        if asked.startswith("recorded:") or asked == "another harness":
-            formed.problems.append(
-                f"--reproduced: its answers come from a file ({printable(asked, 200)}). {RUN_IT.rstrip('.')}"
-            )
-    return formed.examined(reproduced)
-
-
-def _check_run_folder(folder: Path) -> None:
-    """Say what to give instead of a store (or what was unpacked around a result of one), or of half a result."""
-    if (folder / "run.json").exists():
-        return
-    inside = sorted(path.parent for path in folder.glob("results/*/*/*/result.json"))
-    if inside:
-        raise BadInput(f"submit {folder}: is a results store. Give the folder of one result, e.g. {inside[0]}")
-    half = [name for name in FILES if (folder / name).is_file()]
-    if half:
-        lacking = "result.json" if half == ["answers.parquet"] else "answers.parquet"
-        raise BadInput(
-            f"submit {folder}: holds {half[0]} and no {lacking}. Give the folder with both, or a run folder."
-        )
+def _dataset(folder: Path, data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
+    """The questions for what a folder says of its benchmark; those that a run folder keeps itself only where its dataset is not at hand,
+    which is said."""
+    if data:
+        return named_dataset(benchmark, data)
+    at_hand = benchmark.revision or Path(benchmark.repo or "").is_dir()
+    if not at_hand and (folder / "run.json").exists():
+        return own_dataset(folder, benchmark)
+    return dataset_for(benchmark, owner=owner, of_this_machine=True)

@@ -16,9 +16,9 @@ import pandas as pd
 
 from dataset_builders.sources.problems import clip
 from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Score, wrong_model_name
-from eval_harness.submissions.predictions import is_duration, whole, wrong_response
 from eval_harness.submissions.submission import AGAIN
 from eval_harness.submissions.untrusted.envelope import LARGEST_SPLIT, wrong_free_fields
+from eval_harness.submissions.untrusted.files import Found, Placed
 
 TOLERANCE = 5e-5
 """How far a claimed number may be from the recomputed one: half of the fourth decimal, in percent."""
@@ -107,47 +107,42 @@ def wrong_fields(result: Result) -> Iterator[str]:
 
 
 def checked_answers(
-    rows: Iterable[tuple[str, dict[str, Any]]], questions: pd.DataFrame, samples: int, method: str
+    rows: Iterable[Placed], questions: pd.DataFrame, samples: int, method: str, found: Found | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The journal records behind rows of answers (place, row), and what is wrong with them.
+    """The journal records behind rows of answers (place, row), and what is wrong with them: of a file of answers, a journal, a bundle.
 
     Refused are unknown questions, an answer given twice, wrong types, and numbers that are none. Only `failed` and `refused` are taken
-    from a row's status; whether a response was an answer is read again.
+    from a row's status; whether a response was an answer is read again. `found` also holds what is wrong with the file that is read
+    meanwhile; when it is full, the rest is not read.
     """
+    found = found or Found()
     options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
-    records: list[dict[str, Any]] = []
-    wrong: list[str] = []
-    seen: set[tuple[str, int]] = set()
+    records: dict[tuple[str, int], dict[str, Any]] = {}
     for place, row in rows:
         name, sample = row.get("question_id"), whole(row.get("sample"))
-        what = wrong_response(row.get("response"))
-        if not isinstance(name, str) or name not in options:
-            what = f"question {clip(name)} is not in this split of the dataset"
+        if not isinstance(name, str):
+            what = "has no `question_id` (or `index`). Name the question that was answered."
+        elif name not in options:
+            what = f"question {clip(name)} is not in this split of the dataset. Check which benchmark and split it answers."
         elif sample is None or not 0 <= sample < samples:
-            what = f"sample {clip(row.get('sample'))} of question {clip(name)} is not one of {samples}"
-        elif (name, sample) in seen:
-            what = f"question {clip(name)}, sample {sample}, is answered twice"
-        elif row.get("status") not in STATUSES:
-            what = f"status {clip(row.get('status'))} is none of {', '.join(STATUSES)}"
-        elif "delivery" in row and row["delivery"] not in DELIVERIES.values():
-            what = f"delivery {clip(row['delivery'])} is none of {', '.join(DELIVERIES.values())}"
-        elif not is_duration(row.get("seconds")):
-            what = f"seconds {clip(row.get('seconds'))} is no number from 0"
+            what = f"sample {clip(row.get('sample'))} of question {clip(name)} is not one of {samples:,} (from 0)"
+        elif (name, sample) in records:
+            what = f"question {clip(name)}, sample {sample}, is answered twice. Keep one of them."
         else:
-            what = what or _wrong_scores(row.get("scores"), options[name], method) or _wrong_words(row)
+            what = _wrong_words(row) or _wrong_scores(row.get("scores"), options[name], method) or ""
         if what:
-            wrong.append(f"{place}: {what}")
+            found.add(place, what)
+            if found.full:
+                break
             continue
-        assert isinstance(name, str) and sample is not None
-        seen.add((name, sample))
-        kept = {key: row.get(key) for key in ("seconds", "scores", "reasoning", "finish_reason", "usage")}
+        kept = {key: row.get(key) for key in ("response", "seconds", "scores", "reasoning", "finish_reason", "usage")}
         if row.get("tokens_in") is not None or row.get("tokens_out") is not None:
             kept["usage"] = [row.get("tokens_in"), row.get("tokens_out")]
-        status = _journal_status(row)
-        records.append(
-            {"question_id": name, "sample": sample, "response": row.get("response"), "status": status, **kept}
-        )
-    return records, wrong
+        assert isinstance(name, str) and sample is not None
+        records[name, sample] = {"question_id": name, "sample": sample, "status": _journal_status(row), **kept}
+    if found.full:
+        found.problems.append("and more; the rest was not read")
+    return list(records.values()), found.problems
 
 
 def _journal_status(row: dict[str, Any]) -> str:
@@ -186,7 +181,17 @@ def _is_score(score: Any) -> bool:
 
 
 def _wrong_words(row: dict[str, Any]) -> str | None:
-    """What is wrong with the reasoning, the reason to stop, or the tokens of an answer."""
+    """What is wrong with the columns of a row that say what came of the request."""
+    if "response" not in row:
+        return "has no `response`. Give the model's text, or null where it gave none."
+    if not isinstance(row["response"], str | None):
+        return f"`response` must be text or null, not {type(row['response']).__name__}."
+    if row.get("status") not in STATUSES:
+        return f"status {clip(row.get('status'))} is none of {', '.join(STATUSES)}"
+    if "delivery" in row and row["delivery"] not in DELIVERIES.values():
+        return f"delivery {clip(row['delivery'])} is none of {', '.join(DELIVERIES.values())}"
+    if not _is_duration(row.get("seconds")):
+        return "`seconds` must be a number from 0, or null."
     for name in ("reasoning", "finish_reason"):
         if not isinstance(row.get(name), str | None):
             return f"{name} must be text or null"
@@ -197,6 +202,25 @@ def _wrong_words(row: dict[str, Any]) -> str | None:
     if not all(count is None or (type(count) is int and 0 <= count < 1 << 53) for count in counts):
         return "tokens must be whole numbers from 0, or null"
     return None
+
+
+def whole(value: Any) -> int | None:
+    """A sample number as files hold it (absent is 0; 1.0 is 1, as tables with gaps write it); None when it is none."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        digits = value.removesuffix(".0")
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 8 else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_duration(seconds: Any) -> bool:
+    """Whether it may stand in the column `seconds`: absent, or a finite number from 0."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return seconds is None
+    return 0 <= seconds < 1e9
 
 
 PARTS = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method")

@@ -17,17 +17,15 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from dataset_builders.temporary import temporary_folder
-from eval_harness.results import Benchmark
-from eval_harness.runs.folder import read_run
-from eval_harness.submissions.datasets import Dataset
-from eval_harness.submissions.forming import from_answers, from_result, from_run
+from eval_harness.submissions.datasets import Dataset, chosen_dataset
+from eval_harness.submissions.forming import examined_answers, examined_folder
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Submission
+from eval_harness.submissions.submit import FOLDER_FILES
 from eval_harness.submissions.untrusted.envelope import weight
 from eval_harness.submissions.untrusted.files import MAX_FILE, check_file
 from eval_harness.submissions.untrusted.sandbox import in_turn
 from leaderboard_space.submitting.targets import Target
 
-RUN_FILES = ("run.json", "answers.jsonl", "result.json", "questions.parquet", "answers.parquet")
 SHAPES = "Give one file of answers; or run.json and answers.jsonl of a run folder; or result.json and answers.parquet."
 
 
@@ -46,7 +44,7 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
         raise BadInput(f"two files have the same name. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as place:
         try:
-            submission = in_turn(weight(given), _received, named, place, _dataset(target), model.strip(), kind)
+            submission = in_turn(weight(given), _read, named, place, _dataset(target), model.strip(), kind)
         except BadInput as error:
             raise type(error)(_without(str(error), [place, *given])) from None
     submission.problems[:] = [_without(line, [place, *given]) for line in submission.problems]
@@ -62,29 +60,21 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _received(named: dict[str, Path], place: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
-    find = partial(_chosen, dataset)
+def _read(named: dict[str, Path], place: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
+    """The verdict on what was given, each file under the name that it has. `place`: where the files of a folder are put."""
     if "run.json" not in named and "result.json" not in named:
         if len(named) > 1:
             raise BadInput(f"{len(named)} files, and none is a run.json or result.json. {SHAPES}")
         if not model:
             raise BadInput("no model name was given. Say which model gave these answers.")
-        path = next(iter(named.values()))
-        check_file(path)
-        return from_answers(path, dataset, model, kind).examined()
-    unknown = sorted(set(named) - set(RUN_FILES))
+        return examined_answers(next(iter(named.values())), dataset, model, kind)
+    unknown = sorted(set(named) - set(FOLDER_FILES))
     if unknown:
         raise BadInput(f"{unknown[0]}: is no file of a run folder. {SHAPES}")
     for name, path in named.items():
         check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
         shutil.copyfile(path, place / name)
-    if "run.json" in named:
-        read_run(place)  # what it is comes before what is missing beside it
-    needed = "answers.jsonl" if "run.json" in named else "answers.parquet"
-    if not (place / needed).is_file():
-        beside = "run.json" if "run.json" in named else "result.json"
-        raise BadInput(f"{needed} is missing beside {beside}. Give both.")
-    return (from_run(place, find) if "run.json" in named else from_result(place, find)).examined()
+    return examined_folder(place, partial(chosen_dataset, dataset))
 
 
 def _dataset(target: Target) -> Dataset:
@@ -100,16 +90,6 @@ def _dataset(target: Target) -> Dataset:
         repo=said.repo,
         revision=said.revision,
     )
-
-
-def _chosen(dataset: Dataset, theirs: Benchmark) -> Dataset:
-    """The chosen dataset, where it is the one that a result or run is about. Raises BadInput otherwise."""
-    if (theirs.name, theirs.split) != (dataset.name, dataset.split):
-        raise BadInput(
-            f"these are answers to {theirs.name}, {theirs.split}; chosen is {dataset.name}, {dataset.split}. "
-            "Choose the other one above."
-        )
-    return dataset
 
 
 def _without(line: str, paths: Sequence[Path]) -> str:

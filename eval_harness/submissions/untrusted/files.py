@@ -35,6 +35,8 @@ MOST_UNUSED = 512 << 10
 """Bytes of a Parquet file that hold no rows: its schema, statistics, and gaps; those of an honest one are some thousand."""
 
 Record = dict[str, Any]
+Placed = tuple[str, Record]
+"""(where it stands, the record)."""
 COLUMNS = ("question_id", "index", "id", "qa_type", "image_type", "gt_ans", "response", "sample", "status", "seconds")
 """What is read of a Parquet file of answers (see `predictions.py`). Others often hold images, or numbers that are none."""
 IDENTITIES = frozenset({"question_id", "index", "id"})
@@ -80,7 +82,7 @@ class Found:
         return len(self.problems) >= MAX_PROBLEMS
 
 
-def read_records(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
+def read_records(path: Path, found: Found) -> Iterator[Placed]:
     """(place, record) of a file, in order. A JSON object of entries gives a record per entry, with the entry's name under `""`, which no
     other record has (the nameless first column that pandas writes is left out).
 
@@ -201,8 +203,9 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
         yield number, text
 
 
-def json_lines(path: Path, found: Found, constants: bool = False) -> Iterator[tuple[str, Record]]:
-    """(place, record) of each line of a JSON Lines file; lines that are none are noted in `found`. `constants`: as `parse_object`."""
+def json_lines(path: Path, found: Found, constants: bool = False, torn: bool = False) -> Iterator[Placed]:
+    """(place, record) of each line of a JSON Lines file; lines that are none are noted in `found`. `constants`: as `parse_object`;
+    `torn`: a last line that does not end is left out where it is none."""
     with path.open("rb") as file:
         for number, line in _lines(file, path):
             if not line.strip():
@@ -211,7 +214,8 @@ def json_lines(path: Path, found: Found, constants: bool = False) -> Iterator[tu
             try:
                 record = parse_object(line, constants)
             except ValueError as error:
-                found.add(place, f"{str(error)[:200]}. Each line must be one JSON object.")
+                if not torn or line.endswith("\n"):
+                    found.add(place, f"{str(error)[:200]}. Each line must be one JSON object.")
             else:
                 record.pop("", None)
                 yield place, record
@@ -219,7 +223,7 @@ def json_lines(path: Path, found: Found, constants: bool = False) -> Iterator[tu
                 return
 
 
-def _csv(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
+def _csv(path: Path, found: Found) -> Iterator[Placed]:
     with path.open("rb") as file:
         _, header = next(_lines(file, path))
         file.seek(0)
@@ -272,7 +276,7 @@ def _delimiter(header: str) -> str:
     return max(",\t;", key=lambda each: (len(names(each) & {*IDENTITIES, "response"}), header.count(each)))
 
 
-def _document(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
+def _document(path: Path, found: Found) -> Iterator[Placed]:
     """The entries of one JSON list or object. It is held whole: only to be called in the sandbox, which bounds what that may take."""
     try:
         value = _parsed(path.read_bytes().decode("utf-8-sig"))
@@ -292,7 +296,7 @@ def _document(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
             return
 
 
-def _parquet(path: Path, found: Found) -> Iterator[tuple[str, Record]]:
+def _parquet(path: Path, found: Found) -> Iterator[Placed]:
     for number, record in enumerate(parquet_rows(path, COLUMNS), 1):
         record.pop("", None)
         yield f"{path}, row {number}", record
