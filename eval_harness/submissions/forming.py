@@ -90,7 +90,6 @@ def examined_answers(
     kinds = get_args(get_args(Model.model_fields["kind"].annotation)[0])
     if kind is not None and kind not in kinds:
         raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(kinds)}, or leave it out.")
-    check_file(path)
     read = read_predictions(path, dataset.questions)
     check_size(len(dataset.questions), read.samples)
     said = Result(

@@ -156,7 +156,7 @@ CHANGES = {
     "none of": lambda rows: rows[0].update(status="right"),
     "option scores": lambda rows: rows[0].update(scores=[0.1, 0.9]),
     "seconds": lambda rows: rows[0].update(seconds=-1.0),
-    "seconds nan": lambda rows: rows[0].update(seconds=float("nan")),
+    "must be a number from 0": lambda rows: rows[0].update(seconds=float("nan")),
 }
 
 
