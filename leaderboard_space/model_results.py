@@ -19,7 +19,7 @@ from leaderboard_space.data.random_run import is_random_run, tested
 from leaderboard_space.data.ranking import scores_of
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
-from leaderboard_space.data.tree import UNLABELLED, values_of
+from leaderboard_space.data.tree import UNLABELLED
 from leaderboard_space.sentences import FEW
 from leaderboard_space.service import Service
 
@@ -160,7 +160,7 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
     else:
         units, runs = outcomes.metrics[metric], np.array([outcomes.runs.index(entry.key)])
         held = {}
-        for label, rows in values_of(outcomes.questions, facet, np.arange(len(outcomes.questions))).items():
+        for label, rows in outcomes.rows_by_label(facet).items():
             mask = np.zeros(len(outcomes.questions), dtype=bool)
             mask[rows] = True
             (held[label],) = scores_of(units.part(outcomes.rows(metric, mask), runs), info_of(metric).higher_is_better)

@@ -8,19 +8,24 @@ named by its own digest. Nothing here is a source: any file may be deleted, one 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 import time
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataset_builders import fingerprints
 from eval_harness import answer_reading, benchmarks, scores
+from leaderboard_space.data import stored_units
+from leaderboard_space.data.stored_units import Column, compact
 
-NAMED = b"medprobe.units"
+NAMED, VALUES = b"medprobe.units", b"medprobe.values"
 KEEP_DAYS = 30
 """A file that nobody asked for in so many days is deleted."""
 
@@ -37,13 +42,19 @@ def key_of(format: str, questions: str, answers: bytes) -> str:
     return hashlib.sha256(f"{format}:{_code()}:{questions}:".encode() + answers).hexdigest()
 
 
-def load(key: str) -> tuple[str, pd.DataFrame] | None:
-    """What `save` kept under `key`: the name of the units, and their numbers."""
+def load(key: str) -> tuple[str, dict[str, Column]] | None:
+    """What `save` kept under `key`: the name of the units, and their numbers, each column in bytes where it fits."""
     table = _read(key)
     if table is None:
         return None
-    named = (table.schema.metadata or {}).get(NAMED, b"").decode()
-    return (named, table.to_pandas()) if named else None
+    about = table.schema.metadata or {}
+    if NAMED not in about or VALUES not in about:
+        return None
+    values = json.loads(about[VALUES])
+    numbers = {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
+    return about[NAMED].decode(), {
+        name: np.array(values[name], dtype=float)[held] if name in values else held for name, held in numbers.items()
+    }
 
 
 def load_names(named: str) -> pd.DataFrame | None:
@@ -66,8 +77,33 @@ def save(key: str, named: str, names: pd.DataFrame, numbers: pd.DataFrame) -> No
     """
     if not (folder() / f"{named}.parquet").exists():
         _write(named, pa.Table.from_pandas(names, preserve_index=False))
-    table = pa.Table.from_pandas(numbers, preserve_index=False)
-    _write(key, table.replace_schema_metadata({**(table.schema.metadata or {}), NAMED: named.encode()}))
+    columns, values = {}, {}
+    for name in numbers.columns:
+        columns[name] = compact(numbers[name].to_numpy(float))
+        if columns[name].dtype != np.uint8:
+            different, codes = np.unique(columns[name], return_inverse=True)
+            if different.size <= np.iinfo(np.uint16).max:  # a number for each number of options, say
+                columns[name], values[name] = codes.astype(np.uint16), different.tolist()
+    table = pa.table(columns)
+    _write(key, table.replace_schema_metadata({NAMED: named.encode(), VALUES: json.dumps(values).encode()}))
+
+
+def is_noted(key: str) -> bool:
+    """Whether `note` was called for this key: something that costs time was found to hold of the bytes it is made of."""
+    try:
+        os.utime(folder() / f"{key}.noted")
+    except OSError:
+        return False
+    return True
+
+
+def note(key: str) -> None:
+    """Write down that it holds; where nothing can be written, nothing is."""
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        (folder() / f"{key}.noted").touch()
+    except OSError:
+        return
 
 
 def _read(name: str) -> pa.Table | None:
@@ -96,7 +132,7 @@ def prune() -> None:
     oldest = time.time() - KEEP_DAYS * 86_400
     try:
         for path in folder().iterdir():
-            if path.suffix in (".parquet", ".part") and path.stat().st_mtime < oldest:
+            if path.suffix in (".parquet", ".part", ".noted") and path.stat().st_mtime < oldest:
                 path.unlink(missing_ok=True)
     except OSError:
         return
@@ -106,7 +142,9 @@ def prune() -> None:
 def _code() -> str:
     """A digest of the code that reads and scores: another version of it makes other files."""
     digest = hashlib.sha256()
+    paths = [Path(str(module.__file__)) for module in (fingerprints, stored_units)]
     for package in (answer_reading, benchmarks, scores):
-        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
-            digest.update(path.read_bytes())
+        paths += sorted(Path(str(package.__file__)).parent.rglob("*.py"))
+    for path in (*paths, Path(__file__)):
+        digest.update(path.read_bytes())
     return digest.hexdigest()

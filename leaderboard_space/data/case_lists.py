@@ -10,7 +10,7 @@ from dataset_builders.benchmarks import FACETS
 from eval_harness.scores import HEADLINE
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranking import Bools, Floats, Ints
-from leaderboard_space.data.tree import UNLABELLED, values_of
+from leaderboard_space.data.tree import UNLABELLED
 
 SEARCHED = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
             "image_type", "scenario")  # fmt: skip
@@ -87,7 +87,7 @@ def matching(outcomes: Outcomes, wanted: str) -> Bools:
 def labelled(outcomes: Outcomes, facet: str, label: str) -> Bools:
     """The cases (C,) of which any question has a label."""
     mask = np.zeros(len(outcomes.questions), dtype=bool)
-    rows = values_of(outcomes.questions, facet, np.arange(len(mask))).get(label)
+    rows = outcomes.rows_by_label(facet).get(label)
     if rows is not None:
         mask[rows] = True
     return _of_cases(outcomes, mask)
@@ -97,8 +97,7 @@ def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
     """(facet, label, how many cases) of the facets that have few enough values to choose from; the largest first within a facet."""
     found = []
     for facet in FACETS.get(outcomes.format, ()):
-        values = values_of(outcomes.questions, facet, np.arange(len(outcomes.questions)))
-        values.pop(UNLABELLED, None)
+        values = {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
         if 1 < len(values) <= MOST_LABELS:
             sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}
             found += [(facet, label, size) for label, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0]))]

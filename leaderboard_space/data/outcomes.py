@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
@@ -22,7 +23,16 @@ from eval_harness.scores import METRICS, units
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data import answer_cache
 from leaderboard_space.data.ranking import Bools, Floats, Ints
-from leaderboard_space.data.stored_units import NOT_COUNTED, Column, RunColumns, StoredUnits, compact_run, stack
+from leaderboard_space.data.stored_units import (
+    NOT_COUNTED,
+    Column,
+    RunColumns,
+    StoredUnits,
+    compact,
+    compact_run,
+    stack,
+)
+from leaderboard_space.data.tree import labels_of
 
 BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
 """Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
@@ -82,6 +92,12 @@ class Outcomes:
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was computed of them and is asked for again."""
 
+    def rows_by_label(self, facet: str) -> dict[str, Ints]:
+        """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
+        if ("labels", facet) not in self.memory:
+            self.memory["labels", facet] = labels_of(self.questions, facet).rows()
+        return self.memory["labels", facet]
+
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
         """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
         if selected is None or selected.all():
@@ -101,8 +117,15 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
     Raises BadInput when the file is missing, unreadable, or holds other questions than its name says.
     """
     try:
-        frame = pd.DataFrame(pq.read_table(path).to_pylist())
-        is_named = has_fingerprint(frame, expected)
+        content = path.read_bytes()
+        table = pq.read_table(pa.BufferReader(content))
+        frame = pd.DataFrame(
+            {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
+        )
+        key = answer_cache.key_of("questions", expected, content)
+        is_named = answer_cache.is_noted(key) or has_fingerprint(frame, expected)
+        if is_named:
+            answer_cache.note(key)
     except FileNotFoundError:
         raise BadInput(f"{path.name}: the questions are not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so
@@ -126,14 +149,14 @@ def read_run(
         names = None
         if kept is not None and (layout is None or layout.named != kept[0]):
             names = answer_cache.load_names(kept[0])
-            kept = kept if names is not None and len(names) == len(kept[1]) else None
+            kept = kept if names is not None and len(names) == len(kept[1]["count"]) else None
         if kept is None:
             table = _units(format, questions, path)
             names, numbers = table.drop(columns=list(NUMBERS)), table[list(NUMBERS)]
             named = layout.named if layout is not None and layout.table.equals(names) else answer_cache.name_of(names)
             if key:
                 answer_cache.save(key, named, names, numbers)
-            kept = (named, numbers)
+            kept = (named, {name: compact(numbers[name].to_numpy(float)) for name in NUMBERS})
     except FileNotFoundError:
         raise BadInput("its answers are not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so
@@ -142,7 +165,7 @@ def read_run(
     if layout is None or layout.named != kept[0]:
         assert names is not None
         layout = _layout(names, kept[0])
-    top, base, expected, count = (kept[1][name].to_numpy(float) for name in NUMBERS)
+    top, base, expected, count = (kept[1][name] for name in ("numerator", "denominator", "chance", "count"))
     metrics = {}
     for name, rows in layout.order.items():
         chance = layout.chance.setdefault(name, np.full(rows.size, NOT_COUNTED))

@@ -6,6 +6,7 @@ holds the two together). See also: reading the store (`sections.py`), units (`ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -105,18 +106,23 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
         verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
     return [
         Score.model_construct(  # numbers of our own making: checking each would cost more than computing it
-            value=_round(100 * share[run]),
-            low=_round(100 * low[run]),
-            high=_round(100 * high[run]),
-            n=int(n[run]),
-            n_cases=int(n_cases[run]),
-            chance=_round(100 * chance[run]) if np.isfinite(chance[run]) else None,
-            verdict=verdicts[run],
+            value=_round(value),
+            low=_round(left),
+            high=_round(right),
+            n=size,
+            n_cases=cases,
+            chance=_round(level) if math.isfinite(level) else None,
+            verdict=verdict,
             interval_method=CLUSTERED,
         )
-        if total[run] > 0
+        if of > 0
         else Score(value=None, n=0, n_cases=0)
-        for run in range(runs)
+        for value, left, right, level, size, cases, of, verdict in zip(
+            *(np.broadcast_to(100 * shares, runs).tolist() for shares in (share, low, high, chance)),
+            *(numbers.tolist() for numbers in (n, n_cases, total)),
+            verdicts,
+            strict=True,
+        )
     ]
 
 
@@ -230,42 +236,42 @@ def _verdicts(
     """`statistics.verdict` for all runs, without the exact law of a guesser's hits where it cannot change the verdict.
 
     `up`: higher is better. The verdict judges the responder, not the number."""
-    verdicts: list[Verdict | None] = []
-    spreads: dict[int, float] = {}
-    laws: dict[int, tuple[Floats, Floats, Floats]] = {}
-    guessed: dict[int, tuple[Bools, Floats, Floats]] = {}
-    for run in range(top.size):
-        if not (np.isfinite(chance[run]) and np.isfinite(low[run])):
-            verdicts.append(None)
-            continue
-        if low[run] <= chance[run] <= high[run]:
-            verdicts.append("no different")
-            continue
-        row = run if units.base.shape[0] > 1 or units.expected.shape[0] > 1 else 0
-        if row not in guessed:
-            used = _row(counted, run)
-            guessed[row] = (used, _row(units.base, run)[used], _row(units.expected, run)[used])
-        used, base, mean = guessed[row]
-        if row not in spreads:
-            probability = np.clip(mean / base, 0.0, 1.0)
-            spreads[row] = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
-        spread = spreads[row]
-        z = abs(top[run] - float(mean.sum())) / spread if spread else np.inf
-        side: Verdict = "better" if (low[run] > chance[run]) == up else "worse"
-        if base.size > EXACT_UP_TO and spread > 12 and not 1.5 <= z <= 3:
-            verdicts.append(side if z > 3 else "no different")
-            continue
-        if units.binary and row not in laws and bool(np.all(base == 1)):
-            law = statistics.poisson_binomial(np.clip(mean, 0.0, 1.0))
-            rare = np.sort(law)
-            laws[row] = (law, rare, np.cumsum(rare))
-        if row in laws:
-            law, rare, upto = laws[row]
-            p = float(upto[np.searchsorted(rare, law[round(float(top[run]))] * (1 + 1e-7), side="right") - 1])
+    verdicts: list[Verdict | None] = [None] * top.size
+    tested = np.isfinite(chance) & np.isfinite(low)
+    outside = tested & ~((low <= chance) & (chance <= high))
+    p = np.ones(top.size)
+    shared = units.base.shape[0] == 1 and units.expected.shape[0] == 1
+    runs = np.flatnonzero(outside)
+    for some in [runs] if shared and runs.size else runs[:, None]:
+        used = _row(counted, some[0])
+        p[some] = _chance_p_values(units, some, used, top[some])
+    for run in np.flatnonzero(tested):
+        if p[run] >= ALPHA:
+            verdicts[run] = "no different"
         else:
-            p = statistics.chance_p_value(units.top[run][used].astype(float), base, mean)
-        verdicts.append(side if p < ALPHA else "no different")
+            verdicts[run] = "better" if (low[run] > chance[run]) == up else "worse"
     return verdicts
+
+
+def _chance_p_values(units: MetricUnits, runs: Ints, used: Bools, top: Floats) -> Floats:
+    """`statistics.chance_p_value` of runs that share their denominators and what a guesser gets; of what a normal z decides, 0 or 1."""
+    base, mean = _row(units.base, runs[0])[used], _row(units.expected, runs[0])[used]
+    probability = np.clip(mean / base, 0.0, 1.0)
+    spread = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
+    p = np.ones(runs.size)
+    left = np.arange(runs.size)
+    if base.size > EXACT_UP_TO and spread > 12:
+        z = np.abs(top - float(mean.sum())) / spread
+        p[z > 3] = 0.0
+        left = np.flatnonzero((z >= 1.5) & (z <= 3))
+    if left.size and units.binary and bool(np.all(base == 1)):
+        law = statistics.poisson_binomial(probability)
+        rare = np.sort(law)
+        highest = law[np.rint(top[left]).astype(np.int64)] * (1 + 1e-7)
+        p[left] = np.cumsum(rare)[np.searchsorted(rare, highest, side="right") - 1]
+    else:
+        p[left] = [statistics.chance_p_value(units.top[runs[at]][used].astype(float), base, mean) for at in left]
+    return p
 
 
 def _round(value: float) -> float:

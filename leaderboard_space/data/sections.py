@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
@@ -66,6 +67,8 @@ class Section:
     """Set when `so_far` or the whole is there."""
     marks: tuple[object, ...] = ()
     """The state of the files that it is computed from; where one changes, the section is computed anew."""
+    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was computed of its entries and is asked for again."""
 
     @property
     def ready(self) -> bool:

@@ -5,14 +5,15 @@ See also: the mathematics (`ranking.py`), sentences (`findings.py`), HTML (`view
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
-from eval_harness.results import Score
+from eval_harness.results import Score, Scores
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import places, published_interval
 from leaderboard_space.data.facets import cells_in, groups_of
@@ -20,11 +21,8 @@ from leaderboard_space.data.groups import (
     GROUPS,
     WITH_PLACES,
     Group,
-    group_of,
-    newest_reader,
-    order_of,
-    owner_of,
-    runs_tried,
+    Grouped,
+    grouped,
 )
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_results import ONLY_PRINTED
@@ -154,34 +152,35 @@ def standings(
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
     beside = {name: _shares(outcomes, name, mask) for name in BESIDE}
-    newest, tried = newest_reader(section.entries), runs_tried(section.entries)
+    known = grouped(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
     for entry in section.entries:
         if shown not in (ALL, ONE, entry.result.method.name):
             continue
-        score = measured.get(entry.key) or own_score(entry, metric, branches)
+        own = {} if entry.key in measured else own_scores(entry, branches)
+        score = measured.get(entry.key) or own.get(metric)
         if score is None:
             hidden.append(entry)
             continue
         abstained, answered = (
-            shares.get(entry.key, _own_value(entry, name, branches)) for name, shares in beside.items()
+            shares[entry.key] if entry.key in shares else own[name].value if name in own else None
+            for name, shares in beside.items()
         )
-        group, count = group_of(entry, newest), tried.get(owner_of(entry), 1)
         rows.append(
             Row(
                 entry,
                 score,
                 recomputed=entry.key in measured,
-                group=group,
-                tried=count,
+                group=known[entry.key].group,
+                tried=known[entry.key].tried,
                 abstained=abstained,
                 answered_accuracy=answered,
             )
         )
     run = random_run(section.entries, {row.entry.key: with_interval(row.score) for row in rows if row.is_baseline})
-    rows = [_against_run(row, run, info) for row in rows]
-    rows = one_per_model(rows) if shown == ONE else rows
+    rows = [_against_run(row, run, info) for row in rows] if run is not None else rows
+    rows = one_per_model(rows, known) if shown == ONE else rows
     placed: list[Row] = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
@@ -210,36 +209,38 @@ def _shares(outcomes: Outcomes | None, metric: str, mask: Bools | None) -> dict[
         return {}
     values = outcomes.metrics[metric].shares(outcomes.rows(metric, mask))
     return {
-        key: round(100 * value, 10) if np.isfinite(value) else None
+        key: round(100 * value, 10) if math.isfinite(value) else None
         for key, value in zip(outcomes.runs, values.tolist(), strict=True)
     }
 
 
-def _own_value(entry: Entry, metric: str, branches: Sequence[Path]) -> float | None:
-    score = own_score(entry, metric, branches)
-    return score.value if score is not None else None
-
-
-def one_per_model(rows: list[Row]) -> list[Row]:
+def one_per_model(rows: list[Row], known: Mapping[str, Grouped]) -> list[Row]:
     """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
     a score stands for its model only where no other has one."""
     chosen: dict[tuple[object, ...], Row] = {}
-    for row in sorted(rows, key=lambda row: (row.score.value is None, order_of(row.entry))):
-        chosen.setdefault((row.group, *owner_of(row.entry)), row)
+    for row in sorted(rows, key=lambda row: (row.score.value is None, known[row.entry.key].order)):
+        chosen.setdefault((row.group, *known[row.entry.key].owner), row)
     return list(chosen.values())
 
 
-def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
-    """What a result itself says about a selection: its score, or the cell of its breakdown that is exactly the selection."""
+def own_scores(entry: Entry, branches: Sequence[Path]) -> Scores:
+    """What a result itself says about a selection: its scores, or the cell of its breakdown that is exactly the selection."""
     if not branches:
-        return entry.result.scores.get(metric)
+        return entry.result.scores
     cell = own_cell(entry, branches)
-    return entry.result.breakdown[cell[0]][cell[1]].get(metric) if cell else None
+    return entry.result.breakdown[cell[0]][cell[1]] if cell else {}
+
+
+def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
+    """What a result itself says about a selection in one metric."""
+    return own_scores(entry, branches).get(metric)
 
 
 def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
     """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
-    cells = cells_in(branches, entry.result.breakdown) if len(branches) == len(groups_of(branches)) else []
+    if not branches or not entry.result.breakdown or len(branches) != len(groups_of(branches)):
+        return None
+    cells = cells_in(branches, entry.result.breakdown)
     return cells[0] if len(cells) == 1 else None
 
 

@@ -31,13 +31,15 @@ class RunColumns:
     count: Column
 
 
-def compact(values: Floats) -> Column:
+def compact(values: Column) -> Column:
     """The same numbers in bytes, where they are small and whole."""
+    if values.dtype == np.uint8:
+        return values
     small = values.size > 0 and bool(np.all((values >= 0) & (values <= LARGEST_BYTE) & (values == np.floor(values))))
     return values.astype(np.uint8) if small else values
 
 
-def compact_run(top: Floats, base: Floats, expected: Floats, count: Floats, chance: Floats) -> RunColumns:
+def compact_run(top: Column, base: Column, expected: Column, count: Column, chance: Floats) -> RunColumns:
     """A run's numbers in the least space. `chance` (U,): what a guesser gets per unit of denominator (NaN: not known), NOT_COUNTED for
     units that no run has counted so far; those that this run counts are filled in."""
     counted = base > 0
@@ -45,7 +47,8 @@ def compact_run(top: Floats, base: Floats, expected: Floats, count: Floats, chan
         own = np.where(counted, expected / base, NOT_COUNTED)
     new = counted & (chance == NOT_COUNTED)
     chance[new] = own[new]
-    agrees = np.allclose(own[counted], chance[counted], rtol=1e-12, atol=0, equal_nan=True)
+    other = counted & (own != chance) & ~(np.isnan(own) & np.isnan(chance))
+    agrees = np.allclose(own[other], chance[other], rtol=1e-12, atol=0)
     is_binary = bool(np.all((top == 0) | (top == base)))
     return RunColumns((top != 0) if is_binary else compact(top), compact(base), None if agrees else own, compact(count))
 

@@ -127,13 +127,14 @@ def tree_of(format: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[Node]]] = []
+    labels = {facet: labels_of(questions, facet) for facet in facets_of(format)}
     for chain in chains_of(format):
-        nodes = _grow(chain, questions, np.arange(len(questions)), (chain[0],), rows)
+        nodes = _grow([labels[facet] for facet in chain], chain, None, (chain[0],), rows)
         if nodes:
             groups.append((chain[0], nodes))
     facets = []
     for facet in facets_of(format):
-        held = values_of(questions, facet, np.arange(len(questions)))
+        held = labels[facet].rows()
         if any(label != UNLABELLED for label in held):
             rows |= {choice(facet, label): at for label, at in held.items()}
             sizes = {label: at.size for label, at in held.items()}
@@ -205,38 +206,56 @@ def _organs(image_types: dict[str, int]) -> list[Node]:
     ]
 
 
+@dataclass(frozen=True)
+class Labels:
+    """The labels of the questions by one facet: question `position[i]` has the label `names[codes[i]]`. A question with several categories
+    is in each of them; one without is "unlabelled"."""
+
+    position: Ints
+    codes: Ints
+    names: list[str]
+    size: int
+
+    def rows(self, held: Ints | None = None) -> dict[str, Ints]:
+        """Label -> positions in ascending order, of all questions or of those at `held` (ascending)."""
+        position, codes = self.position, self.codes
+        if held is not None and position.size == self.size:  # one label each
+            position, codes = held, codes[held]
+        elif held is not None:
+            among = np.zeros(self.size, dtype=bool)
+            among[held] = True
+            position, codes = position[among[position]], codes[among[position]]
+        order = np.argsort(codes, kind="stable")
+        there, begins = np.unique(codes[order], return_index=True)
+        parts = np.split(position[order], begins[1:])
+        return {self.names[code]: part for code, part in zip(there, parts, strict=True)} if there.size else {}
+
+
+def labels_of(questions: pd.DataFrame, facet: str) -> Labels:
+    """The labels by a facet; none where the source gives none."""
+    column = "categories" if facet == "category" else facet
+    if column not in questions.columns:
+        return Labels(np.zeros(0, np.int64), np.zeros(0, np.int64), [], len(questions))
+    cells = questions[column].reset_index(drop=True).astype(object)
+    if facet == "category":
+        cells = cells.map(lambda cell: list(dict.fromkeys(cell)) or [None] if cell is not None else [None]).explode()
+    codes, names = pd.factorize(cells.where(cells.notna(), UNLABELLED).map(str).to_numpy(object))
+    return Labels(cells.index.to_numpy(np.int64), codes.astype(np.int64), [str(name) for name in names], len(questions))
+
+
 def _grow(
-    chain: tuple[str, ...], questions: pd.DataFrame, held: Ints, path: Path, rows: dict[Path, Ints]
+    labels: Sequence[Labels], chain: Sequence[str], held: Ints | None, path: Path, rows: dict[Path, Ints]
 ) -> list[Node]:
-    values = values_of(questions, chain[0], held)
+    values = labels[0].rows(held)
     if not any(label != UNLABELLED for label in values):
         return []
     nodes = []
-    for label, count in _sorted({label: len(found) for label, found in values.items()}):
+    for label, count in _sorted({label: found.size for label, found in values.items()}):
         here = (*path, label)
         rows[here] = values[label]
-        children = _grow(chain[1:], questions, values[label], here, rows) if len(chain) > 1 else []
+        children = _grow(labels[1:], chain[1:], values[label], here, rows) if len(chain) > 1 else []
         nodes.append(Node(label, chain[0], count, children))
     return nodes
-
-
-def values_of(questions: pd.DataFrame, facet: str, held: Ints) -> dict[str, Ints]:
-    """Label -> positions. A question with several categories is in each of them; one without is "unlabelled"."""
-    column = "categories" if facet == "category" else facet
-    if column not in questions.columns or not held.size:
-        return {}
-    cells = questions[column].iloc[held]
-    if facet == "category":
-        cells = pd.Series([list(dict.fromkeys(cell)) or [None] if cell is not None else [None] for cell in cells])
-        cells = cells.explode()
-        position = held[cells.index.to_numpy()]
-    else:
-        position = held
-    labels = cells.where(cells.notna(), UNLABELLED).astype(str).to_numpy()
-    codes, names = pd.factorize(labels)
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    return {str(name): position[order[bounds[i] : bounds[i + 1]]].astype(np.int64) for i, name in enumerate(names)}
 
 
 def _sorted(sizes: dict[str, int]) -> list[tuple[str, int]]:

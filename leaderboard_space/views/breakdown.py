@@ -17,7 +17,7 @@ from leaderboard_space.data.random_run import is_random_run, random_run, tested
 from leaderboard_space.data.ranking import Bools, scores_of
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import Standings, info_of, own_score, with_interval
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label, values_of
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label
 from leaderboard_space.html import count, number, options, percent, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import files, sorted_by
@@ -241,8 +241,7 @@ def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
     """Label -> question positions; what nobody labelled is left out."""
     if outcomes is None:
         return {}
-    found = values_of(outcomes.questions, facet, np.arange(len(outcomes.questions)))
-    return {label: rows for label, rows in found.items() if label != UNLABELLED}
+    return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
 
 
 def _columns(cells: Cells, facet: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from eval_harness.results import Result
 from leaderboard_space import findings, sentences
@@ -29,7 +30,7 @@ from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
 from leaderboard_space.views.parts import KINDS, Axis, column_head, dots, fitted, look, sorted_by
 from leaderboard_space.views.provenance import entry_mark, tables_title, tags
-from leaderboard_space.views.published_cells import printed_table
+from leaderboard_space.views.published_cells import printed_table, published_cells
 from leaderboard_space.views.row_window import Value, Window, first, matching, more, search_field
 
 NARROW = "\N{NO-BREAK SPACE}"
@@ -54,15 +55,17 @@ def panel(
     """Everything right of the tree, as HTML."""
     info = info_of(found.metric, section.format)
     axis = fitted([with_interval(row.score) for row in found.rows], info.unit)
+    tag = tags([row.entry for row in found.rows])
+    printed = published_cells(found, branches)
     return "".join(
         [
             _toolbar(snapshot, section, found.metric, metrics, shown),
             f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
-            f'<p class="sub">{text(findings.caption(section.format, found, branches, any(_tags(found).values())), 2000)}</p>',
-            notes(snapshot, section, found, branches, ready),
-            _table(section, found, axis, branches, window) if found.rows else "",
+            f'<p class="sub">{text(findings.caption(section.format, found, branches, any(tag.values())), 2000)}</p>',
+            notes(snapshot, section, found, branches, ready, printed),
+            _table(section, found, axis, branches, window, tag) if found.rows else "",
             _legend(found) if found.rows else "",
-            printed_table(found, branches, section.format),
+            printed_table(found, printed, section.format),
         ]
     )
 
@@ -108,9 +111,8 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def drawn(format: str, found: Standings, window: Window) -> tuple[list[Row], int]:
-    """The rows of the table that are drawn, and how many match what is searched for."""
-    names = called([row.entry for row in found.rows])
+def drawn(format: str, found: Standings, window: Window, names: Mapping[str, str]) -> tuple[list[Row], int]:
+    """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called."""
 
     def value_of(row: Row, column: str) -> Value:
         score = with_interval(row.score)
@@ -129,9 +131,15 @@ def drawn(format: str, found: Standings, window: Window) -> tuple[list[Row], int
     return first(window, "leaderboard", held, value_of), len(held)
 
 
-def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Path], window: Window) -> str:
-    rows_drawn, found_by_name = drawn(section.format, found, window)
+def _table(
+    section: Section, found: Standings, axis: Axis, branches: Sequence[Path], window: Window, tag: Mapping[str, str]
+) -> str:
+    names = called([row.entry for row in found.rows])
+    rows_drawn, found_by_name = drawn(section.format, found, window, names)
     keys = {row.entry.key for row in rows_drawn}
+    abstentions = any(
+        row.abstained is not None for row in found.rows
+    )  # papers do not print how often a model abstained
     info = info_of(found.metric, section.format)
     sign = "%" if info.unit == "percent" else ""
     ticks = "".join(
@@ -147,11 +155,10 @@ def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Pa
         f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
         f"{column_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
         f"{column_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
-        f"{column_head('num abst', 'Abstained', 'abstained', ABSTAINED) if _abstentions(found) else ''}"
+        f"{column_head('num abst', 'Abstained', 'abstained', ABSTAINED) if abstentions else ''}"
         f"{column_head('src', 'Source', 'source')}</tr></thead>"
     )
-    tags = _tags(found)
-    names = called([row.entry for row in found.rows])
+    others = Counter(row.group for row in found.rows if row.first is not None)
     body = ""
     for title, rows in _groups(section.format, found.rows):
         heading = ""
@@ -161,7 +168,17 @@ def _table(section: Section, found: Standings, axis: Axis, branches: Sequence[Pa
                 f"<span>{plural(len(rows), 'result')}</span></th></tr>"
             )
         lines = "".join(
-            _row(row, axis, names[row.entry.key], tags[row.entry.key], found, branches, format=section.format)
+            _row(
+                row,
+                axis,
+                names[row.entry.key],
+                tag[row.entry.key],
+                found,
+                branches,
+                others,
+                abstentions,
+                section.format,
+            )
             for row in rows
             if row.entry.key in keys
         )
@@ -194,8 +211,17 @@ def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 
 def _row(
-    row: Row, axis: Axis, name: str, tag: str, found: Standings, branches: Sequence[Path], format: str = ""
+    row: Row,
+    axis: Axis,
+    name: str,
+    tag: str,
+    found: Standings,
+    branches: Sequence[Path],
+    ranked: Mapping[str, int],
+    abstentions: bool,
+    format: str,
 ) -> str:
+    """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them."""
     result, score, metric = row.entry.result, with_interval(row.score), found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
@@ -209,11 +235,11 @@ def _row(
     beside = sentences.beside(row.abstained, row.answered_accuracy)
     abstained = (
         f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
-        if _abstentions(found)
+        if abstentions
         else ""
     )
     return (
-        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found)}'
+        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found, ranked)}'
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
         f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Where this result of {text(name)} comes from" '
@@ -226,11 +252,6 @@ def _row(
         f"{abstained}"
         f'<td class="src"{tables_title(result)}>{text(mark, 60)}</td></tr>'
     )
-
-
-def _abstentions(found: Standings) -> bool:
-    """Whether it is known of any row how often it abstained; papers do not print it."""
-    return any(row.abstained is not None for row in found.rows)
 
 
 def _remarks(row: Row, found: Standings) -> list[str]:
@@ -259,7 +280,7 @@ def _unread(result: Result) -> list[str]:
 _UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or failed"}
 
 
-def _place(row: Row, found: Standings) -> str:
+def _place(row: Row, found: Standings, ranked: Mapping[str, int]) -> str:
     """The cell of a row's places, which tells from how many others it is told apart."""
     if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
         return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
@@ -267,14 +288,10 @@ def _place(row: Row, found: Standings) -> str:
         why = "A baseline: shown for comparison, not ranked" if row.is_baseline else "Not ranked"
         sign = "ref" if row.is_baseline else "–"
         return f'<td class="place" data-v=""><abbr title="{why}">{sign}</abbr></td>'
-    others = sum(other.first is not None and other.group == row.group for other in found.rows) - 1
+    others = ranked[row.group] - 1
     said = sentences.place_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
     places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{places}</td>'
-
-
-def _tags(found: Standings) -> dict[str, str]:
-    return tags([row.entry for row in found.rows])
 
 
 def _legend(found: Standings) -> str:

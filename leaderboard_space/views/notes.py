@@ -11,10 +11,13 @@ from leaderboard_space.data.standings import (
 )
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, text
-from leaderboard_space.views.published_cells import published_cells
+from leaderboard_space.views.published_cells import Printed
 
 
-def notes(snapshot: Snapshot, section: Section, found: Standings, branches: Sequence[Path], ready: bool) -> str:
+def notes(
+    snapshot: Snapshot, section: Section, found: Standings, branches: Sequence[Path], ready: bool, printed: Printed
+) -> str:
+    """The notes as HTML; empty where there are none. `printed`: what papers print within the selection."""
     lines = []
     if section.kind == "phantom":
         lines.append("Drawn test images: these numbers show that everything runs, and nothing about medicine.")
@@ -30,7 +33,7 @@ def notes(snapshot: Snapshot, section: Section, found: Standings, branches: Sequ
         lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.")
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: results on it are ranked among themselves.")
-    lines += _unranked(found, branches)
+    lines += _unranked(found, branches, printed)
     if not ready:
         lines.append("The answers are still being read: scores as handed in, ranks without pairing.")
     lines += section.notes
@@ -48,7 +51,7 @@ def notes(snapshot: Snapshot, section: Section, found: Standings, branches: Sequ
     return f'<ul class="notes">{shown}{more}</ul>'
 
 
-def _unranked(found: Standings, branches: Sequence[Path]) -> list[str]:
+def _unranked(found: Standings, branches: Sequence[Path], printed: Printed) -> list[str]:
     """What a selection leaves out, and what it takes from elsewhere than answers."""
     if not branches:
         return []
@@ -59,7 +62,7 @@ def _unranked(found: Standings, branches: Sequence[Path]) -> list[str]:
     lines = []
     for names, published in (({result.model.name for result in left} - measured, True), (measured, False)):
         if names:
-            below = published and bool(published_cells(found, branches)[1])
+            below = published and bool(printed[1])
             lines.append(sentences.not_ranked(len(names), published, below))
     taken = [row.entry.result.kind == "published" for row in found.rows if not row.recomputed]
     return lines + ([sentences.as_printed(sum(taken), len(taken) - sum(taken))] if taken and not lines else [])

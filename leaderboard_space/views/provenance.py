@@ -41,9 +41,10 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
         found[key] = " · ".join(parts)
     if len(set(found.values())) < 2:
         found = dict.fromkeys(found, "")
-    alike = Counter((results[key].model.name, tag, entry_mark(by_key[key])) for key, tag in found.items())
+    said = {key: (results[key].model.name, tag, entry_mark(by_key[key])) for key, tag in found.items()}
+    alike = Counter(said.values())
     for key, tag in found.items():
-        if alike[results[key].model.name, tag, entry_mark(by_key[key])] > 1:
+        if alike[said[key]] > 1:
             found[key] = " · ".join(part for part in (tag, key.rsplit("/", 1)[-1]) if part)
     return found
 

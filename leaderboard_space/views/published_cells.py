@@ -20,11 +20,12 @@ from leaderboard_space.html import count, interval, score_text, text
 from leaderboard_space.views.parts import files, sorted_by
 from leaderboard_space.views.provenance import source_mark
 
+Printed = tuple[list[Entry], dict[tuple[str, str], dict[str, Score]]]
+"""Results, and the cells that they print: (facet, value) -> entry key -> score."""
 
-def published_cells(
-    found: Standings, branches: Sequence[Path]
-) -> tuple[list[Entry], dict[tuple[str, str], dict[str, Score]]]:
-    """The cells that papers print within a selection that cannot be scored as one: results, and (facet, value) -> entry key -> score."""
+
+def published_cells(found: Standings, branches: Sequence[Path]) -> Printed:
+    """The cells that papers print within a selection that cannot be scored as one."""
     cells: dict[tuple[str, str], dict[str, Score]] = {}
     for entry in found.hidden:
         for facet, value in cells_in(branches, entry.result.breakdown):
@@ -39,9 +40,10 @@ def published_cells(
     ), cells
 
 
-def printed_table(found: Standings, branches: Sequence[Path], format: str) -> str:
+def printed_table(found: Standings, printed: Printed, format: str) -> str:
+    """What papers print within the selection, part by part, as a table; empty where they print nothing."""
     label = info_of(found.metric, format).label
-    entries, cells = published_cells(found, branches)
+    entries, cells = printed
     if not entries:
         return ""
     rows = ""
