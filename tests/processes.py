@@ -25,7 +25,6 @@ MODELS = (
     "torch",
     "transformers",
     "eval_harness.models.local.network",
-    "httpx2",
     *("eval_harness.runs.runner", "medprobe"),
 )
 HUB = ("eval_harness.submissions.hidden_test", "eval_harness.scores", "dataset_builders.hub.publish")

@@ -66,7 +66,7 @@ def server(monkeypatch):
     monkeypatch.setattr(download, "PAUSE", 0.0)
     monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
     made = Server()
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield made
     made.shutdown()

@@ -1,12 +1,18 @@
-"""A request as chat messages with the image as a data URL."""
+"""A request as chat messages, written as JSON, with the image as a data URL.
+
+An image is checked and encoded once for the questions that share it, which follow each other; its URL, which needs no escapes, goes into
+the text as it is.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+import json
+import threading
 from functools import lru_cache
-from typing import Any
 
+from dataset_builders.images.lookup import ImageError, check_image
 from eval_harness.models.interface import Request
 from eval_harness.models.local.chat_form import decode_image
 
@@ -14,34 +20,59 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/web
 """Formats every server reads; other ones, 16-bit greys and images to be shrunk are sent as PNG, which loses nothing."""
 
 
-def messages_of(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
-    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request."""
+def messages_of(request: Request, longest_side: int | None) -> bytes:
+    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request.
+
+    Raises ImageError where an image cannot be decoded whole: a lenient server would answer to half of it.
+    """
     first = request.image_first
-    messages: list[dict[str, Any]] = []
+    messages: list[bytes] = []
     if request.system:
-        messages.append({"role": "system", "content": request.system})
+        messages.append(_message("system", _text(request.system)))
     for shot in request.shots:
-        messages.append({"role": "user", "content": _content(shot.prompt, shot.image, first, longest_side)})
-        messages.append({"role": "assistant", "content": shot.answer})
-    messages.append({"role": "user", "content": _content(request.prompt, request.image, first, longest_side)})
-    return messages
+        messages.append(_message("user", _content(shot.prompt, shot.image, first, longest_side)))
+        messages.append(_message("assistant", _text(shot.answer)))
+    messages.append(_message("user", _content(request.prompt, request.image, first, longest_side)))
+    return b"[" + b", ".join(messages) + b"]"
 
 
-def _content(text: str, image: bytes | None, image_first: bool, longest_side: int | None) -> Any:
+def _message(role: str, content: bytes) -> bytes:
+    return b'{"role": "%s", "content": %s}' % (role.encode(), content)
+
+
+def _text(text: str) -> bytes:
+    """A JSON string; lone surrogates become question marks."""
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _content(text: str, image: bytes | None, image_first: bool, longest_side: int | None) -> bytes:
     if image is None:
-        return text
+        return _text(text)
+    with _lock_of(image):  # else the questions of an image, which come together, would each decode it
+        url = _data_url(image, longest_side)
+    if isinstance(url, ImageError):
+        raise ImageError(str(url))
     parts = [
-        {"type": "image_url", "image_url": {"url": data_url(image, longest_side)}},
-        {"type": "text", "text": text},
+        b'{"type": "image_url", "image_url": {"url": "%s"}}' % url,
+        b'{"type": "text", "text": %s}' % _text(text),
     ]
-    return parts if image_first else parts[::-1]
+    return b"[" + b", ".join(parts if image_first else parts[::-1]) + b"]"
 
 
 @lru_cache(maxsize=64)
-def data_url(image: bytes, longest_side: int | None = None) -> str:
-    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it. The image is known to be whole."""
+def _lock_of(image: bytes) -> threading.Lock:
+    return threading.Lock()
+
+
+@lru_cache(maxsize=64)
+def _data_url(image: bytes, longest_side: int | None) -> bytes | ImageError:
+    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it; or why it cannot be decoded."""
     from PIL import Image
 
+    try:
+        check_image(image)
+    except ImageError as error:
+        return error
     with Image.open(io.BytesIO(image)) as opened:
         mime = SENT_AS_THEY_ARE.get(opened.format or "")
         plain = opened.mode in ("L", "RGB", "P", "RGBA", "1")
@@ -50,4 +81,4 @@ def data_url(image: bytes, longest_side: int | None = None) -> str:
         buffer = io.BytesIO()
         decode_image(image, longest_side).save(buffer, "PNG")
         mime, image = "image/png", buffer.getvalue()
-    return f"data:{mime};base64,{base64.b64encode(image).decode()}"
+    return f"data:{mime};base64,".encode() + base64.b64encode(image)

@@ -6,6 +6,7 @@ What a server takes is settled with the first question, before any other is sent
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,12 +37,12 @@ class Parameters:
         self.least = 1
         """The smallest output limit the server takes."""
         self._dropped: set[str] = set()
+        self._changing = threading.Lock()
         self._thinking = thinking_forms(base_url, settings.thinking) if settings.thinking is not None else []
 
     def of(self, request: Request) -> dict[str, Any]:
         """The parameters of one request."""
-        limit = max(request.max_tokens, self.least, self.room or 0)
-        sent: dict[str, Any] = {self.limit_name: limit, "temperature": request.temperature}
+        sent: dict[str, Any] = {self.limit_name: self.limit(request), "temperature": request.temperature}
         if request.temperature > 0:
             sent["seed"] = request.seed + request.sample
         sent = {name: value for name, value in sent.items() if name not in self._dropped}
@@ -57,8 +58,12 @@ class Parameters:
             sent |= {self.limit_name: self.least, "logprobs": True, "top_logprobs": top}
         return sent
 
-    def give_way(self, trouble: Trouble, request: Request) -> bool:
-        """Change what is sent after the server refused it; False where nothing can be changed.
+    def limit(self, request: Request) -> int:
+        """The output tokens that a request is allowed."""
+        return max(request.max_tokens, self.least, self.room or 0)
+
+    def give_way(self, trouble: Trouble, request: Request, limit: int) -> bool:
+        """Change what is sent after the server refused it; False where nothing can be changed. `limit`: what was sent as such.
 
         Raises BadInput where the server does not take what the user asked for.
         """
@@ -66,7 +71,8 @@ class Parameters:
         if name is None:
             return False
         if name == self.limit_name and (trouble.most or trouble.least):
-            return self._fit(trouble, request)
+            with self._changing:
+                return self._fit(trouble, request, limit)
         if name == "max_tokens" and self.limit_name == name:
             self.limit_name = "max_completion_tokens"
             return True
@@ -100,9 +106,10 @@ class Parameters:
             return True
         return False
 
-    def _fit(self, trouble: Trouble, request: Request) -> bool:
+    def _fit(self, trouble: Trouble, request: Request, limit: int) -> bool:
         """Bring the output limit into what the server takes; the request's own is never made smaller."""
-        limit = max(request.max_tokens, self.least, self.room or 0)
+        if limit != self.limit(request):
+            return True  # another question's refusal has changed it meanwhile
         if trouble.least and limit < trouble.least:
             self.least = trouble.least
             self.deviate(f"the server takes no output limit under {self.least} tokens, so as many were allowed")
@@ -113,16 +120,15 @@ class Parameters:
             return self.room < limit
         return False
 
-    def allow_thinking(self, request: Request, why: str) -> bool:
-        """Give the model room to reason, once, unless the limit is what the user asked for."""
-        if (
-            self.room is not None
-            or self.settings.fixed_limit
-            or request.candidates
-            or request.max_tokens >= THINKING_ROOM
-        ):
+    def allow_thinking(self, request: Request, why: str, limit: int) -> bool:
+        """Give the model room to reason, once, unless the limit is what the user asked for; whether it has more than `limit`, which the
+        request was sent with."""
+        if self.settings.fixed_limit or request.candidates or request.max_tokens >= THINKING_ROOM:
             return False
-        self.room = THINKING_ROOM
+        with self._changing:
+            if self.room is not None:
+                return limit < self.limit(request)
+            self.room = THINKING_ROOM
         self.deviate(f"{why}, so {self.room} output tokens were allowed instead of {request.max_tokens}")
         return True
 

@@ -7,27 +7,25 @@ many are in flight (`in_flight.py`).
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import queue
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from http.client import HTTPException
+from typing import Any
 from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.lookup import ImageError
 from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
-from eval_harness.models.http.in_flight import InFlight
+from eval_harness.models.http.in_flight import InFlight, Stopped
+from eval_harness.models.http.posting import Address
 from eval_harness.models.http.sending import PROVIDER
 from eval_harness.models.http.server_errors import (
     Refusal,
@@ -39,9 +37,6 @@ from eval_harness.models.http.server_errors import (
 )
 from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
 from eval_harness.results import Model
-
-if TYPE_CHECKING:
-    from httpx2 import AsyncClient
 
 TRIES = 8
 """How often one question is sent before it counts as failed (it is asked again when the run is resumed)."""
@@ -58,7 +53,6 @@ GIVE_UP_AFTER = 3
 START_PATIENCE = 2.0
 """Seconds for which a server that nobody ever reached is tried."""
 
-CONNECT_TIMEOUT = 10.0
 PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
 REASONS = "the model spends its first output tokens on reasoning"
 
@@ -84,6 +78,8 @@ class OpenAIChat(Backend):
                 f"--model openai:{name}: OPENAI_API_KEY is not set. Set it to your key, or name a server on this machine with "
                 "--base-url http://127.0.0.1:8000/v1."
             )
+        if not re.fullmatch(r"[!-~]*", self._key):
+            raise BadInput("OPENAI_API_KEY: holds characters that no key has. Set it to the key alone.")
         self.settings = settings
         self.model = Model(name=name)
         self.deviations: list[str] = []
@@ -91,8 +87,8 @@ class OpenAIChat(Backend):
         self.first_wait = 1.0
         """Seconds before the second try; doubles with each further one, up to a minute."""
         self.retries = 0
-        self._recent_images: deque[bytes] = deque(maxlen=16)
         self._settled = False
+        self._probing = threading.Lock()
         self.reasons: bool | None = None
         """Whether the model is seen to reason before it answers; None: nothing tells yet."""
         self._any_answer = False
@@ -114,81 +110,65 @@ class OpenAIChat(Backend):
         return self._ask_all(_by_next_token(requests))
 
     def _ask_all(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """Run the asynchronous client in a thread of its own and hand on what it puts into a queue."""
+        """The first questions one by one, then as many at a time as may be in flight, each in a thread of its own."""
+        waiting, taking = iter(requests), threading.Lock()
+        flight, server = InFlight(self.settings.in_flight), self._server()
+        if not self._settled:
+            yield from self._settle(waiting, server, flight)
         done: queue.SimpleQueue[Response | BaseException | None] = queue.SimpleQueue()
-        loop = asyncio.new_event_loop()
 
-        def run() -> None:
+        def work() -> None:
             try:
-                loop.run_until_complete(self._ask_stream(iter(requests), done.put))
-                done.put(None)
+                while not flight.stopped:
+                    with taking:
+                        request = next(waiting, None)
+                    if request is None:
+                        break
+                    done.put(self._timed(request, server, flight))
+            except Stopped:
+                pass
             except BaseException as error:  # handed to the caller's thread, which raises it
                 done.put(error)
-            finally:
-                loop.close()
+            done.put(None)
 
-        thread = threading.Thread(target=run, name="openai", daemon=True)
-        thread.start()
+        workers = [threading.Thread(target=work, name="openai", daemon=True) for _ in range(flight.most)]
+        for worker in workers:
+            worker.start()
+        failure: BaseException | None = None
+        working = len(workers)
         try:
-            while (item := done.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
+            while working:
+                match done.get():
+                    case None:
+                        working -= 1
+                    case BaseException() as error:
+                        failure = failure or error
+                        flight.stop()
+                        server.abort()
+                    case response:
+                        yield response
         finally:
-            if thread.is_alive() and not loop.is_closed():
-                for task in asyncio.all_tasks(loop):
-                    loop.call_soon_threadsafe(task.cancel)
-            thread.join(timeout=10)
+            flight.stop()
+            server.abort()
+        if failure is not None:
+            raise failure
 
-    async def _ask_stream(self, requests: Iterator[Request], put: Callable[[Response], None]) -> None:
-        flight = InFlight(self.settings.in_flight)
-        self._probing = asyncio.Lock()
-        async with AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(client) for client in self._clients(flight.most)]
-
-            async def worker(client: AsyncClient) -> None:
-                for request in requests:
-                    put(await self._timed(client, request, flight))
-
-            if not self._settled:
-                await self._settle(clients[0], requests, flight, put)
-            workers = [asyncio.ensure_future(worker(client)) for client in clients]
-            try:
-                await asyncio.gather(*workers)
-            finally:
-                for task in workers:
-                    task.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
-
-    def _clients(self, count: int) -> list[AsyncClient]:
-        """One client per worker: a pool that all share looks through all its connections for every question."""
-        import httpx2
-
-        # A connection carries one question: where a server delivers a reply twice, a reused connection would hand the second copy to the
-        # next question, and it would pass for its answer.
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
-        timeout = httpx2.Timeout(self.settings.timeout, connect=min(CONNECT_TIMEOUT, self.settings.timeout))
-        tls = httpx2.create_ssl_context()  # reading the certificates takes longer than making a client
-        headers = {"Authorization": f"Bearer {self._key or 'none'}", "Content-Type": "application/json"}
+    def _server(self) -> Address:
+        headers = {"Authorization": f"Bearer {self._key or 'none'}"}
         for name, variable in (("OpenAI-Organization", "OPENAI_ORG_ID"), ("OpenAI-Project", "OPENAI_PROJECT_ID")):
             if value := os.environ.get(variable):
                 headers[name] = value
-        return [
-            httpx2.AsyncClient(limits=limits, timeout=timeout, verify=tls, headers=headers, follow_redirects=True)
-            for _ in range(count)
-        ]
+        return Address(f"{self.base_url or PROVIDER}/chat/completions", headers, self.settings.timeout)
 
-    async def _settle(
-        self, client: AsyncClient, requests: Iterator[Request], flight: InFlight, put: Callable[[Response], None]
-    ) -> None:
+    def _settle(self, requests: Iterator[Request], server: Address, flight: InFlight) -> Iterator[Response]:
         """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
 
         Raises BadInput when the first few all fail.
         """
         failed = 0
         for number, request in enumerate(requests, 1):
-            response = await self._timed(client, request, flight)
-            put(response)
+            response = self._timed(request, server, flight)
+            yield response
             failed += response.status == "failed"
             if response.status == "answered" or (number >= GIVE_UP_AFTER and failed < number):
                 break
@@ -196,32 +176,32 @@ class OpenAIChat(Backend):
                 raise BadInput(f"--model openai:{self.name}: the server refuses every question: {response.error}")
         self._settled = True
 
-    async def _timed(self, client: AsyncClient, request: Request, flight: InFlight) -> Response:
+    def _timed(self, request: Request, server: Address, flight: InFlight) -> Response:
         start = time.perf_counter()
-        response = await self._ask(client, request, flight)
+        response = self._ask(request, server, flight)
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
-    async def _ask(self, client: AsyncClient, request: Request, flight: InFlight) -> Response:
-        """One question, tried until it is answered, refused, or has failed too often."""
+    def _ask(self, request: Request, server: Address, flight: InFlight) -> Response:
+        """One question, tried until it is answered, refused, or has failed too often. Raises Stopped, BadInput."""
         start = time.monotonic()
         failed = Response(request.question_id, request.sample, "", "failed")
         try:
-            messages = await self._messages(request)
+            messages = messages_of(request, self.settings.max_image_side)
         except ImageError as error:
             return replace(failed, error=f"its image cannot be shown: {error}")
         tries = busy = 0
         while True:
-            sent = self.parameters.of(request)
+            limit, sent = self.parameters.limit(request), self.parameters.of(request)
             try:
-                async with flight.place():
-                    reply = await self._once(client, messages, sent)
-                reply = await self._told_from_reasoning(client, request, reply)
-                if reply.was_cut and self.parameters.allow_thinking(request, REASONS):
+                with flight.one():
+                    reply = self._once(server, messages, sent)
+                reply = self._told_from_reasoning(server, request, reply)
+                if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
                 if not self._settled:
                     self._look_for_reasoning(reply)
                     if reply.reasoning:
-                        self.parameters.allow_thinking(request, REASONS)
+                        self.parameters.allow_thinking(request, REASONS, limit)
                 self._any_answer, self._failures = True, 0
                 flight.answered()
                 return self._response(request, reply)
@@ -230,13 +210,15 @@ class OpenAIChat(Backend):
                 flight.answered()
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
             except Trouble as trouble:
+                if flight.stopped:
+                    raise Stopped from None
                 words = without_key(str(trouble), self._key)
                 if trouble.kind == "fatal":
                     raise BadInput(f"--model openai:{self.name}: {words}") from None
-                if trouble.kind == "cut" and self.parameters.allow_thinking(request, REASONS):
+                if trouble.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
                 if (not self._settled or trouble.parameter == self.parameters.limit_name) and self.parameters.give_way(
-                    trouble, request
+                    trouble, request, limit
                 ):
                     continue
                 if trouble.kind == "cut":
@@ -253,18 +235,9 @@ class OpenAIChat(Backend):
                 if tries >= TRIES or busy >= BUSY_TRIES:
                     self._count_failure(words)
                     return replace(failed, error=words)
-                await flight.wait(
+                flight.wait(
                     max(tries, 1) if trouble.kind != "busy" else busy, self._first_wait(trouble), trouble.retry_after
                 )
-
-    async def _messages(self, request: Request) -> list[dict[str, Any]]:
-        """The messages of a request. Raises ImageError where an image cannot be decoded."""
-        make = partial(_whole_messages, request, self.settings.max_image_side)
-        if request.image is None or request.image in self._recent_images:
-            return make()
-        self._recent_images.append(request.image)
-        # Decoding an image takes longer than everything else that is done for a question.
-        return await asyncio.to_thread(make)
 
     def _first_wait(self, trouble: Trouble) -> float:
         """A server that nobody reached yet is tried at short intervals, for a few seconds."""
@@ -289,46 +262,41 @@ class OpenAIChat(Backend):
                 "command again to go on."
             )
 
-    async def _once(self, client: AsyncClient, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
-        """Send one question. Raises Refusal or Trouble."""
-        import httpx2
-
-        body = json.dumps({"model": self.name, "messages": messages, **sent}, ensure_ascii=False, allow_nan=False)
+    def _once(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Reply:
+        """Send one question. `messages`: as JSON. Raises Refusal or Trouble."""
+        others = json.dumps({"model": self.name, **sent}, ensure_ascii=False, allow_nan=False)
         try:
-            async with asyncio.timeout(self.settings.timeout):
-                response = await client.post(
-                    f"{self.base_url or PROVIDER}/chat/completions", content=body.encode("utf-8", "replace")
-                )
-        except (httpx2.HTTPError, TimeoutError) as error:
+            posted = server.post(others[:-1].encode("utf-8", "replace") + b', "messages": ' + messages + b"}")
+        except (OSError, HTTPException) as error:
             raise trouble_of(error) from None
-        if not response.is_success:
-            raise trouble_of_status(response.status_code, response.text, response.headers, sent)
+        if not 200 <= posted.status < 300:
+            raise trouble_of_status(posted.status, posted.text, posted.headers, sent)
         try:
-            document = response.json()
+            document = json.loads(posted.body)
         except ValueError as error:
-            said = words_of(response.text) if "html" in response.headers.get("content-type", "") else str(error)
+            said = words_of(posted.text) if "html" in posted.headers.get("content-type", "") else str(error)
             raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
         return read_reply(document, sent.get(self.parameters.limit_name))
 
-    async def _told_from_reasoning(self, client: AsyncClient, request: Request, reply: Reply) -> Reply:
+    def _told_from_reasoning(self, server: Address, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
         so that the text holds its end alone, or nothing of it when cut. Whether the model does that is asked with the first cut reply."""
         if reply.reasoning is not None:
             self.reasons = True
         if not reply.shows_no_end:
             return reply
-        async with self._probing:
+        with self._probing:
             if self.reasons is None:
-                self.reasons = await self._reasons_unseen(client, request)
+                self.reasons = self._reasons_unseen(server, request)
         if self.reasons and request.candidates:
             self.parameters.deviate("options were scored where the model begins to reason")
         return reply.as_reasoning() if self.reasons and not request.candidates else reply
 
-    async def _reasons_unseen(self, client: AsyncClient, request: Request) -> bool:
+    def _reasons_unseen(self, server: Address, request: Request) -> bool:
         """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
         probe = replace(request, prompt=PROBE, image=None, shots=(), candidates=(), max_tokens=PROBE_TOKENS)
         try:
-            reply = await self._once(client, messages_of(probe, None), self.parameters.of(probe))
+            reply = self._once(server, messages_of(probe, None), self.parameters.of(probe))
         except (Refusal, Trouble):
             return False
         if reply.shows_no_end:
@@ -376,11 +344,9 @@ class OpenAIChat(Backend):
         return replace(response, text=best.text, scores=best.scores, finish_reason=None)
 
     def describe(self) -> dict[str, Any]:
-        import httpx2
-
         host = urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else "default"
         settled = self.parameters.describe() if self._settled else {}
-        return {"http_client": f"httpx2 {httpx2.__version__}", "server": host, "retries": self.retries, **settled}
+        return {"server": host, "retries": self.retries, **settled}
 
 
 def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
@@ -390,24 +356,6 @@ def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
                 "--method ps: a chat server gives no likelihood of a given answer. Use --method mc, gd or ff."
             )
         yield request
-
-
-def _whole_messages(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
-    """The messages of a request. Raises ImageError where an image cannot be decoded: a lenient server would answer to half of it."""
-    for image in (request.image, *(shot.image for shot in request.shots)):
-        if image is not None and (why := _why_broken(image)) is not None:
-            raise ImageError(why)
-    return messages_of(request, longest_side)
-
-
-@lru_cache(maxsize=32)
-def _why_broken(image: bytes) -> str | None:
-    """Why an image cannot be decoded whole; looked at once for the questions that share it, which follow each other."""
-    try:
-        check_image(image)
-    except ImageError as error:
-        return str(error)
-    return None
 
 
 def _address(url: str | None) -> str | None:

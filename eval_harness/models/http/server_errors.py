@@ -14,7 +14,10 @@ import socket
 import ssl
 import time
 from collections.abc import Collection, Iterator
+from http.client import IncompleteRead, RemoteDisconnected
 from typing import Any, Literal
+
+from eval_harness.models.http.posting import NotConnected
 
 LONGEST_RETRY_AFTER = 900.0
 
@@ -85,30 +88,25 @@ class Trouble(Exception):
 
 
 def trouble_of(error: Exception) -> Trouble:
-    """What an exception of the HTTP client means."""
-    import httpx2
-
-    if isinstance(error, httpx2.TimeoutException | TimeoutError):
-        return Trouble("no answer in time", "unreachable" if isinstance(error, httpx2.ConnectTimeout) else "busy")
-    if isinstance(error, httpx2.TransportError):
-        return _of_connection(error)
-    return Trouble(f"the server's reply cannot be read ({short(error)})", "unreadable")
-
-
-def _of_connection(error: Exception) -> Trouble:
-    causes = list(_causes(error))
-    last = short(causes[-1])
-    if any(isinstance(cause, socket.gaierror) or "name resolution" in str(cause).lower() for cause in causes):
+    """What an exception on the way to a reply means."""
+    connected = not isinstance(error, NotConnected)
+    cause = list(_causes(error))[-1]
+    last = short(cause)
+    if isinstance(cause, TimeoutError):
+        return Trouble("no answer in time", "busy" if connected else "unreachable")
+    if isinstance(cause, socket.gaierror):
         return Trouble(f"its host name cannot be resolved ({last})", "unreachable")
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+    if isinstance(cause, ssl.SSLCertVerificationError):
         return Trouble(f"its certificate cannot be verified ({last})", "fatal")
-    if any(isinstance(cause, ssl.SSLError) and "WRONG_VERSION" in str(cause).upper() for cause in causes):
+    if isinstance(cause, ssl.SSLError) and "WRONG_VERSION" in str(cause).upper():
         return Trouble(f"it does not speak https ({last}); try http://", "fatal")
-    if any(type(cause).__name__ == "ProxyError" for cause in causes):
+    if "Tunnel connection failed" in str(cause):
         return Trouble(f"the proxy refuses the connection ({last}); check HTTPS_PROXY and NO_PROXY", "unreachable")
-    if any(type(cause).__name__ == "ConnectError" or isinstance(cause, ConnectionRefusedError) for cause in causes):
+    if not connected:
         return Trouble(f"nobody answers there ({last})", "unreachable")
-    return Trouble(f"the connection broke ({last})")
+    if isinstance(cause, OSError | IncompleteRead | RemoteDisconnected):
+        return Trouble(f"the connection broke ({last})")
+    return Trouble(f"the server's reply cannot be read ({last})", "unreadable")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -126,6 +124,11 @@ def trouble_of_status(status: int, body: str, headers: Any, sent: Collection[str
     page = document is None and _is_page(body)
     message = words_of(body)
     said = f"HTTP {status}: {short(message)}"
+    if 300 <= status < 400:
+        there = short(headers.get("location", "an unnamed address"))
+        return Trouble(
+            f"it sends on to {there} (HTTP {status}): give the server's own address with --base-url", "fatal"
+        )
     if page and status in (401, 403, 404, 407):
         return Trouble(f"a web page came instead of a reply ({said}): check --base-url and HTTPS_PROXY", "fatal")
     if status in (400, 403, 422, 451) and _FILTER.search(body):
