@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.processes import shared_folder
+
 # Before any library reads it: what another run or another test process downloaded must not answer for a Hub that is away.
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medprobe-hf-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+
+shared_folder()  # made here, before there are other test processes
 
 # One thread each: the test processes share the processors, and threads that wait for each other there cost more than they give.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -6,18 +6,24 @@ For tests that start servers and kill what runs: each is a real process, and kil
 from __future__ import annotations
 
 import atexit
+import hashlib
 import importlib
 import json
 import os
+import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
 BOARD = ("leaderboard_space.app", "curation.review.review_app")
@@ -27,7 +33,8 @@ MODELS = (
     "eval_harness.models.local.network",
     *("eval_harness.runs.runner", "medprobe"),
 )
-HUB = ("eval_harness.submissions.hidden_test", "eval_harness.scores", "dataset_builders.hub.publish")
+SHARED = "MEDPROBE_TESTS"
+SANDBOX = "eval_harness.submissions.untrusted.sandbox"
 READ_AT_IMPORT = ("huggingface_hub.constants", "gradio.oauth")
 """Modules that read the environment when they are imported: the first is read again, the second only keeps what it read."""
 
@@ -96,54 +103,91 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def shared_folder() -> Path:
+    """A folder of all processes of a test run: made by the first, which starts the others and ends last."""
+    if SHARED not in os.environ:
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="medprobe-tests-")
+        atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
+    return Path(os.environ[SHARED])
+
+
 @cache
 def _parent(preloaded: tuple[str, ...]) -> _Parent:
     return _Parent(preloaded)
 
 
 class _Parent:
-    """The process that has imported the libraries; it ends when this one does."""
+    """The process that has imported the libraries, one for all test processes; it ends with the last of them."""
 
     def __init__(self, preloaded: tuple[str, ...]) -> None:
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, *preloaded],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
+        address = shared_folder() / hashlib.sha256(repr(preloaded).encode()).hexdigest()[:8]
+        self._connection = socket.socket(socket.AF_UNIX)
         self._lock = threading.Lock()
-        assert self._process.stdin
-        atexit.register(self._process.stdin.close)  # which ends it, and what it still runs
+        with FileLock(f"{address}.lock"):
+            if not address.exists():
+                _start_parent(address, preloaded)
+            self._connection.connect(str(address))
+        self._replies = self._connection.makefile()
 
     def ask(self, what: dict[str, Any]) -> Any:
         with self._lock:
-            assert self._process.stdin and self._process.stdout
-            self._process.stdin.write(json.dumps(what) + "\n")
-            self._process.stdin.flush()
-            return json.loads(self._process.stdout.readline())
+            self._connection.sendall(json.dumps(what).encode() + b"\n")
+            return json.loads(self._replies.readline())
 
 
-def _serve() -> None:
-    """What the parent does: import, then fork a child for each program that is wanted. Returns in the child, with its program run."""
-    for name in sys.argv[1:]:
+def _start_parent(address: Path, preloaded: tuple[str, ...]) -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        subprocess.Popen(
+            [sys.executable, __file__, str(listener.fileno()), str(address), *preloaded],
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+
+
+def _serve(descriptor: int, address: Path, preloaded: list[str]) -> None:
+    """What the parent does: import, then fork a child for each program that is wanted. Returns in the child, with its program run.
+
+    A test process that ends takes its programs with it; the last one takes the parent, too.
+    """
+    for name in preloaded:
         importlib.import_module(name)
-    children = set()
-    for line in sys.stdin:
-        wanted = json.loads(line)
-        if "poll" in wanted:
-            pid, status = os.waitpid(wanted["poll"], os.WNOHANG)
-            children.discard(pid)
-            print(json.dumps(os.waitstatus_to_exitcode(status) if pid else None), flush=True)
-        elif pid := os.fork():
-            children.add(pid)
-            print(json.dumps(pid), flush=True)
-        else:
-            return _run(wanted)
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
+    if SANDBOX in sys.modules:
+        sys.modules[SANDBOX].start()
+    children: dict[socket.socket, set[int]] = {}
+    with socket.socket(fileno=descriptor) as listener:
+        while True:
+            for ready in select.select([listener, *children], [], [])[0]:
+                if ready is listener:
+                    children[listener.accept()[0]] = set()
+                    continue
+                line = ready.makefile("rb").readline()
+                if not line:
+                    for pid in children.pop(ready):
+                        os.kill(pid, signal.SIGKILL)
+                    ready.close()
+                    continue
+                wanted, started = json.loads(line), children[ready]
+                if "poll" in wanted:
+                    pid, status = os.waitpid(wanted["poll"], os.WNOHANG)
+                    started.discard(pid)
+                    reply = os.waitstatus_to_exitcode(status) if pid else None
+                elif pid := os.fork():
+                    started.add(pid)
+                    reply = pid
+                else:
+                    for each in (listener, *children):
+                        each.close()
+                    return _run(wanted)
+                ready.sendall(json.dumps(reply).encode() + b"\n")
+            if not children:
+                with FileLock(f"{address}.lock"):
+                    if not select.select([listener], [], [], 0)[0]:
+                        return address.unlink(missing_ok=True)
 
 
 def _run(wanted: dict[str, Any]) -> None:
@@ -155,6 +199,10 @@ def _run(wanted: dict[str, Any]) -> None:
     for target, source in ((0, nothing), (1, said), (2, said)):
         os.dup2(source, target)
     sys.argv = ["-c", *wanted["arguments"]]
+    if SANDBOX in sys.modules:
+        sys.modules[
+            SANDBOX
+        ]._FORKER._owner = os.getpid()  # one process that forks readers of untrusted input serves them all
     hub, sign_in = (sys.modules.get(name) for name in READ_AT_IMPORT)
     if hub is not None:
         importlib.reload(hub)
@@ -164,4 +212,4 @@ def _run(wanted: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

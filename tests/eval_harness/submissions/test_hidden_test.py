@@ -24,7 +24,7 @@ from tests.eval_harness.submissions.hidden import MULTIPLE, SINGLE, build_test, 
 from tests.eval_harness.submissions.submitting import write_lines
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.faults import RESET
-from tests.processes import HUB, Process, start
+from tests.processes import BOARD, Process, start
 
 ROOT = Path(__file__).resolve().parents[3]
 LEDGER = {"repo_id": "ORG/ledger", "repo_type": "dataset"}
@@ -347,7 +347,7 @@ test.score(Path(sys.argv[1]), "Model", "ann")
 
 def elsewhere(code: str, *arguments: object, home: Path) -> Process:
     """A program in a process of its own, with a Hugging Face home of its own."""
-    return start(HUB, code, *arguments, cwd=home, HF_HUB_DISABLE_XET="1", HF_HOME=str(home))
+    return start(BOARD, code, *arguments, cwd=home, HF_HUB_DISABLE_XET="1", HF_HOME=str(home))
 
 
 def test_a_crash_between_booking_and_scoring_costs_one_scoring_not_two(on_hub, tmp_path):
