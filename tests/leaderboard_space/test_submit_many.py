@@ -9,14 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from eval_harness.submissions.verification import verify
-from tests.leaderboard_space.serving import board
+from tests.leaderboard_space.serving import board, hand_in
 from tests.localhub.accounts import CURATOR, READER
 
 pytestmark = pytest.mark.slow
@@ -55,18 +54,6 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def target_of(place: Path | str) -> str:
     return f"{place}@test"
-
-
-def hand_in(address: str, target: str, file: Path) -> dict[str, Any]:
-    """What the Space says to one submission, over a connection of its own. Plain HTTP: Gradio's own client first reads the whole app."""
-    with httpx.Client(base_url=f"{address}/gradio_api/", timeout=280) as client:
-        (path,) = client.post("upload", files={"files": file.open("rb")}).raise_for_status().json()
-        given = [target, [{"path": path, "meta": {"_type": "gradio.FileData"}}], f"Model {file.stem}", "open"]
-        call = client.post("call/submit", json={"data": given}).raise_for_status().json()["event_id"]
-        last = client.get(f"call/submit/{call}").raise_for_status().text.strip().split("\n\n")[-1]
-        event, data = last.split("\n", 1)
-        assert event == "event: complete", last
-        return json.loads(data.removeprefix("data: "))[-1]
 
 
 def names(store: Path) -> set[str]:
