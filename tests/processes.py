@@ -28,10 +28,11 @@ from filelock import FileLock
 ROOT = Path(__file__).resolve().parents[1]
 BOARD = ("leaderboard_space.app", "curation.review.review_app")
 MODELS = (
-    "torch",
-    "transformers",
-    "eval_harness.models.local.network",
-    *("eval_harness.runs.runner", "medprobe"),
+    *("torch", "medprobe", "eval_harness.runs.runner", "eval_harness.submissions.examination"),
+    *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize"),
+    *("transformers.models.llava.modeling_llava", "transformers.models.llava.processing_llava"),
+    *("transformers.models.clip.modeling_clip", "transformers.models.clip.image_processing_clip"),
+    *("transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto"),
 )
 SHARED = "MEDPROBE_TESTS"
 SANDBOX = "eval_harness.submissions.untrusted.sandbox"
