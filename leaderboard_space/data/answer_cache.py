@@ -1,6 +1,6 @@
 """Scored answers kept on disk, so that a board that starts again has its numbers at once instead of after seconds of scoring.
 
-One Parquet file per run of answers with the numbers of its units, named by what they follow from: the bytes of the answers, the
+One Arrow file per run of answers with the numbers of its units, named by what they follow from: the bytes of the answers, the
 questions, the format and the code that scores. What the units are (the same for most runs on the same questions) stands once, in a file
 named by its own digest. Nothing here is a source: any file may be deleted, one that cannot be read is made anew.
 """
@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dataset_builders import fingerprints
 from eval_harness import answer_reading, benchmarks, scores
@@ -48,13 +47,13 @@ def load(key: str) -> tuple[str, dict[str, Column]] | None:
     if table is None:
         return None
     about = table.schema.metadata or {}
-    if NAMED not in about or VALUES not in about:
+    try:
+        named, values = about[NAMED].decode(), json.loads(about[VALUES])
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        coded = {name: np.array(held, dtype=float).take(columns[name]) for name, held in values.items()}
+    except (KeyError, ValueError, IndexError, TypeError):  # not as `save` writes them
         return None
-    values = json.loads(about[VALUES])
-    numbers = {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
-    return about[NAMED].decode(), {
-        name: np.array(values[name], dtype=float)[held] if name in values else held for name, held in numbers.items()
-    }
+    return named, columns | coded
 
 
 def load_names(named: str) -> pd.DataFrame | None:
@@ -75,7 +74,7 @@ def save(key: str, named: str, names: pd.DataFrame, numbers: pd.DataFrame) -> No
 
     Where nothing can be written, nothing is kept.
     """
-    if not (folder() / f"{named}.parquet").exists():
+    if not (folder() / f"{named}.arrow").exists():
         _write(named, pa.Table.from_pandas(names, preserve_index=False))
     columns, values = {}, {}
     for name in numbers.columns:
@@ -107,9 +106,10 @@ def note(key: str) -> None:
 
 
 def _read(name: str) -> pa.Table | None:
-    path = folder() / f"{name}.parquet"
+    path = folder() / f"{name}.arrow"
     try:
-        table = pq.read_table(path)
+        with pa.OSFile(str(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
         os.utime(path)
     except Exception:  # missing, cut off or not ours: the caller scores anew
         return None
@@ -117,12 +117,14 @@ def _read(name: str) -> pa.Table | None:
 
 
 def _write(name: str, table: pa.Table) -> None:
-    place = folder()
+    target = folder() / f"{name}.arrow"
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place, suffix=".part", delete=False) as part:
-            pq.write_table(table, part, compression="zstd")
-        Path(part.name).replace(place / f"{name}.parquet")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            with pa.ipc.new_file(part, table.schema, options=options) as writer:
+                writer.write_table(table)
+        Path(part.name).replace(target)
     except (OSError, pa.ArrowException):
         return
 
@@ -132,7 +134,7 @@ def prune() -> None:
     oldest = time.time() - KEEP_DAYS * 86_400
     try:
         for path in folder().iterdir():
-            if path.suffix in (".parquet", ".part", ".noted") and path.stat().st_mtime < oldest:
+            if path.suffix in (".arrow", ".noted", ".parquet", ".part") and path.stat().st_mtime < oldest:
                 path.unlink(missing_ok=True)
     except OSError:
         return

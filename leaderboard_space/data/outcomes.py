@@ -48,11 +48,11 @@ NAMES, NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denomi
 
 @dataclass(frozen=True)
 class Layout:
-    """What is the same for every run on the same questions: per metric the positions of its units in the table, sorted by cluster."""
+    """What is the same for every run on the same questions: per metric the part of the table that its units are, sorted by cluster."""
 
     named: str
     """A digest of what the units are: runs of the same name have the same units, in the same order."""
-    order: dict[str, Ints]
+    order: dict[str, slice]
     table: pd.DataFrame
     """What the units are: NAMES, and the facets that BALANCED needs."""
     chance: dict[str, Floats] = field(default_factory=dict)
@@ -168,7 +168,7 @@ def read_run(
     top, base, expected, count = (kept[1][name] for name in ("numerator", "denominator", "chance", "count"))
     metrics = {}
     for name, rows in layout.order.items():
-        chance = layout.chance.setdefault(name, np.full(rows.size, NOT_COUNTED))
+        chance = layout.chance.setdefault(name, np.full(rows.stop - rows.start, NOT_COUNTED))
         found = compact_run(top[rows], base[rows], expected[rows], count[rows], chance)
         old = layout.columns.setdefault(name, (found.base, found.count))
         same = [a if np.array_equal(a, b) else b for a, b in zip(old, (found.base, found.count), strict=True)]
@@ -189,16 +189,16 @@ def _units(format: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
     table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
     facets = [facet for facet in sorted(set(BALANCED.values())) if facet in table.columns]
     table = table.loc[~table["metric"].str.startswith("share_"), [*NAMES, *facets, *NUMBERS]]
-    return table.reset_index(drop=True)
+    order = np.lexsort((table["cluster"].to_numpy(), pd.factorize(table["metric"])[0]))
+    return table.iloc[order].reset_index(drop=True)
 
 
 def _layout(table: pd.DataFrame, named: str) -> Layout:
     codes, names = pd.factorize(table["metric"])
-    order = np.lexsort((table["cluster"].to_numpy(), codes))
-    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    bounds = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
     return Layout(
         named=named,
-        order={str(name): order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)},
+        order={str(name): slice(bounds[i], bounds[i + 1]) for i, name in enumerate(names)},
         table=table,
     )
 

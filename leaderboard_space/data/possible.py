@@ -5,6 +5,8 @@ Only what no answers could give is refused here; whether a number follows from t
 
 from __future__ import annotations
 
+from functools import cache
+
 from eval_harness.results import Breakdown, Result, Score, Scores
 from eval_harness.scores import METRICS
 from leaderboard_space.data.published_results import ONLY_PRINTED
@@ -23,16 +25,22 @@ def possible(metric: str, score: Score) -> bool:
     """
     if not (0 <= score.n <= MOST and 0 <= score.n_cases <= MOST):
         return False
-    info = METRICS.get(metric) or ONLY_PRINTED.get(metric)
-    numbers = [number for number in (score.value, score.low, score.high, score.chance) if number is not None]
-    if info is None and metric.startswith("share_"):
-        end = 100.0
-    elif info is None:  # a metric that this board does not know: nothing is known of its ends
+    highest = _highest(metric)
+    if highest is None:
         return True
-    else:
-        end = 100.0 if info.unit == "percent" else float(MOST)
-    in_order = score.low is None or score.high is None or score.low <= score.high + SLACK
-    return in_order and all(-SLACK <= number <= end + SLACK for number in numbers)
+    for number in (score.value, score.low, score.high, score.chance):
+        if number is not None and not -SLACK <= number <= highest + SLACK:
+            return False
+    return score.low is None or score.high is None or score.low <= score.high + SLACK
+
+
+@cache
+def _highest(metric: str) -> float | None:
+    """The most that a metric can be; None for one that this board does not know."""
+    info = METRICS.get(metric) or ONLY_PRINTED.get(metric)
+    if info is None:
+        return 100.0 if metric.startswith("share_") else None
+    return 100.0 if info.unit == "percent" else float(MOST)
 
 
 def without_impossible(result: Result) -> tuple[Result, list[str]]:

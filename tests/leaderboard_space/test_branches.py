@@ -69,7 +69,7 @@ def test_scored_answers_on_disk_give_the_same_numbers_and_damage_is_no_harm(
         return [row.score.value for row in standings(section, outcomes, tree, "average", [("scenario", "fake")]).rows]
 
     first = values()
-    kept = sorted((tmp_path / "kept").glob("*.parquet"))
+    kept = sorted((tmp_path / "kept").glob("*.arrow"))
     assert len(kept) == 3 and np.isfinite(np.array(first, dtype=float)).all()  # two runs, and once what their units are
     assert values() == first
     for path in kept:
