@@ -185,19 +185,11 @@ def citation(
     return _bibtex(title, note, [row.entry for row in found.rows], link, today)
 
 
-def matrix_citation(columns: Sequence[Any], selection: str, link: str = "", today: str | None = None) -> str:
-    """How to cite the overview: its columns (`data.overview.Column`) and its filters."""
-    title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in columns)
-    entries = [entry for column in columns for entry in column.section.entries]
-    return _bibtex(title, f"Selection: {selection or 'everything'}.", entries, link, today)
-
-
-def topic_citation(
-    name: str, sections: Sequence[Section], entries: Sequence[Entry], link: str = "", today: str | None = None
-) -> str:
-    """How to cite a topic's page."""
-    sets = ", ".join(f"{section.benchmark} ({section.split})" for section in sections)
-    return _bibtex(f"{name}: {sets}", "By each benchmark's own labels.", entries, link, today)
+def cited(title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]) -> dict[str, str]:
+    """How to cite a page as what the browser shows (`name`, `text`, `type`): BibTeX with what is selected (`note`), the day and the
+    address (`link` of the request), then the papers of its numbers."""
+    said = _bibtex(title, note, entries, str(request.get("link") or "")[:4000], None)
+    return {"name": "", "text": said, "type": "text/plain"}
 
 
 def plot_note(section: Section, found: Standings, branches: Sequence[Path]) -> str:

@@ -26,8 +26,8 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranking import Ints
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
-from leaderboard_space.export import Table, as_file
-from leaderboard_space.html import count, options, text
+from leaderboard_space.export import Table, as_file, cited
+from leaderboard_space.html import count, options, plural, text
 from leaderboard_space.views import one_case
 from leaderboard_space.views.case import article, facts_of, given_to, letters
 from leaderboard_space.views.case_results import answered_of, counted_of, datasets_of, find_result, shown_of
@@ -36,11 +36,12 @@ from leaderboard_space.views.choices import (
     chosen_section,
     key_of,
     labels,
+    name_input,
     no_answers,
     result_input,
     section_select,
 )
-from leaderboard_space.views.parts import files
+from leaderboard_space.views.parts import CITE_BOX, acts, files
 
 PER_PAGE = 8
 MOST_IN_FILE = 500
@@ -63,11 +64,12 @@ class _List:
     by: Entry | None
     counted: int
     unknown: str = ""
+    is_label_known: bool = True
 
     @property
     def is_part(self) -> bool:
         """Whether anything but the order was chosen."""
-        return bool(self.wanted.strip() or self.show or self.label or self.by)
+        return bool(self.wanted.strip() or self.show or (self.label and self.is_label_known) or self.by)
 
 
 def page(board: Board, request: Request) -> str:
@@ -102,7 +104,8 @@ def page(board: Board, request: Request) -> str:
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """The chosen cases as a file (`name`, `text`, `type`), a row per question and result. `as`: csv or json.
+    """The chosen cases as a file (`name`, `text`, `type`), a row per question and result. `as`: csv or json, or cite:
+    how to cite the page.
 
     Raises BadInput when no questions are known.
     """
@@ -117,6 +120,10 @@ def file(board: Board, request: Request) -> dict[str, str]:
         else _chosen(section, outcomes, request).cases
     )
     entries = shown_of(section, outcomes)
+    if str(request.get("as")) == "cite":
+        title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
+        questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
+        return cited(title, f"Selection: {_selection(request) or 'everything'}.{questions}", entries, request)
     given = given_to(outcomes, cases[:MOST_IN_FILE], entries)
     rank = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
     rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(rank)))
@@ -161,36 +168,63 @@ def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:
     wanted = str(request.get("find") or "")[:200]
     order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
     show = str(request.get("show") or "") if str(request.get("show")) in dict(SHOWN) else ""
-    facet, _, label = str(request.get("label") or "").partition(":")
+    label = str(request.get("label") or "").strip()
+    named = _label_meant(outcomes, label)
     counted = counted_of(section, outcomes)
     entries = answered_of(section, outcomes)
     said = str(request.get("model") or "").strip()
     by = find_result(entries, said) if said else None
     mask = matching(outcomes, wanted)
-    if label:
-        mask &= labelled(outcomes, facet, label)
+    if named is not None:
+        mask &= labelled(outcomes, *named)
     mean = mean_right(outcomes, counted)
     mask &= selected(mean, show)
     if by is not None:
         mask &= right_shares(outcomes, [by.key])[0] < 1
     cases = ordered(np.flatnonzero(mask), mean, order)
-    chosen_label = f"{facet}:{label}" if label else ""
     unknown = said if said and by is None else ""
-    return _List(section, outcomes, cases, wanted, order, show, chosen_label, by, len(counted), unknown)
+    return _List(
+        section,
+        outcomes,
+        cases,
+        wanted,
+        order,
+        show,
+        label if named is None else _label_name(*named),
+        by,
+        len(counted),
+        unknown,
+        is_label_known=named is not None or not label,
+    )
+
+
+def _label_name(facet: str, label: str) -> str:
+    """A label as it is shown and typed."""
+    return f"{FACET_LABEL.get(facet, facet)}: {shown_label(facet, label)}"
+
+
+def _label_meant(outcomes: Outcomes, said: str) -> tuple[str, str] | None:
+    """The (facet, label) that is meant: as it is shown, as facet:label, or the label alone where only one facet has it; None for none."""
+    facet, _, label = said.partition(":")
+    if label and label in outcomes.rows_by_label(facet):
+        return facet, label
+    wanted = said.casefold()
+    known = [(facet, label) for facet, label, _ in label_choices(outcomes)]
+    for names in (
+        lambda facet, label: (_label_name(facet, label),),
+        lambda facet, label: (label, shown_label(facet, label)),
+    ):
+        found = [one for one in known if wanted in (name.casefold() for name in names(*one))]
+        if len(found) == 1:
+            return found[0]
+    return None
 
 
 def _form(board: Board, key: str, chosen: _List) -> str:
     section, outcomes = chosen.section, chosen.outcomes
     entries = answered_of(section, outcomes)
-    labels_ = [("", "any")] + [
-        (f"{facet}:{label}", f"{FACET_LABEL.get(facet, facet)}: {shown_label(facet, label)} ({count(size)})")
-        for facet, label, size in label_choices(outcomes)
-    ]
-    by_label = (
-        f'<label>Label <select data-name="label">{options(labels_, chosen.label)}</select></label>'
-        if len(labels_) > 1
-        else ""
-    )
+    offered = [(_label_name(facet, label), plural(size, "case")) for facet, label, size in label_choices(outcomes)]
+    by_label = name_input("Label", "label", chosen.label, offered, "any label") if offered else ""
     model = chosen.unknown or (labels(entries)[chosen.by.key] if chosen.by else "")
     return (
         f'<div class="form">{section_select(board, key)}'
@@ -198,7 +232,7 @@ def _form(board: Board, key: str, chosen: _List) -> str:
         f'{by_label}<label>Show <select data-name="show">{options(list(SHOWN), chosen.show)}</select></label>'
         f"{result_input('Wrong by', 'model', model, entries, 'any result')}"
         f'<label>Order <select data-name="order">{options(list(ORDERS), chosen.order)}</select></label>'
-        f'<span class="acts"><button type="button" class="link" data-act="link">Copy link</button>{files("cases")}</span></div>'
+        f'<span class="acts">{acts(tables=False)}{files("cases")}</span></div>{CITE_BOX}'
     )
 
 
@@ -214,6 +248,8 @@ def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
         parts.append(
             f"No result of the name {text(repr(chosen.unknown), 140)} has answers here: it is left out of the choice."
         )
+    if not chosen.is_label_known:
+        parts.append(f"No label {text(repr(chosen.label), 140)} is in this set: it is left out of the choice.")
     parts.append(
         "The key is marked; after each option stand the results that chose it. Images appear where the dataset can be read and its "
         "licences let anybody pass them on."
@@ -223,6 +259,19 @@ def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
     if len(entries) < len(chosen.outcomes.runs):
         parts.append(f"Of {count(len(chosen.outcomes.runs))} results the best {count(len(entries))} are shown.")
     return " ".join(parts)
+
+
+def _selection(request: Request) -> str:
+    """What a request selects, in words."""
+    named = (
+        ("id", "case"),
+        ("find", "words"),
+        ("label", "label"),
+        ("show", "shown"),
+        ("model", "wrong by"),
+        ("order", "order"),
+    )
+    return "; ".join(f"{said} {str(request[key])[:200]}" for key, said in named if request.get(key))
 
 
 def _whole(value: object) -> int:

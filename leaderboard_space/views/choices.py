@@ -55,11 +55,18 @@ def set_select(sections: Sequence[Section], key: str) -> str:
 
 def result_input(said: str, name: str, chosen: str, entries: list[Entry], hint: str) -> str:
     """A field that takes a result by its name, and offers the names while one types: a list of hundreds cannot be scrolled."""
-    named = sorted(labels(entries).values(), key=str.lower)
-    offered = "".join(f'<option value="{text(one, 300)}"></option>' for one in named)
+    return name_input(said, name, chosen, [(one, "") for one in sorted(labels(entries).values(), key=str.lower)], hint)
+
+
+def name_input(said: str, name: str, chosen: str, offered: Sequence[tuple[str, str]], hint: str) -> str:
+    """A field that takes one of the names `offered`, each with what is said beside it while one types."""
+    listed = "".join(
+        '<option value="{}"{}></option>'.format(text(one, 300), f' label="{text(beside)}"' if beside else "")
+        for one, beside in offered
+    )
     return (
         f'<label>{text(said)} <input data-name="{name}" type="search" list="results-{name}" value="{text(chosen, 300)}" '
-        f'placeholder="{text(hint)}" autocomplete="off"></label><datalist id="results-{name}">{offered}</datalist>'
+        f'placeholder="{text(hint)}" autocomplete="off"></label><datalist id="results-{name}">{listed}</datalist>'
     )
 
 

@@ -16,12 +16,12 @@ from leaderboard_space.comparing import (
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.standings import info_of
-from leaderboard_space.export import Table, as_file
+from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import interval, number, options, score_text, text
 from leaderboard_space.views import compare_flips, compare_settings
 from leaderboard_space.views.addresses import address_of, model_address, set_name
 from leaderboard_space.views.choices import Request, result_input, set_select
-from leaderboard_space.views.parts import dots, fitted, framed, sorted_by
+from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
 from leaderboard_space.views.provenance import entry_mark
 
 MOST_PAIRS = 28
@@ -48,7 +48,8 @@ def page(board: Board, request: Request) -> str:
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json.
+    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json,
+    or cite: how to cite the page.
 
     Raises BadInput when there is nothing to compare.
     """
@@ -61,6 +62,11 @@ def file(board: Board, request: Request) -> dict[str, str]:
         "settings": compare_settings.rows,
         "flips": compare_flips.rows,
     }
+    if str(request.get("as")) == "cite":
+        section, named = found.section, "; ".join(found.name(entry) for entry in found.chosen)
+        title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
+        questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
+        return cited(title, f"Results: {named}.{questions}", found.chosen, request)
     of = str(request.get("of"))
     names = "-".join(found.name(entry) for entry in found.chosen[:2])
     table = tables.get(of, _score_rows)(found)
@@ -89,7 +95,7 @@ def _form(board: Board, found: Comparison) -> str:
     return (
         f'<div class="form">{set_select(comparable_sections(board), set_name(found.section))}{fields}'
         f'<label>Score <select data-name="metric">{choices}</select></label>'
-        '<button type="button" class="link" data-act="link">Copy link</button></div>'
+        f'<span class="acts">{acts(tables=False)}</span></div>{CITE_BOX}'
     )
 
 

@@ -28,7 +28,7 @@ from leaderboard_space.html import count, interval, number, options, percent, pl
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
-from leaderboard_space.views.parts import KINDS, Axis, column_head, dots, fitted, look, sorted_by
+from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, column_head, dots, fitted, look, sorted_by
 from leaderboard_space.views.provenance import entry_mark, tables_title, tags
 from leaderboard_space.views.published_cells import printed_table, published_cells
 from leaderboard_space.views.row_window import Value, Window, first, matching, more, search_field
@@ -301,9 +301,5 @@ def _legend(found: Standings) -> str:
     )
     if there - set(KINDS):
         marks += '<span class="k-unstated"><i class="dot"></i>kind not stated</span>'
-    buttons = "".join(
-        f'<button type="button" class="link" data-act="{act}">{said}</button>'
-        for act, said in (("link", "Copy link"), ("csv", "CSV"), ("json", "JSON"), ("cite", "Cite"))
-    )
     said = f'<span class="say">{text(sentences.PLACES, 300)}</span>'
-    return f'<div class="legend">{marks}{said}<span class="acts">{buttons}</span></div><div class="cite" hidden></div>'
+    return f'<div class="legend">{marks}{said}<span class="acts">{acts()}</span></div>{CITE_BOX}'

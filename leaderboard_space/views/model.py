@@ -16,7 +16,7 @@ from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.sections import Entry, Section
 from leaderboard_space.data.standings import info_of
-from leaderboard_space.export import Table, as_file, score_columns
+from leaderboard_space.export import Table, as_file, cited, score_columns
 from leaderboard_space.html import count, interval, number, plural, score_text, text
 from leaderboard_space.model_results import (
     Line,
@@ -33,7 +33,7 @@ from leaderboard_space.views import claims, model_benchmark, model_card, model_h
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.model_benchmark import tone
 from leaderboard_space.views.model_history import part_name
-from leaderboard_space.views.parts import KINDS, WHOLE, dots, files, sorted_by
+from leaderboard_space.views.parts import CITE_BOX, KINDS, WHOLE, acts, dots, files, sorted_by
 from leaderboard_space.views.provenance import entry_mark
 
 Request = Mapping[str, Any]
@@ -52,7 +52,7 @@ def page(service: Service, request: Request) -> str:
     judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
     return "".join(
         [
-            _chooser(service, who.name),
+            _chooser(service, who.name, acts(tables=False)),
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
             _verdicts(lines, who, not_run=[format for format in BENCHMARKS if format not in _formats(lines)]),
@@ -69,7 +69,8 @@ def page(service: Service, request: Request) -> str:
 
 
 def file(service: Service, request: Request) -> dict[str, str]:
-    """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`).
+    """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`);
+    or how to cite the page (`as`: cite).
 
     Raises BadInput for a model that is not on the board.
     """
@@ -78,6 +79,10 @@ def file(service: Service, request: Request) -> dict[str, str]:
     if not lines:
         raise BadInput("no results of this model are on the board.")
     who = identity(wanted)
+    if str(request.get("as")) == "cite":
+        sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
+        note = f"Every set of questions it answered: {', '.join(sets)}."
+        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(service, wanted)], request)
     if of.startswith("badge"):
         line = next((line for line in main_lines(lines) if line.section.format == of.removeprefix("badge:")), None)
         if line is None:
@@ -107,13 +112,14 @@ def _formats(lines: Sequence[Line]) -> set[str]:
     return {line.section.format for line in lines}
 
 
-def _chooser(service: Service, chosen: str) -> str:
+def _chooser(service: Service, chosen: str, buttons: str = "") -> str:
+    """The field that names a model; `buttons`: what can be done with the page of one."""
     names = "".join(f'<option value="{text(name, 300)}"></option>' for name in all_models(service))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
         f'value="{text(chosen, 200)}" '
         f'placeholder="Name of a model" autocomplete="off"></label><datalist id="mp-models">{names}</datalist>'
-        '<span class="acts"><button type="button" class="link" data-act="link">Copy link</button></span></div>'
+        f'<span class="acts">{buttons}</span></div>{CITE_BOX}'
     )
 
 

@@ -15,7 +15,7 @@ from leaderboard_space.views.addresses import address_of, case_address, set_name
 from leaderboard_space.views.case import article, given_to
 from leaderboard_space.views.case_results import counted_of, datasets_of, find_result, shown_of
 from leaderboard_space.views.choices import Request
-from leaderboard_space.views.parts import files
+from leaderboard_space.views.parts import CITE_BOX, acts, files
 
 MOST_NEIGHBOURS = 12
 
@@ -44,7 +44,7 @@ def view(board: Board, section: Section, outcomes: Outcomes, request: Request) -
     save = files("cases")
     return (
         f'<div class="form"><span class="acts">{every}{shown}'
-        f'<button type="button" class="link" data-act="link">Copy link</button>{save}</span></div>'
+        f"{acts(tables=False)}{save}</span></div>{CITE_BOX}"
         f'<h2 class="finding" data-title="Case {text(case_id, 60)}">'
         f"{text(sentences.case_result(*_tally(section, outcomes, case)), 300)}</h2>{drawn}{_neighbours(section, outcomes, case)}"
     )

@@ -12,10 +12,10 @@ from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.overview import SIZES, Cell, Column, Line, Overview, selected
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Label, counts, known_topics
-from leaderboard_space.export import Table, as_file, matrix_citation
+from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, interval, options, percent, plural, text
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
-from leaderboard_space.views.parts import KINDS, Axis, fitted
+from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, fitted
 
 FIRST, MORE = 15, 100
 """Models that are drawn at first, and how many at most when the reader asks for more."""
@@ -42,7 +42,7 @@ def page(found: Overview, labels: Sequence[Label], request: Request) -> str:
     return (
         f'{said}<h2 class="finding">{text(sentences.trust(found.finding), 400)}</h2>'
         f"{_chips(labels)}{_bar(found, request, len(lines))}{_matrix(found, lines, request)}"
-        f'<div class="bar-head below only-narrow">{_acts()}</div>{_legend(found)}'
+        f'<div class="bar-head below only-narrow"><span class="acts">{acts("matrix")}</span></div>{_legend(found)}'
     )
 
 
@@ -99,17 +99,8 @@ def _bar(found: Overview, request: Request, shown: int) -> str:
     return (
         f'<div class="bar-head"><h3>{of}, {plural(len(found.columns), "benchmark")}</h3>'
         f'<details class="filters" data-keep="filters"><summary>Filter</summary><span>{selects}</span></details>'
-        f'{_acts()}</div><div class="cite" hidden></div>'
+        f'<span class="acts">{acts("matrix")}</span></div>{CITE_BOX}'
     )
-
-
-def _acts() -> str:
-    """What shares, saves and cites the matrix."""
-    acts = "".join(
-        f'<button type="button" class="link" data-act="{act}" data-of="matrix">{said}</button>'
-        for act, said in (("link", "Copy link"), ("csv", "CSV"), ("json", "JSON"), ("cite", "Cite"))
-    )
-    return f'<span class="acts">{acts}</span>'
 
 
 def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
@@ -245,11 +236,9 @@ def file(found: Overview, request: Request) -> dict[str, str]:
     """The lines as they are selected, one row per number; or how to cite them (`of` or `as`: cite)."""
     lines = _lines(found, request)
     if str(request.get("as")) == "cite":
-        return {
-            "name": "",
-            "text": matrix_citation(found.columns, _selection(request), str(request.get("link") or "")),
-            "type": "text/plain",
-        }
+        title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in found.columns)
+        entries = [entry for column in found.columns for entry in column.section.entries]
+        return cited(title, f"Selection: {_selection(request) or 'everything'}.", entries, request)
     rows: Table = []
     for line in lines:
         for column in found.columns:

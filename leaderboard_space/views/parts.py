@@ -85,6 +85,19 @@ def files(table: str) -> str:
     return f'<details class="save" data-keep="save-{table}"><summary>Save</summary><span>{buttons}</span></details>'
 
 
+CITE_BOX = '<div class="cite" hidden></div>'
+"""Where the citation appears that `acts` asks for."""
+
+
+def acts(of: str = "", tables: bool = True) -> str:
+    """The buttons that share, save and cite a page. `of`: the table that is saved; `tables` False: saving is offered elsewhere."""
+    offered = [("link", "Copy link"), *([("csv", "CSV"), ("json", "JSON")] if tables else []), ("cite", "Cite")]
+    named = f' data-of="{of}"' if of else ""
+    return "".join(
+        f'<button type="button" class="link" data-act="{act}"{named}>{said}</button>' for act, said in offered
+    )
+
+
 def framed(
     title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, sub: str = "", left: bool = False
 ) -> str:

@@ -12,11 +12,11 @@ from leaderboard_space.data.search import Hit
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import Row, Standings, info_of
 from leaderboard_space.data.topics import Label, Relation, Topic, topic_table
-from leaderboard_space.export import Table, as_file, breakdown_table, topic_citation
+from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, interval, percent, plural, text
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.overview import CLASS, WORD
-from leaderboard_space.views.parts import sorted_by
+from leaderboard_space.views.parts import CITE_BOX, acts, sorted_by
 
 FIRST = 10
 """Models per benchmark that are drawn before the reader asks for all."""
@@ -53,10 +53,6 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
     without = [part for part in parts if not part.known]
     drawn = "".join(_part(part, every == part.format) for part in [*knowing, *related])
     silent = "".join(f"<p>{_why_nothing(part)}</p>" for part in without)
-    acts = "".join(
-        f'<button type="button" class="link" data-act="{act}" data-of="topic">{said}</button>'
-        for act, said in (("link", "Copy link"), ("csv", "CSV"), ("json", "JSON"), ("cite", "Cite"))
-    )
     tested = sum(
         row.score.verdict is not None for part in parts for known in part.known for row in known.standings.models
     )
@@ -69,7 +65,7 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
         f"{sentences.MARK['worse']} worse "
         f"(at 95% for all {plural(tested, 'mark')} of this page together, Holm); · not tested. "
         f"{text(sentences.by_random_run(_by_random_run(parts)), 400)}</p>"
-        f'<div class="bar-head"><span class="acts">{acts}</span></div><div class="cite" hidden></div>'
+        f'<div class="bar-head"><span class="acts">{acts("topic")}</span></div>{CITE_BOX}'
         f'<div class="parts">{drawn}</div>{f"<h3>Knows nothing of it</h3>{silent}" if silent else ""}{_synonyms(topic)}'
     )
 
@@ -200,10 +196,9 @@ def unknown(wanted: str, near: Sequence[Hit]) -> str:
 def file(topic: Topic, parts: Sequence[Part], request: Mapping[str, Any]) -> dict[str, str]:
     """The numbers of the page, one row each; or how to cite them."""
     if str(request.get("as")) == "cite":
-        sections = [part.section for part in parts if part.known]
+        sets = ", ".join(f"{part.section.benchmark} ({part.section.split})" for part in parts if part.known)
         entries = [row.entry for part in parts for known in part.known for row in known.standings.rows]
-        said = topic_citation(topic.name, sections, entries, str(request.get("link") or ""))
-        return {"name": "", "text": said, "type": "text/plain"}
+        return cited(f"{topic.name}: {sets}", "By each benchmark's own labels.", entries, request)
     rows: Table = []
     for part in parts:
         for known in part.known:

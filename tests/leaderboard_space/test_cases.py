@@ -155,8 +155,14 @@ def test_filters_list_what_they_say(tmp_path: Path) -> None:
     }
     assert listed(label="category:Spinal") == spinal
     assert listed(label="category:Spinal", show="wrong") == spinal & set(share.index[share == 0])
-    page = cases.page(board, {"show": "wrong", "model": "nobody"})
+    for said in ("Category: Spinal", "spinal", " category: SPINAL "):
+        assert listed(label=said) == spinal
+    page = cases.page(board, {"show": "wrong", "model": "nobody", "label": "Elbow"})
     assert "none of the 4 results scored anything" in page and "No result of the name" in page
+    assert "No label &#x27;Elbow&#x27; is in this set" in page and '<select data-name="label"' not in page
+    link = "http://x/#/cases?label=Spinal"
+    cited = cases.file(board, {"as": "cite", "label": "Spinal", "show": "wrong", "link": link})["text"]
+    assert "label Spinal; shown wrong" in cited and f"url = {{{link}}}" in cited and "urldate = {2" in cited
 
 
 def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:

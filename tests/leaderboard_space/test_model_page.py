@@ -17,7 +17,7 @@ from leaderboard_space.data.identity import exposure, identity_of
 from leaderboard_space.data.published_results import board_results, models, read_table
 from leaderboard_space.model_results import all_models, ends_of, entries_of, lines_of, main_lines
 from leaderboard_space.service import Service
-from leaderboard_space.views import model
+from leaderboard_space.views import compare, model
 from tests.leaderboard_space.generated import plain
 from tests.leaderboard_space.stores import add_run, answers, land, questions, withdraw
 
@@ -146,6 +146,15 @@ def test_the_card_says_what_the_page_says(papers: Service) -> None:
         model.file(papers, {"id": "<nobody>", "of": "card"})
     with pytest.raises(BadInput, match="no ranked result"):
         model.file(papers, {"id": "GPT-4o", "of": "badge:halt-medvqa"})
+
+
+def test_a_page_cites_its_model_its_day_and_the_papers(papers: Service) -> None:
+    said = model.file(papers, {"id": "gpt-4o", "as": "cite", "link": "http://x/#/model/GPT-4o"})["text"]
+    assert "Model GPT-4o" in said and "url = {http://x/#/model/GPT-4o}" in said and "urldate = {2" in said
+    assert "mediconfusion" in said and "Yan et al." in said and said.count("{") == said.count("}")
+    compared = {"as": "cite", "link": "http://x/#/compare", "set": "mediconfusion/test.complete"}
+    named = compare.file(papers.board, {**compared, "first": "GPT-4o", "second": "Gemini 1.5 Pro"})["text"]
+    assert "Results: GPT-4o" in named and "Gemini 1.5 Pro" in named and "url = {http://x/#/compare}" in named
 
 
 def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
