@@ -5,10 +5,7 @@ import io
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,8 +19,7 @@ from curation.mining.embedding import embed, open_embeddings
 from curation.mining.encoders import Encoder, encoder_spec, load_encoder
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import MODELS, start
 
 
 @pytest.fixture
@@ -122,17 +118,13 @@ embed(Path(sys.argv[2]), Path(sys.argv[3]), Encoder(loaded.spec, loaded.prepare,
 def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_path):
     """kill -9 in the middle: the next run embeds exactly the images that the first had not finished, with the same result."""
     name = f"transformers:{models / 'dinov2'}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", EMBEDS_SLOWLY, name, str(images), str(tmp_path / "a")],
-        cwd=ROOT,
-        stderr=subprocess.DEVNULL,
-    )
+    process = start(MODELS, EMBEDS_SLOWLY, name, images, tmp_path / "a", cwd=tmp_path)
     record = 64 + 4 * 32
     for _ in range(6000):
         files = list((tmp_path / "a").glob("cache/*/*.vectors"))
         if files and files[0].stat().st_size >= 8 + 3 * record:
             break
-        assert process.poll() is None, "the run ended before it was killed"
+        assert process.poll() is None, process.said.read_text()
         time.sleep(0.05)
     process.kill()
     process.wait(30)

@@ -42,7 +42,7 @@ def sendable(path: Path, write) -> bool:
 
 
 def test_hostile_uploads_are_refused_and_the_board_stays_up(tmp_path: Path) -> None:
-    """Every large file, and a third of the small ones; that each is refused is tested where they are read (test_hostile_files.py)."""
+    """Every large file, and an eighth of the small ones; that each is refused is tested where they are read (test_hostile_files.py)."""
     data = phantom("mediconfusion", tmp_path / "data" / "mediconfusion")
     store = tmp_path / "store"
     (store / "results").mkdir(parents=True)
@@ -53,7 +53,7 @@ def test_hostile_uploads_are_refused_and_the_board_stays_up(tmp_path: Path) -> N
         client = Client(address, verbose=False)
         for number, (name, write) in enumerate(FILES.items()):
             path = place / f"upload-{number}.jsonl"
-            if sendable(path, write) and (path.stat().st_size > 1 << 20 or number % 3 == 0):
+            if sendable(path, write) and (path.stat().st_size > 1 << 20 or number % 8 == 0):
                 sent += 1
                 said = client.predict(f"{data}@test", [handle_file(path)], "Model", "open", api_name="/submit")[-1]
                 assert said["ok"] is False and said["problems"], name
@@ -65,7 +65,7 @@ def test_hostile_uploads_are_refused_and_the_board_stays_up(tmp_path: Path) -> N
         client.close()
         assert said["ok"], "the board still scores"
         assert most_memory(process.pid) < MEMORY
-    assert sent > 20
+    assert sent > 10
     assert not list((store / "results").iterdir()), "nothing was written"
 
 

@@ -21,7 +21,7 @@ from tests.localhub.accounts import CURATOR, READER
 pytestmark = pytest.mark.slow
 
 MANY = 30
-AT_ONCE = [10, pytest.param(MANY, marks=pytest.mark.exhaustive)]
+AT_ONCE = [5, pytest.param(MANY, marks=pytest.mark.exhaustive)]
 RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 
@@ -34,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Files of answers of invented models, no two the same; every tenth answers a question that is not there."""
+    """Files of answers of invented models, no two the same; every fifth answers a question that is not there."""
     questions = open_repository(data).questions("test")
     place = tmp_path_factory.mktemp("files")
     made = []
@@ -44,7 +44,7 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             {"question_id": question_id, "response": "AB"[int(bits[at])]}
             for at, question_id in enumerate(questions["question_id"])
         ]
-        if number % 10 == 9:
+        if number % 5 == 4:
             rows[3]["question_id"] = "unknown-3"
         path = place / f"answers-{number}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -69,8 +69,8 @@ def test_many_at_once_into_a_folder(data: Path, files: list[Path], many: int, tm
             said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files[:many]))
         landed = {answer["place"] for answer in said if answer["ok"]}
         refused = [answer for answer in said if not answer["ok"]]
-        assert len(landed) == many - many // 10 and names(store) == landed
-        assert len(refused) == many // 10 and all(
+        assert len(landed) == many - many // 5 and names(store) == landed
+        assert len(refused) == many // 5 and all(
             "line 4: question 'unknown-3' is not in this split" in answer["problems"][0] for answer in refused
         )
         again = hand_in(address, target_of(data), files[0])
@@ -89,7 +89,7 @@ def test_many_at_once_onto_the_hub(
     with board("ORG/results", tmp_path / "home", [data], **place) as (address, _), ThreadPoolExecutor(many) as pool:
         said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files[:many]))
     landed = [answer["place"] for answer in said if answer["ok"]]
-    assert len(landed) == len(set(landed)) == many - many // 10
+    assert len(landed) == len(set(landed)) == many - many // 5
     pulls = list(api.get_repo_discussions(**RESULTS, discussion_type="pull_request", discussion_status="open"))
     assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
     monkeypatch.setenv("HF_TOKEN", CURATOR)
@@ -112,7 +112,7 @@ def killed_store(data: Path, files: list[Path], tmp_path: Path) -> Iterator[tupl
         except Exception:  # the server is gone: this one was not acknowledged
             return
         acknowledged.append(answer)
-        if len(acknowledged) >= many // 5:
+        if len(acknowledged) >= 2:
             enough.set()
 
     with board(store, tmp_path / "home", [data]) as (address, process):
@@ -132,12 +132,12 @@ def test_a_killed_space_has_lost_nothing_it_acknowledged(
     killed_store: tuple[Path, list[dict[str, Any]], int], data: Path, files: list[Path], tmp_path: Path
 ) -> None:
     store, acknowledged, many = killed_store
-    assert many // 5 <= len(acknowledged) < many, "killed in the middle"
+    assert 2 <= len(acknowledged) < many, "killed in the middle"
     there = names(store)
     assert {answer["place"] for answer in acknowledged if answer["ok"]} <= there
     assert all((store / name / "answers.parquet").is_file() for name in there), "a result is there whole or not at all"
     assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a human"}
     with board(store, tmp_path / "again", [data]) as (address, _), ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files[:many]))
-    assert sum(answer["ok"] for answer in said) == many - many // 10
+    assert sum(answer["ok"] for answer in said) == many - many // 5
     assert there <= names(store) == {answer["place"] for answer in said if answer["ok"]}
