@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from eval_harness.submissions.submit import submit
+from eval_harness.submissions.untrusted.files import MAX_FILE
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.honest import Case, cases, datasets, differences, handed_in, run
 from tests.leaderboard_space.serving import board
@@ -72,7 +73,7 @@ def _landed(case: Case, data: Path, folder: Path, flags: Counter[str], client: A
         flags.update(re.sub(r"[\d,.]+", "N", flag)[:90] for flag in done.submission.flags)
         wrong = differences(made, Path(done.place))
         wrong += [] if outcome.word in ("verified", "for a human") else [str(outcome)]
-        if client is not None:
+        if client is not None and (made / "answers.jsonl").stat().st_size <= MAX_FILE:
             said = handed_in(made, data, client)
             wrong += differences(made, store / said["folder"]) if said["ok"] else [f"the page: {said['problems'][:2]}"]
     except Exception as error:  # whatever it is, the others are still to be tried

@@ -138,10 +138,12 @@ def model_slug(name: str) -> str:
     'org-Model-7B-v1.6'
     """
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name).strip("-.")
-    return slug[:80] or "model"
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name).strip("-.")[:80].rstrip("-.") or "model"
+    return f"model-{slug}" if WINDOWS_DEVICES.fullmatch(slug) else slug
 
 
+WINDOWS_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""What no folder can be called on Windows."""
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 """What a benchmark and a result may be called, since they become folders of a store."""
 LONGEST_NAME = 200

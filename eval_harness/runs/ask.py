@@ -17,6 +17,14 @@ from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.planning.requests import AT_ONCE, Instance
 from eval_harness.runs.reply_cache import ReplyCache, Send
+from eval_harness.submissions.untrusted.envelope import most_bytes
+
+ENOUGH = 20
+"""Answers from which on their length is taken for that of the others."""
+TOO_LONG = (
+    "The answers have {:,} characters on average: all of them will be more than the {:,} MB that a results store takes of this run. "
+    "Stop it and ask with a smaller --max-tokens or fewer --samples, if it is to be submitted."
+)
 
 
 def ask(
@@ -38,10 +46,15 @@ def ask(
         disable=None,
         file=sys.stderr,
     ) as bar:
+        characters, room = 0, most_bytes(len(plan.selection.questions), plan.run.request.samples)
         for number, response in enumerate(_responses(plan, unanswered), 1):
             journal.append(response)
             answered(response)
             bar.update()
+            characters += len(response.text) + len(response.reasoning or "")
+            if characters * len(plan.instances) > room * number and number >= ENOUGH:
+                tqdm.write(TOO_LONG.format(characters // number, room >> 20), file=sys.stderr)
+                room = sys.maxsize  # said once
             if number % AT_ONCE == 0:
                 journal.sync()
         journal.sync()

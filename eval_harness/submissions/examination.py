@@ -33,6 +33,7 @@ from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
 from eval_harness.submissions.untrusted.files import Placed, parquet_rows, parse_object, printable
 from eval_harness.submissions.validation import (
     JUDGED,
+    check_samples,
     checked_answers,
     different_numbers,
     different_results,
@@ -69,6 +70,7 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str
         questions = _questions(claimed, rows, dataset, stored)
         samples = claimed.method.samples or 1
         records, problems = checked_answers(rows, questions, samples, claimed.method.name)
+        check_samples(records, samples)
         computed, answers = computed_again(claimed, questions, records)
     except Unavailable:
         raise
@@ -101,7 +103,7 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str
     missing = len(questions) * samples - len(records)
     if missing > 0:
         notes.append(f"{missing:,} of {len(questions) * samples:,} answers are missing and count as wrong")
-    flags = [*_flags(claimed, dataset, questions), *doubts(claimed, questions, answers)]
+    flags = [*_flags(claimed, dataset, questions, stored), *doubts(claimed, questions, answers)]
     flags += fields if stored else _named_elsewhere(claimed.benchmark, dataset)
     return Submission(
         run_id,
@@ -224,15 +226,15 @@ def _facets_differ(claimed: Benchmark, questions: pd.DataFrame) -> bool:
     return claimed.facets is not None and claimed.facets != facets_digest(questions)
 
 
-def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame, stored: bool) -> Iterator[str]:
     benchmark = claimed.benchmark
     if not dataset.ours and not is_released_set(dataset.format, benchmark.split, fingerprint_of(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
         yield f"the dataset {clip(benchmark.repo)} {official}is not one that the store's owner vouches for"
     if _facets_differ(benchmark, questions):
         yield "its questions carry other labels (modality, task, ...) than the dataset's; its scores by label were not compared"
-    if len(questions) < len(dataset.questions):
-        yield from odd_selection(benchmark.selection, questions, dataset.questions)
+    if len(questions) < len(dataset.questions) or not stored:  # a store does not know what a dataset says that it lacks
+        yield from odd_selection(benchmark.selection, questions, dataset.questions, dataset.partial)
 
 
 def _named_elsewhere(claimed: Benchmark, dataset: Dataset) -> Iterator[str]:

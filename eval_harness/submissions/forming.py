@@ -30,7 +30,7 @@ from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import check_size
 from eval_harness.submissions.untrusted.files import Found, Placed, check_file, json_lines, parquet_rows, printable
-from eval_harness.submissions.validation import JUDGED, checked_answers, different_claims
+from eval_harness.submissions.validation import JUDGED, check_samples, checked_answers, different_claims
 
 T = TypeVar("T")
 ELSEWHERE = "answers were given by another harness; its prompt and generation settings are not known"
@@ -138,6 +138,7 @@ def _from_run(folder: Path, find: Find, reproduced: bool) -> Formed:
     if reproduced and (asked.startswith("recorded:") or asked == "another harness"):
         problems.append(f"--reproduced: its answers come from a file ({printable(asked, 200)}). {RUN_IT}")
     records, wrong = checked_answers(_journal(folder, problems), questions, samples, run.request.method)
+    check_samples(records, samples)
     notes = [*([dataset.remark] if dataset.remark else []), *_missing(len(questions), samples, len(records))]
     if run.method.judge is not None and claimed is None:
         notes.append("the judge it was asked with is left out: its answers are read by rules")

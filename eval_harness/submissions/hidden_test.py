@@ -224,7 +224,7 @@ class HiddenTest:
 
     def _read(self, upload: Path, asked: _Asked) -> tuple[Predictions, list[str]]:
         try:
-            read = in_turn(weight([upload]), read_predictions, upload, asked.questions)
+            read = in_turn(weight([upload]), len(asked.questions), read_predictions, upload, asked.questions)
         except BadInput as error:
             return Predictions(), [_told(str(error), upload)]
         problems = [_told(line, upload) for line in read.problems]

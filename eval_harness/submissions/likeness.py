@@ -20,6 +20,10 @@ ALIKE = 0.95
 reach by chance, 1 a copy. A copy in which one answer in thirty was changed has about .96."""
 ENOUGH = 30
 """Answers in common from which on their likeness says something."""
+PARAGRAPH = 120
+"""Letters and digits from which on a text that stands once in a result is a model's own wording."""
+COPIED = 10
+"""Such texts in common, and a third of all of them, from which on answers are called copied, however many others were changed."""
 SIGNS = re.compile(r"[\W_]+")
 COLUMNS = ["question_id", "sample", "response", "choice", "scores"]
 
@@ -29,12 +33,14 @@ Hashes = npt.NDArray[np.uint64]
 @dataclass(frozen=True)
 class Digests:
     """64 bits of each answer of a result, in the order of `keys` (question and sample): `exact` over its text and option scores, `texts`
-    over its letters and digits in lower case, `choices` over the options that were read out of it."""
+    over its letters and digits in lower case, `choices` over the options that were read out of it. `own`: whether its text has
+    `PARAGRAPH` letters and more, and stands in no other answer of the result."""
 
     keys: Hashes
     exact: Hashes
     texts: Hashes
     choices: Hashes
+    own: npt.NDArray[np.bool_]
 
 
 def digests_of(answers: pd.DataFrame) -> Digests:
@@ -53,7 +59,9 @@ def digests_of(answers: pd.DataFrame) -> Digests:
     )
     keys, *others = (pd.util.hash_array(column.to_numpy(dtype=object)) for column in columns)
     order = np.argsort(keys)
-    return Digests(keys[order], *(column[order] for column in others))
+    texts = pd.Series(plain, dtype=object)
+    own = (~texts.duplicated(keep=False) & (texts.str.len() >= PARAGRAPH)).to_numpy(bool)
+    return Digests(keys[order], *(column[order] for column in others), own[order])
 
 
 def stored_digests(path: Path) -> Digests:
@@ -80,6 +88,10 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
         if kappa >= ALIKE:
             word = "responses, but for case and punctuation," if what == "texts" else "chosen options"
             return f"{same:,} of {len(here):,} {word} are the same (Cohen's kappa {kappa:.3f}) as those of"
+    both = ours.own[here] & theirs.own[there]
+    same = int((both & (ours.texts[here] == theirs.texts[there])).sum())
+    if same >= COPIED and 3 * same >= both.sum():
+        return f"{same:,} of {int(both.sum()):,} answers of a paragraph are the same word for word as those of"
     return None
 
 

@@ -14,7 +14,7 @@ from eval_harness.submissions.untrusted.stored_answers import weight_of
 
 SHOWN = 30
 """Problems or flags that are spelled out; the rest are counted."""
-Word = Literal["added", "verified", "refused", "for a human", "closed already", "later", "failed"]
+Word = Literal["added", "verified", "refused", "for a human", "closed already", "later", "next run", "failed"]
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """What a human should look at before a result lands: nothing here refuses one, and nothing here proves one.
 
-See also: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), answers like those of another result
-(`likeness.py`).
+See also: what is wrong with a submission (`validation.py`), its dataset (`examination.py`), names (`names.py`), answers like those of
+another result (`likeness.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from eval_harness.answers import read_answers
 from eval_harness.prompts import PROMPTS
 from eval_harness.results import DELIVERIES, Result
 from eval_harness.results.spreadsheets import is_formula
+from eval_harness.submissions.names import look_alike, odd_name
 
 REMARKABLE = 0.90
 """Share of right answers from which a result is looked at: no model in the papers of the four benchmarks comes near it."""
@@ -30,6 +32,13 @@ ENOUGH = 30
 """Questions from which on such a share, or a pattern in the answers, says something."""
 DISPUTED = 0.01
 """Share of answers on which the paper's reader and ours may differ without a word."""
+FASTEST, SLOWEST = 1e-4, 7 * 24 * 3600.0
+"""Seconds of an answer beyond which nobody believes it."""
+MOST_CHARACTERS = 16
+"""Of a token of text, on average: the longest words of English have one token for some 15."""
+KNOWN_SETTINGS = {"temperature": (0, 10), "top_p": (0, 1), "max_tokens": (1, 10_000_000)}
+"""Setting of `method.generation` -> the numbers it can have."""
+MOST_SHOTS = 100
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 """The papers of the benchmarks are of May 2024 and later."""
 LETTER = r"\W*[A-Ja-j]\W*"
@@ -47,8 +56,9 @@ def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> li
 
     Answers that are alike to those of another result: `likeness.py`.
     """
-    found = [*_remarkable(result, questions, answers), *look_alike(result.model.name), *odd_texts(result)]
-    found += [*_odd_answers(result, answers), *_odd_method(result, answers), *_odd_times(result)]
+    found = [*_remarkable(result, questions, answers), *look_alike(result.model.name), *odd_name(result.model)]
+    found += [*odd_texts(result), *_odd_claims(result), *_odd_times(result)]
+    found += [*_odd_answers(result, answers), *_odd_method(result, answers)]
     if len(result.deviations) > MOST_DEVIATIONS:
         found.append(f"names {len(result.deviations):,} deviations")
     if result.method.extraction == "official":
@@ -56,12 +66,15 @@ def doubts(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> li
     return found
 
 
-def odd_selection(selection: str | None, questions: pd.DataFrame, split: pd.DataFrame) -> list[str]:
-    """Flags for a part of a `split` that is not what its words (`selection`) say: chosen by hand, or with parts of cases.
+def odd_selection(
+    selection: str | None, questions: pd.DataFrame, split: pd.DataFrame, partial: str | None = None
+) -> list[str]:
+    """Flags for a part of a `split` that is not what its words (`selection`) say: chosen by hand, or with parts of cases. `partial`: what
+    the dataset says that it lacks.
 
     `eval` asks the first N questions with the rest of their cases, branches of the lexical tree, and facets; nothing else.
     """
-    if selection is None:
+    if selection is None or (selection == partial and len(questions) == len(split)):
         return []
     sizes = split.groupby("case_id").size()
     asked = questions.groupby("case_id").size()
@@ -91,59 +104,6 @@ def odd_selection(selection: str | None, questions: pd.DataFrame, split: pd.Data
     if not branches and not facets and not first and not halves:
         found.append(f"its questions are a choice of its own ({clip(selection, 200)})")
     return found
-
-
-def look_alike(name: str, others: Iterable[str] = ()) -> list[str]:
-    """Flags for a name whose letters pass for Latin ones ("GPT-4\\u043e"), or that looks like one of `others` and is another."""
-    seen = skeleton(name)
-    found = []
-    visible = name.translate(_INVISIBLE)
-    if visible != name and (visible.isascii() or any(letter in name for letter in _BLANK)):
-        found.append(f"the model's name {clip(ascii(name))} holds characters that cannot be seen")
-    if not name.isascii() and seen.isascii() and any(_passes_for_latin(letter) for letter in name):
-        found.append(
-            f"the model's name {clip(ascii(name))} is written with letters that look like others: it reads {clip(seen)}"
-        )
-    for other in dict.fromkeys(others):
-        if other != name and skeleton(other) == seen:
-            found.append(f"the model's name looks like {clip(ascii(other))}, which is another result's")
-    return found
-
-
-def skeleton(name: str) -> str:
-    """A name as it looks: letters of other scripts as the Latin ones that they pass for (Unicode TR 39, table of confusables), without
-    case, blanks and signs."""
-    import unicodedata
-
-    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name.translate(_INVISIBLE)))
-    plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
-    same = re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
-    return same.replace("rn", "m").replace("vv", "w")
-
-
-_BLANK = "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800"
-"""Letters and signs that are drawn as nothing (Hangul and Khmer fillers, the empty Braille pattern)."""
-_INVISIBLE = dict.fromkeys(map(ord, _BLANK + "\u034f\u200c\u200d"), None) | dict.fromkeys(
-    [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x180B, 0x1810)], None
-)
-"""And what only joins letters or varies how one is drawn: part of how some scripts and emoji are written."""
-_SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
-
-
-def _latin(letter: str) -> str:
-    if letter.isascii():
-        return letter
-    from confusable_homoglyphs.confusables import confusables_data
-
-    return next(
-        (each["c"] for each in confusables_data.get(letter, ()) if each["c"].isascii() and each["c"].isalnum()), letter
-    )
-
-
-def _passes_for_latin(letter: str) -> bool:
-    import unicodedata
-
-    return not letter.isascii() and not unicodedata.name(letter, "").startswith("LATIN") and _latin(letter).isascii()
 
 
 def odd_texts(result: Result) -> Iterator[str]:
@@ -186,11 +146,20 @@ def _remarkable(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) 
         yield f"a nearly perfect score: {right:,} of {len(known):,} answers are right"
     elif len(known) >= ENOUGH and right >= REMARKABLE * len(known):
         yield f"a remarkable score: {right:,} of {len(known):,} answers are right, more than of any model in the papers"
+    chose = [(given, wanted) for given, wanted in known if given]
+    of_these = sum(given == wanted for given, wanted in chose)
+    if len(chose) >= ENOUGH and len(chose) < len(known) and of_these >= 0.99 * len(chose):
+        yield (
+            f"{of_these:,} of the {len(chose):,} answers that chose an option are right, and the other "
+            f"{len(known) - len(chose):,} chose none: wrong answers may have been taken out"
+        )
     if shifted := _in_the_order_of_the_key(known):
         yield f"the answers follow the order of the key, {shifted}"
     seconds = pd.to_numeric(answers["seconds"], errors="coerce").dropna()
-    if len(seconds) and (seconds <= 0).all() and result.model.kind != "baseline":
+    if len(seconds) and (seconds < FASTEST).all() and result.model.kind != "baseline":
         yield "all response times are zero"
+    if (seconds > SLOWEST).any():
+        yield f"an answer took {seconds.max():,.0f} seconds"
 
 
 def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
@@ -209,6 +178,25 @@ def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
         letters = int(answers["response"].fillna("").str.fullmatch(LETTER).sum())
         if letters > len(answers) / 2:
             yield f"{letters:,} of {len(answers):,} answers are a letter, and the method ff shows no letters"
+
+
+def _odd_claims(result: Result) -> Iterator[str]:
+    """Words for what only a store says, and settings that no model takes."""
+    said = json.dumps([result.deviations, result.environment])
+    if found := re.search(r"(?<![a-z])(verified|reproduced)(?![a-z])", said, re.IGNORECASE):
+        yield f"its deviations or its environment say {found[0]!r}, which only a store can say of a result"
+    for name, (least, most) in KNOWN_SETTINGS.items():
+        value = result.method.generation.get(name)
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most
+        ):
+            yield f"the setting {name} {clip(value)} is no number from {least} to {most:,}"
+    if (result.method.shots or 0) > MOST_SHOTS:
+        yield f"{result.method.shots:,} worked examples before each question"
+    if result.command is not None and not result.command.startswith("medprobe "):
+        yield f"the command {clip(result.command)} is none of medprobe's"
+    if result.benchmark.revision is not None and not re.fullmatch(r"[0-9a-f]{40}", result.benchmark.revision):
+        yield f"benchmark.revision {clip(result.benchmark.revision)} is no commit"
 
 
 def _prompts(format: str, said: str) -> list[str]:
@@ -239,13 +227,17 @@ def _odd_answers(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     lacking = int(((answers["delivery"] == "answered") & answers["scores"].isna()).sum())
     if lacking and result.method.name in ("gd", "ps", "ps_official"):
         yield f"the method {result.method.name} chooses by option scores, and {lacking:,} answers have none"
+    spent = pd.to_numeric(answers["tokens_out"])
+    written = answers["response"].fillna("").str.count(r"\S")[spent.notna()].sum()
+    if written > MOST_CHARACTERS * spent.sum():
+        yield f"{written:,} characters are said to be {int(spent.sum()):,} tokens"
     longest = int(answers["finish_reason"].fillna("").str.len().max() or 0)
     if longest > LONGEST_REASON:
         yield f"a finish_reason has {longest:,} characters"
     room = result.method.generation.get("max_tokens")
     if isinstance(room, int) and not isinstance(room, bool) and result.method.name in ("mc", "ff"):
         whole = answers["finish_reason"].notna() & ~answers["finish_reason"].isin(CUT_OFF)
-        used_up = int((whole & (pd.to_numeric(answers["tokens_out"]) >= room)).sum())
+        used_up = int((whole & (spent >= room)).sum())
         if used_up > DISPUTED * len(answers):
             yield f"{used_up:,} answers took all {room:,} tokens there were, and are said to have ended by themselves"
 
@@ -259,8 +251,8 @@ def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) ->
     )
     if two > DISPUTED * len(answers):
         yield f"{two:,} of {len(answers):,} answers read as two answers at once, and the paper's reader takes either for right"
-    if "permuted" in result.environment:
-        return  # their options were shown in another order
+    if "permuted" in result.environment:  # of each question, the first sample was shown in the dataset's order
+        answers = answers[answers["sample"] == 0]
     said = answers.assign(status=answers["delivery"].map({word: status for status, word in DELIVERIES.items()}))
     ours = read_answers(said, questions, result.benchmark.format, "ours")
     differ = sum(list(one) != list(other) for one, other in zip(answers["choice"], ours["choice"], strict=True))

@@ -157,7 +157,7 @@ class PullRequests:
                 raise BadInput(f"{what}: the Hub sent another {path} than it lists. Run this again.")
         main = with_retries(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha)
         if main and with_retries(lambda: holds(self.api, self.repo, main, files, f"{added.folder}: main")):
-            return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
+            return self._on_main(what, details, added, main)
         if added.remark:
             return self._remark(details, added, files[added.remark])
         try:
@@ -196,6 +196,17 @@ class PullRequests:
         landed = self._land(details, added.folder, files, more)
         notes = notes if landed else (*notes, "it was on main already")
         return self._close(details, added, Outcome(what, "added", notes=(*notes, *flags)))
+
+    def _on_main(self, what: str, details: DiscussionWithDetails, added: _Added, main: str) -> Outcome:
+        """Close what is on main already; where somebody else's later pull request brought it there, a human is told first."""
+        landing = None if added.remark else with_retries(lambda: landing_at(self.api, self.repo, main, added.folder))
+        later = landing is not None and (landing.pull_request or 0) > details.num and landing.account != details.author
+        if landing is None or not later or self.accept_flagged:
+            return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
+        told = f"the same answers landed by pull request {landing.pull_request} of {landing.account}, which is younger than this one"
+        outcome = Outcome(what, "for a human", (told,), ("--accept-flagged closes this one",))
+        self._comment(details, added.head, outcome)
+        return outcome
 
     def _remark(self, details: DiscussionWithDetails, added: _Added, content: bytes) -> Outcome:
         """Add a withdrawal or a note of who submitted the result, or of the owner."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
+from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
 from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Score, wrong_model_name
 from eval_harness.submissions.submission import AGAIN
@@ -143,6 +144,15 @@ def checked_answers(
     if found.full:
         found.problems.append("and more; the rest was not read")
     return list(records.values()), found.problems
+
+
+def check_samples(records: Sequence[Mapping[str, Any]], samples: int) -> None:
+    """Raise BadInput where a result says more samples of each question than there is one answer to: each would be counted as missing."""
+    most = 1 + max((record["sample"] for record in records), default=samples - 1)
+    if most < samples:
+        raise BadInput(
+            f"says {samples:,} samples of each question, and its answers hold at most {most:,}: finish the run first"
+        )
 
 
 def _journal_status(row: dict[str, Any]) -> str:

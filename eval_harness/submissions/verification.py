@@ -9,11 +9,14 @@ import hashlib
 import re
 import sys
 import tempfile
+import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from filelock import FileLock, Timeout
@@ -31,6 +34,9 @@ from eval_harness.submissions.stores.folder_store import duplicate_submissions
 from eval_harness.submissions.stores.hub_store import open_pulls
 from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.untrusted.files import parquet_rows
+
+if TYPE_CHECKING:
+    from huggingface_hub import Discussion
 
 
 def verify(
@@ -71,30 +77,57 @@ def verify(
         return _all(check, tell)
 
 
+ACCOUNT_SECONDS = 300.0
+"""What the pull requests of one account may take of a run with --all; the rest of them come in the next."""
+
+
+def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
+    """The oldest pull request of each account, then the second of each, and so on: nobody waits for all that somebody else handed in."""
+    turns: Counter[str] = Counter()
+    found = []
+    for pull in sorted(pulls, key=lambda each: each.num):
+        found.append((turns[pull.author], pull.num, pull))
+        turns[pull.author] += 1
+    return [pull for *_, pull in sorted(found, key=lambda each: each[:2])]
+
+
 def _all(check: PullRequests, tell: Callable[[Outcome], None]) -> list[Outcome]:
-    """Verify all open pull requests, the oldest first, large ones last."""
-    name, who = check.repo, check.who
-    with hub_errors(name, "list its pull requests", who):
+    """Verify all open pull requests, in rounds over the accounts, large ones last."""
+    name, owner = check.repo, check.repo.split("/")[0]
+    with hub_errors(name, "list its pull requests", check.who):
         listed = with_retries(lambda: list(open_pulls(check.api, name)))
     outcomes = []
-    waiting: list[tuple[int, int | None]]
-    waiting = [(each.num, MOST_AT_ONCE) for each in sorted(listed, key=lambda each: each.num) if each.status != "draft"]
+    waiting: list[tuple[Discussion, int | None]]
+    waiting = [(each, MOST_AT_ONCE) for each in in_rounds(listed) if each.status != "draft"]
+    spent: Counter[str] = Counter()
     while waiting:
-        number, most = waiting.pop(0)
+        pull, most = waiting.pop(0)
+        begun, what = time.monotonic(), f"{name}@{pull.num}"
         outcome: Outcome | None
-        try:
-            outcome = check.pull(number, most)
-        except Exception as error:  # whatever one pull request does, the others get their turn
-            if not isinstance(error, BadInput):
-                traceback.print_exc()
-            told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
-            outcome = Outcome(f"{name}@{number}", "later" if isinstance(error, Unavailable) else "failed", (told,))
+        if spent[pull.author] > ACCOUNT_SECONDS and pull.author not in (owner, check.who):
+            outcome = Outcome(
+                what, "next run", (f"the others of {pull.author} took {ACCOUNT_SECONDS:.0f} s of this one",)
+            )
+        else:
+            outcome = _answered(check, pull.num, most)
+        spent[pull.author] += time.monotonic() - begun
         if outcome is None:  # a large one waits until the others are done
-            waiting.append((number, None))
+            waiting.append((pull, None))
             continue
         tell(outcome)
         outcomes.append(outcome)
     return outcomes
+
+
+def _answered(check: PullRequests, number: int, most: int | None) -> Outcome | None:
+    """`PullRequests.pull`; whatever one pull request does, the others get their turn."""
+    try:
+        return check.pull(number, most)
+    except Exception as error:
+        if not isinstance(error, BadInput):
+            traceback.print_exc()
+        told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+        return Outcome(f"{check.repo}@{number}", "later" if isinstance(error, Unavailable) else "failed", (told,))
 
 
 @contextmanager

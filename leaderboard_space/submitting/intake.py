@@ -44,7 +44,9 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
         raise BadInput(f"two files have the same name. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as place:
         try:
-            submission = in_turn(weight(given), _read, named, place, _dataset(target), model.strip(), kind)
+            dataset = _dataset(target)
+            asked = len(dataset.questions)
+            submission = in_turn(weight(given), asked, _read, named, place, dataset, model.strip(), kind)
         except BadInput as error:
             raise type(error)(_without(str(error), [place, *given])) from None
     submission.problems[:] = [_without(line, [place, *given]) for line in submission.problems]

@@ -21,7 +21,7 @@ from dataset_builders.temporary import temporary_folder
 from eval_harness.results import Result, read_result
 from eval_harness.results.landing import LANDING, Landing, read_landing
 from eval_harness.submissions.likeness import Digests, digests_of, likeness, stored_digests
-from eval_harness.submissions.plausibility import look_alike
+from eval_harness.submissions.names import look_alike
 from eval_harness.submissions.submission import Submission, answers_digest
 
 

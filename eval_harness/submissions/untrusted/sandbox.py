@@ -94,8 +94,9 @@ def call(limits: Envelope, function: Callable[P, T], *arguments: P.args, **named
     raise SandboxError(value)
 
 
-def in_turn(size: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """`call`, when it is the turn of a submission of `size` bytes, within its envelope. Raises Unavailable where too many wait already."""
+def in_turn(size: int, questions: int, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """`call`, when it is the turn of a submission of `size` bytes to so many questions, within its envelope. Raises Unavailable where too
+    many wait already."""
     number = next(number for number, (most, _, _) in enumerate(LANES) if size <= most)
     with _COUNTING:
         if _WAITING[number] >= sum(LANES[number][1:]):
@@ -103,7 +104,7 @@ def in_turn(size: int, function: Callable[P, T], *arguments: P.args, **named: P.
         _WAITING[number] += 1
     try:
         with _TURNS[number]:
-            return call(envelope(size), function, *arguments, **named)
+            return call(envelope(size, questions), function, *arguments, **named)
     finally:
         with _COUNTING:
             _WAITING[number] -= 1

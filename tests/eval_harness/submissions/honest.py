@@ -128,6 +128,8 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         shows_options = back_end == "plug-in" and method == "mc" and not format.startswith("probmed")
         permute = shows_options and draw.random() < 0.2
         samples = draw.choice([None, None, 2, 3, 150]) if generates and back_end == "plug-in" and not permute else None
+        if samples == 150 and "very long" in kinds:  # more than a store takes, which `eval` says at the 20th answer
+            samples = 3
         if back_end == "http":
             samples = draw.choice([None, 2])
         yield Case(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,7 @@ from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.datasets import named_dataset
 from eval_harness.submissions.examination import examine
-from eval_harness.submissions.plausibility import look_alike
+from eval_harness.submissions.names import look_alike
 from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.untrusted.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
@@ -161,6 +162,79 @@ def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
     ):
         problems, flags = verdict(result, answers)
         assert not problems and any(words in flag for flag in flags), (words, problems, flags)
+
+
+CLAIMS = ["verified", "Reproduced", "official", "SOTA", "published", "#1", "state-of-the-art"]
+UNSAID = [
+    (
+        "model.name",
+        st.builds(str.format, st.sampled_from(["GPT-4o {}", "{}: GPT-4o", "GPT_4o ({})"]), st.sampled_from(CLAIMS)),
+    ),
+    ("model.name", st.sampled_from(["Human", "3 radiologists", "Random", "By chance", "Guessing"])),
+    ("model.name", st.builds("GPT-4o {}".format, st.sampled_from("\u2713\u2714\u2605\u2b50\U0001f3c6\U0001f947"))),
+    ("model.name", st.integers(4, 30).map(lambda marks: "G" + "\u0337" * marks + "PT")),
+    ("model.name", st.sampled_from(["\u1d33PT-4o", "GPT-4\u1d52", "\U0001d406PT", "\u24bcPT"])),
+    ("model", st.floats(4, 50).map(lambda times: {"name": "Model 7B", "parameters": int(7e9 * times)})),
+    ("model.parameters", st.integers(0, 999_999) | st.integers(10**14 + 1, (1 << 53) - 1)),
+    ("model.snapshot_date", st.sampled_from(["best", "9999-12-31", "2024-99-01", "today"])),
+    ("model.revision", st.sampled_from(["approved by the authors", "x" * 101, ""])),
+    ("method.generation", st.builds(lambda v: {"temperature": v}, st.sampled_from([-1, 11, "0", True, [0]]))),
+    ("method.generation", st.builds(lambda v: {"max_tokens": v}, st.sampled_from([0, 10**9, "many"]))),
+    ("method.shots", st.integers(101, 60_000)),
+    ("deviations", st.sampled_from(CLAIMS[:2]).map(lambda word: [f"{word} by the authors"])),
+    ("environment", st.sampled_from([{"verified_by": "ORG"}, {"x": ["it was reproduced"]}])),
+    ("command", st.sampled_from(["<script>alert(1)</script>", "python best.py", ""])),
+    ("benchmark.revision", st.sampled_from(["main", "0" * 39, "junk"])),
+]
+
+
+@pytest.mark.parametrize(("path", "values"), UNSAID, ids=[f"{path}-{k}" for k, (path, _) in enumerate(UNSAID)])
+@settings(max_examples=10, deadline=None)
+@given(data_=st.data())
+def test_what_only_a_store_can_say_and_what_no_run_has_is_flagged(honest, said, path, values, data_):
+    from eval_harness.submissions.plausibility import doubts
+
+    lie = Result.model_validate(changed(said, path, data_.draw(values)))
+    assert doubts(lie, honest.questions, honest.answers)
+
+
+def test_honest_names_and_sizes_are_not_flagged():
+    from eval_harness.results import Model
+    from eval_harness.submissions.names import odd_name
+
+    named = {
+        "Qwen2-VL-7B": 8_290_000_000,
+        "8x7B MoE": 46_700_000_000,
+        "Qwen3-30B-A3B": 30_500_000_000,
+        "packed to 4 bits 7B": 3_900_000_000,
+        "MedVLM\u00ae 7B": None,
+        "\u0645\u062f\u0644 7B": None,
+        "\u0e21\u0e35\u0e49": None,
+    }
+    for name, parameters in named.items():
+        model = Model(name=name, parameters=parameters, revision="0" * 40, snapshot_date="2024-08")
+        assert list(odd_name(model)) == [], name
+    assert list(odd_name(Model(name="Random choice", kind="baseline", parameters=0))) == []
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    text=st.sampled_from(["", "I cannot tell."]), delivery=st.sampled_from(["answered", "held back", "no response"]),
+    left=st.integers(30, 100),
+)  # fmt: skip
+def test_wrong_answers_that_were_taken_out_are_flagged(honest, text, delivery, left):
+    """Of a model that is right now and then, the wrong answers are said never to have come, or to have said nothing."""
+    from eval_harness.submissions.plausibility import doubts
+
+    count = left + 20
+    questions = honest.questions.iloc[[0] * count].assign(question_id=[str(n) for n in range(count)])
+    key = [list(questions["answer"].iloc[0])] * left + [[]] * 20
+    answers = honest.answers.iloc[[0] * count].assign(
+        question_id=questions["question_id"].tolist(), choice=pd.Series(key, index=honest.answers.index[[0] * count]),
+        response=["A"] * left + [text] * 20, delivery=["answered"] * left + [delivery] * 20,
+    )  # fmt: skip
+    found = doubts(honest.result, questions, answers)
+    assert any("taken out" in flag for flag in found)
 
 
 @settings(max_examples=10, deadline=None)

@@ -60,6 +60,27 @@ def test_two_models_that_know_much_or_favour_an_option_are_not(kind, seed, count
     assert alike(constant[:-1], constant) is None
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.1, 0.6))
+def test_paragraphs_that_were_copied_are_told_however_many_answers_were_changed(seed, changed):
+    """Two models' own wordings are no copies, nor are phrases that a model says again and again."""
+    words, draw = [f"finding-{number}" for number in range(16)], random.Random(seed)
+
+    def written(count=100, often=""):
+        rows = answers("letter", draw.random(), count)
+        for row in rows:
+            row["response"] = often or " ".join(draw.choices(words, k=40))
+        return rows
+
+    one, other = written(), written()
+    copy = [dict(mine) if draw.random() > changed else theirs for mine, theirs in zip(one, other, strict=True)]
+    told = alike(copy, one)
+    assert told and ("word for word" in told or "are the same" in told)
+    assert alike(one, other) is None
+    polite = " ".join(words * 3)
+    assert "word for word" not in (alike(written(often=polite), written(often=polite)) or "")
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return phantom("probmed", tmp_path_factory.mktemp("data") / "probmed")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from dataset_builders.hub.repository import open_repository
 from eval_harness.results.spreadsheets import harmless, harmless_table
 from eval_harness.runs.scoring import answer_frame, make_result
-from eval_harness.submissions.plausibility import doubts, look_alike, odd_selection, odd_texts, skeleton
+from eval_harness.submissions.names import look_alike, skeleton
+from eval_harness.submissions.plausibility import doubts, odd_selection, odd_texts
 from tests.eval_harness.submissions.submitting import phantom, questions_of, said
 
 LOOKS = {

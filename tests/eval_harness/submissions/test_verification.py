@@ -5,6 +5,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -357,6 +358,48 @@ def test_a_large_pull_request_holds_up_nobody(owner, run, data, as_owner, tmp_pa
     monkeypatch.setattr(pull_requests.PullRequests, "pull", no_room_for_the_first)
     outcomes = verify(STORE, everything=True, data=[str(data)])
     assert [(outcome.what, outcome.word) for outcome in outcomes] == [(f"{STORE}@2", "added"), (f"{STORE}@1", "added")]
+
+
+def test_pull_requests_take_turns_by_account_and_nobody_takes_the_whole_run(monkeypatch):
+    """However many one account opened, the first of another comes after one of them; what takes too long is left for the next run."""
+    opened = [SimpleNamespace(num=n, author="eve", status="open") for n in range(1, 31)]
+    opened += [
+        SimpleNamespace(num=31, author="ann", status="open"),
+        SimpleNamespace(num=32, author="ORG", status="open"),
+    ]
+    opened += [
+        SimpleNamespace(num=33, author="bob", status="draft"),
+        SimpleNamespace(num=34, author="ORG", status="open"),
+    ]
+    now, asked = [0.0], []
+
+    class Check:
+        api, repo, who = None, STORE, "curator"
+
+        def pull(self, number, most=None):
+            asked.append(number)
+            now[0] += 100
+            return None if number == 31 and most else Outcome(f"{STORE}@{number}", "refused")
+
+    monkeypatch.setattr(verification.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(verification, "open_pulls", lambda api, name: iter(opened))
+    outcomes = verification._all(Check(), lambda outcome: None)
+    assert asked == [1, 31, 32, 2, 34, 3, 4, 31]
+    words = {int(outcome.what.rpartition("@")[2]): outcome.word for outcome in outcomes}
+    assert [number for number, word in words.items() if word == "next run"] == list(range(5, 31))
+    assert len(words) == 33
+
+
+def test_whoever_copies_an_open_pull_request_does_not_take_its_place(owner, run, data, as_owner, monkeypatch):
+    """The same answers of a younger pull request landed first: the older one is put before a human, and not closed as known."""
+    files = files_of(run)
+    first, second = propose(owner, files), propose(owner, files, token=STRANGER)
+    as_owner()
+    for number, word in ((second, "added"), (first, "for a human")):
+        (outcome,) = verify(f"{STORE}@{number}", data=[str(data)])
+        assert outcome.word == word, outcome
+    assert "younger than this one" in outcome.reasons[0] and status(owner, first) == "open"
+    assert verify(f"{STORE}@{first}", data=[str(data)], accept_flagged=True)[0].word == "added"
 
 
 def test_what_is_told_and_kept_of_strangers_words_is_bounded():
