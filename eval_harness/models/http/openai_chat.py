@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
+
+from urllib3.exceptions import HTTPError
 
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
@@ -144,12 +145,10 @@ class OpenAIChat(Backend):
                     case BaseException() as error:
                         failure = failure or error
                         flight.stop()
-                        server.abort()
                     case response:
                         yield response
         finally:
             flight.stop()
-            server.abort()
         if failure is not None:
             raise failure
 
@@ -267,7 +266,7 @@ class OpenAIChat(Backend):
         others = json.dumps({"model": self.name, **sent}, ensure_ascii=False, allow_nan=False)
         try:
             posted = server.post(others[:-1].encode("utf-8", "replace") + b', "messages": ' + messages + b"}")
-        except (OSError, HTTPException) as error:
+        except (TimeoutError, HTTPError) as error:
             raise trouble_of(error) from None
         if not 200 <= posted.status < 300:
             raise trouble_of_status(posted.status, posted.text, posted.headers, sent)

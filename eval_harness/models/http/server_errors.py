@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from http.client import IncompleteRead, RemoteDisconnected
 from typing import Any, Literal
 
-from eval_harness.models.http.posting import NotConnected
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 LONGEST_RETRY_AFTER = 900.0
 
@@ -89,7 +89,7 @@ class Trouble(Exception):
 
 def trouble_of(error: Exception) -> Trouble:
     """What an exception on the way to a reply means."""
-    connected = not isinstance(error, NotConnected)
+    connected = not isinstance(error, NewConnectionError | ConnectTimeoutError | ProxyError)
     cause = list(_causes(error))[-1]
     last = short(cause)
     if isinstance(cause, TimeoutError):
