@@ -24,8 +24,9 @@ ASKED = ("question_id", "question", "options", "question_type", "answer")
 """What version 1 covers, in its order."""
 SCORED = ("case_id", "image_id", "aspect", "adversarial", "pair_id", "image_type", "scenario", "task")
 """What the metrics are computed from besides: cases are scored together, shared images make clusters, the rest weighs or selects."""
-SCORED_IF_GIVEN = ("group",)
-"""Patients make clusters too; covered where a set has any, so that sets without keep their fingerprints."""
+SCORED_IF_GIVEN = ("group", "more_image_ids")
+"""Patients and shared further images make clusters too; covered where a set has any, so that sets without keep their fingerprints."""
+READ_BY_SCORING = (*ASKED, *SCORED, *SCORED_IF_GIVEN)
 FACETS_READ = (
     "categories", "image_type", "organ", "modality", "task", "department", "granularity", "scenario", "source_dataset",
 )  # fmt: skip
@@ -37,7 +38,11 @@ def fingerprint_of(questions: pd.DataFrame) -> str:
 
     Raises KeyError where a column that every benchmark has is absent.
     """
-    given = [name for name in SCORED_IF_GIVEN if name in questions.columns and questions[name].notna().any()]
+    given = [
+        name
+        for name in SCORED_IF_GIVEN
+        if name in questions.columns and any(_plain(value, name) is not None for value in questions[name])
+    ]
     return PREFIX + _digest(_rows(questions, ASKED, (*SCORED, *given)))
 
 
@@ -62,7 +67,7 @@ def facets_digest(questions: pd.DataFrame) -> str:
 def fingerprint_of_cases(cases: Iterable[Case]) -> str:
     """The fingerprint of the questions of `cases`, the same as that of the frame they are stored as."""
     rows = [_record(case, question) for case in cases for question in case.questions]
-    given = [name for name in SCORED_IF_GIVEN if any(row[name] is not None for row in rows)]
+    given = [name for name in SCORED_IF_GIVEN if any(_plain(row[name], name) is not None for row in rows)]
     return PREFIX + _digest(_canonical(row, ASKED, (*SCORED, *given)) for row in rows)
 
 
@@ -96,7 +101,7 @@ def _plain(value: Any, name: str) -> Any:
         return [int(position) for position in value]
     if name == "options":
         return list(value)
-    if name == "categories":
+    if name in ("categories", "more_image_ids"):
         return (
             [str(label) for label in value] if value is not None and hasattr(value, "__len__") and len(value) else None
         )

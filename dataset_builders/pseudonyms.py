@@ -107,6 +107,7 @@ def with_keyed_ids(content: Content, pseudonyms: Pseudonyms) -> Content:
                 question_id=question(asked.question_id),
                 case_id=case(asked.case_id),
                 image_id=image(asked.image_id),
+                more_image_ids=tuple(map(image, asked.more_image_ids)),
                 extra={k: pair(v) if k == "pair_id" and v else v for k, v in asked.extra.items()},
             )
             for asked in old.questions

@@ -50,21 +50,27 @@ def write_repository(folder: Path, description: Description, content: Content) -
     known = ImageFacts()
     configs = ["questions_text"] if description.text_only else ["questions", "cases", "questions_text"]
     written: dict[str, Written] = {config: Written() for config in configs}
+    several = content.has_several_images
     for split, cases in content.cases.items():
-        for config, done in write_cases(folder, description.format, configs, split, cases, known).items():
+        for config, done in write_cases(folder, description.format, configs, split, cases, known, several).items():
             _add(written[config], done)
     more = {} if description.text_only else content.more
     for config, splits in more.items():
         written[config] = Written()
         for split, cases in splits.items():
-            _add(written[config], write_cases(folder, description.format, [config], split, cases, known)[config])
+            done = write_cases(folder, description.format, [config], split, cases, known, several)[config]
+            _add(written[config], done)
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
-    columns: dict[str, dict[str, Kind]] = {config: columns_of(description.format, config) for config in written}
+    columns: dict[str, dict[str, Kind]] = {
+        config: columns_of(description.format, config, several) for config in written
+    }
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
         written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
-    tasks = tasks_of(description.format, content) if description.has_tasks else []
+    tasks = tasks_of(description.format, content) if description.has_tasks and not several else []
+    if description.has_tasks and several:
+        content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         done = write_task(folder, task.config, task.split, cases, known, images=not description.text_only)

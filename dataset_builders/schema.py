@@ -35,6 +35,19 @@ class Question:
     categories: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The benchmark's own columns, as its `DatasetSpec.columns` names them (`aspect`, `scenario`, `sim_med` ...)."""
+    more_image_ids: tuple[str, ...] = ()
+    """The images shown after `image_id`, in order, of a question about several (slices, views, prior and current); all of its case."""
+
+    @property
+    def image_ids(self) -> tuple[str, ...]:
+        """Every image that the question shows, in order."""
+        return (self.image_id, *self.more_image_ids)
+
+
+def image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The ids of the images that a stored question (a row of a repository) shows, in order."""
+    more = row.get("more_image_ids")
+    return (row["image_id"], *(more if more is not None and not isinstance(more, float) else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,14 @@ class Content:
     tree: list[tuple[str, str, str, str]] | None = None
     patients: dict[str, str] | None = None
     """Of custom sets: how the images were de-identified, approval, consent, licence, terms, each in words."""
+
+    @property
+    def has_several_images(self) -> bool:
+        """Whether any question shows more than one image; then the repository has the columns for it."""
+        everything = (
+            case for splits in (self.cases, *self.more.values()) for cases in splits.values() for case in cases
+        )
+        return any(question.more_image_ids for case in everything for question in case.questions)
 
     def sizes(self) -> dict[str, int]:
         """Questions of each split."""

@@ -146,7 +146,7 @@ def _case(
     sources: Sources,
 ) -> Case:  # fmt: skip
     present = frozenset(name for raw in item.present if (name := table.name_of(raw)) is not None) | set(names)
-    content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask]
+    content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
     return Case(
         case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
         answers=names,

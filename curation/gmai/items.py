@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,13 @@ class Item:
     modality: str
     attributes: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    more: tuple[tuple[str, dict[str, Any] | None], ...] = ()
+    """(picture, mask) of the further slices of its volume, in order, where they are one question"""
+
+    @property
+    def pictures(self) -> tuple[tuple[str, dict[str, Any] | None], ...]:
+        """(picture, mask) of everything that a question about this shows, in order."""
+        return ((self.picture, self.mask), *self.more)
 
 
 def read_items(
@@ -82,12 +89,13 @@ def read_items(
                 if entry is None or entry["state"] != state or not _is_there(entry, private):
                     entry = _read(unit, dataset, sources, private, ids) | {"state": state}
                     journal.append(entry)
-                found += [_item(each) for each in entry["items"]]
+                own = [_item(each) for each in entry["items"]]
+                found += together(own) if dataset.together else own
                 skips += [Skip(**each) for each in entry["skips"]]
             items += found
             counts[dataset.name] = {
                 "units": len(units),
-                "pictures": len({item.picture for item in found}),
+                "pictures": len({picture for item in found for picture, _ in item.pictures}),
                 "targets": len(found),
                 "patients": len({item.patient for item in found}),
                 "pictures_without_patient": len({item.picture for item in found if not item.is_known_patient}),
@@ -107,9 +115,29 @@ def _item(entry: dict[str, Any]) -> Item:
     return Item(**entry | {"box": box, "present": tuple(entry["present"])})
 
 
+def together(items: list[Item]) -> list[Item]:
+    """The items of a volume with all slices of a label as one item."""
+    slices: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        slices[item.label if item.kind == "mask" else item.item].append(item)
+    return [
+        own[0]
+        if len(own) == 1
+        else replace(
+            own[0],
+            item=f"{own[0].item}-{len(own)}",
+            area=max(each.area for each in own),
+            present=tuple(sorted({label for each in own for label in each.present})),
+            more=tuple((each.picture, each.mask) for each in own[1:]),
+        )
+        for own in slices.values()
+    ]
+
+
 def _settings(dataset: Dataset, sources: Sources) -> str:
     """What decides how a unit is read, beside its files."""
-    given = dataset.model_dump(mode="json", exclude={"license", "ethics", "exhaustive", "task", "department", "region"})
+    later = {"license", "ethics", "exhaustive", "task", "department", "region", "together"}
+    given = dataset.model_dump(mode="json", exclude=later)
     return json.dumps([VERSION, given, sources.slices, sources.min_area, sources.longest_side], sort_keys=True)
 
 

@@ -28,7 +28,7 @@ from dataset_builders.pseudonyms import KEYED
 from dataset_builders.temporary import temporary_folder
 
 COLUMNS = (
-    "index", "image", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
+    "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
     "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
 )  # fmt: skip
 TREE = "LexicalTree.html"
@@ -41,20 +41,23 @@ def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], priv
     ordered = sorted(written, key=lambda each: (each.split != "validation", each.case.is_multiple, each.case.order))
     files: dict[str, tuple[Any, Any]] = {}
     answers = []
+    several = any(each.case.item.more for each in written)
+    columns = [name for name in COLUMNS if several or name != "image_path"]
     try:
         for index, each in enumerate(tqdm(ordered, desc="writing questions", unit="question", disable=None), 1):
             is_test = each.split == "test"
             file = f"{name}_{'TEST' if is_test else 'VAL'}{'_MULTI' if each.case.is_multiple else ''}.tsv"
             if file not in files:
                 stream = (folder / file).open("w", encoding="utf-8", newline="")
-                writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+                writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
                 writer.writeheader()
                 files[file] = stream, writer
             item = each.case.item
-            png = shown_png(
-                private / PICTURES, item.picture, each.case.granularity, item.box, item.mask, sources.overlay
-            )
-            files[file][1].writerow(_row(index, each, png, datasets[each.case.item.dataset], is_test))
+            pngs = [
+                shown_png(private / PICTURES, picture, each.case.granularity, item.box, mask, sources.overlay)
+                for picture, mask in item.pictures
+            ]
+            files[file][1].writerow(_row(index, each, pngs, datasets[each.case.item.dataset], is_test))
             if is_test:
                 answers.append((index, each.letters, each.case.answer))
     finally:
@@ -68,11 +71,12 @@ def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], priv
         (keys / f"{name}_TEST_answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _row(index: int, each: Written, png: bytes, dataset: Dataset, is_test: bool) -> dict[str, Any]:
+def _row(index: int, each: Written, pngs: list[bytes], dataset: Dataset, is_test: bool) -> dict[str, Any]:
     case = each.case
     return {
         "index": index,
-        "image": base64.b64encode(png).decode("ascii"),
+        "image": _listed([base64.b64encode(png).decode("ascii") for png in pngs]),
+        "image_path": _listed([f"{index}_{number}.png" for number in range(len(pngs))]),
         "question": each.question,
         **dict(zip("ABCDE", each.choice.options, strict=False)),
         "answer": "" if is_test else each.letters,
@@ -88,6 +92,11 @@ def _row(index: int, each: Written, png: bytes, dataset: Dataset, is_test: bool)
         "license": dataset.license,
         "source": dataset.name,
     }
+
+
+def _listed(texts: list[str]) -> str:
+    """One text as it is, several as VLMEvalKit reads a list of them."""
+    return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
 def tree_rows(written: list[Written]) -> list[Row]:

@@ -249,9 +249,9 @@ def _write_page_data(path: Path, written: list[Written], sources: Sources) -> No
     """What the pages show: the questions with their geometry, and the tree's values."""
     cases = [
         {
-            "case": each.case.case, "picture": each.case.item.picture, "question": each.question, "options": list(each.choice.options),
+            "case": each.case.case, "pictures": each.case.item.pictures, "question": each.question, "options": list(each.choice.options),
             "right": list(each.choice.right), "task": each.case.task, "department": each.case.department,
-            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box, "mask": each.case.item.mask,
+            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box,
         }
         for each in written
     ]  # fmt: skip

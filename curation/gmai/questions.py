@@ -73,6 +73,7 @@ OURS = {
     ),
 }
 SEVERAL = " More than one option can be right."
+SLICES = "These {count} images are slices of one volume, in their order; the same target is marked on each. "
 GRANULARITY_WORDS = {
     IMAGE: ("image", "picture", "photograph", "scan", "radiograph", "slide", "frame"),
     BOX: ("box", "boxed", "rectangle", "bounding"),
@@ -136,7 +137,8 @@ def problems_of(question: str, task: str, granularity: str, forbidden: Iterable[
 
 def in_words(template: str, case: Case) -> str:
     """A template as the question of a case."""
-    return template.replace(PLACEHOLDER, case.modality) + (SEVERAL if case.is_multiple else "")
+    before = SLICES.format(count=1 + len(case.item.more)) if case.item.more else ""
+    return before + template.replace(PLACEHOLDER, case.modality) + (SEVERAL if case.is_multiple else "")
 
 
 def templates(

@@ -70,6 +70,8 @@ class Dataset(_Strict):
     window: str | tuple[float, float] | None = None
     """A preset of `windows.PRESETS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
     slices: Annotated[int, Field(ge=1)] | None = None
+    together: bool = False
+    """The slices of a volume that show a label are one question about several images (nifti; dicom with SEG or RTSTRUCT)."""
 
     @field_validator("name")
     @classmethod
@@ -103,6 +105,8 @@ class Dataset(_Strict):
             raise ValueError(f"reader {self.reader} needs `annotations`")
         if self.reader == "boxes" and self.columns.box is None:
             raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
+        if self.together and self.reader not in ("nifti", "dicom"):
+            raise ValueError(f"reader {self.reader} reads no volumes, so it takes no `together`")
         return self
 
     @property

@@ -52,12 +52,13 @@ def build_validation(out: Path) -> FastAPI:
     ids = list(cases)
     app = FastAPI()
 
-    @app.get("/picture/{case}")
-    def picture(case: str) -> Response:
-        if case not in cases:
+    @app.get("/picture/{case}/{number}")
+    def picture(case: str, number: int) -> Response:
+        if case not in cases or not 0 <= number < len(cases[case]["pictures"]):
             raise HTTPException(404)
         own = cases[case]
-        data = shown_png(private / PICTURES, own["picture"], own["granularity"], own["box"], own["mask"], overlay)
+        shown, mask = own["pictures"][number]
+        data = shown_png(private / PICTURES, shown, own["granularity"], own["box"], mask, overlay)
         return Response(data, media_type="image/png")
 
     def progress(reviewer: str) -> str:
@@ -116,8 +117,11 @@ def _question(entry: dict[str, Any]) -> str:
         kind, mark = ("right", " (right)") if at in entry["right"] else ("", "")
         options += f'<li class="{kind}">{LETTERS[at]}. {escape(text)}{mark}</li>'
     branch = " &rsaquo; ".join(escape(entry[name]) for name in ("department", "modality", "task", "granularity"))
-    source = f"picture/{escape(entry['case'], quote=True)}"
+    images = "".join(
+        f'<img alt="image {number + 1} of the question" src="picture/{escape(entry["case"], quote=True)}/{number}">'
+        for number in range(len(entry["pictures"]))
+    )
     return (
-        f'<div class="shown"><p>{branch}</p><img alt="the image of the question" src="{source}">'
+        f'<div class="shown"><p>{branch}</p>{images}'
         f"<p><b>{escape(entry['question'])}</b></p><ul>{options}</ul></div>"
     )

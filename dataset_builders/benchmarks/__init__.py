@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.benchmarks.loading import load_part, load_spec
 from dataset_builders.benchmarks.spec import DatasetSpec
-from dataset_builders.parquet.columns import COMMON, IMAGES, TEXT, TEXTS, Kind
+from dataset_builders.parquet.columns import COMMON, IMAGES, SEVERAL_IMAGES, TEXT, TEXTS, Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,15 +49,15 @@ RELEASED_FINGERPRINTS_V1: dict[tuple[str, str], str] = {
 """(benchmark, split) -> fingerprint of the complete released set, as of version 2 and as of before; the latter is for stored results."""
 
 
-def question_columns(name: str, *, images: bool) -> dict[str, Kind]:
-    """Columns of the configs `questions` (with `image`) and `questions_text` (without)."""
-    columns = {**COMMON, **spec(name).columns}
-    return {column: kind for column, kind in columns.items() if images or column != "image"}
+def question_columns(name: str, *, images: bool, several: bool = False) -> dict[str, Kind]:
+    """Columns of the configs `questions` (with images) and `questions_text` (without). `several`: a question may show several images."""
+    columns = {**COMMON, **spec(name).columns, **(SEVERAL_IMAGES if several else {})}
+    return {column: kind for column, kind in columns.items() if images or column not in ("image", "more_images")}
 
 
-def case_columns(name: str) -> dict[str, Kind]:
+def case_columns(name: str, *, several: bool = False) -> dict[str, Kind]:
     """Columns of the config `cases`."""
-    asked = Kind("list of struct", fields=tuple(question_columns(name, images=False).items()))
+    asked = Kind("list of struct", fields=tuple(question_columns(name, images=False, several=several).items()))
     return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": asked}
 
 

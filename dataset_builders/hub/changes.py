@@ -14,10 +14,11 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import ASKED, SCORED
+from dataset_builders.fingerprints import READ_BY_SCORING
 from dataset_builders.hub.repository import Repository, open_repository
+from dataset_builders.schema import image_ids
 
-READ = frozenset((*ASKED, *SCORED)) - {"question_id"}
+READ = frozenset(READ_BY_SCORING) - {"question_id"}
 """Columns that scores depend on."""
 
 
@@ -92,7 +93,7 @@ def _of_split(split: str, before: Repository, after: Repository) -> SplitChanges
             columns = dict(_different(old[name], new[name]))
             if columns:
                 found.changed.append(Change(name, columns))
-    shown = {row["image_id"] for name, row in new.items() if name in old}
+    shown = {image for name, row in new.items() if name in old for image in image_ids(row)}
     images = [repository.manifest.get("images") or {} for repository in (before, after)]
     found.images = sorted(
         image

@@ -21,6 +21,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.card_header import read_card_header
 from dataset_builders.images.terms import allows_copies
+from dataset_builders.schema import image_ids
 
 BESIDE = ("README.md", "manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
 PICTURES = re.compile(r"!\[[^\]]*\]\(([^)\s]+)[^)]*\)|<img[^>]*\bsrc=[\"']([^\"']+)[\"']")
@@ -209,19 +210,21 @@ def _licences(folder: Path, paths: list[str]) -> tuple[dict[str, str], set[str]]
     shown: set[str] = set()
     for path in paths:
         schema = pq.read_schema(folder / path)
-        wanted = [name for name in ("image_id", "image_ids", "image_license", "questions") if name in schema.names]
+        columns = ("image_id", "more_image_ids", "image_ids", "image_license", "questions")
+        wanted = [name for name in columns if name in schema.names]
         rows = pq.read_table(folder / path, columns=wanted)
         ids = [[f"{path} row {row}"] for row in range(pq.read_metadata(folder / path).num_rows)]
         if "image_ids" in wanted:
             ids = rows["image_ids"].to_pylist()
         elif "image_id" in wanted:
-            ids = [[image] for image in rows["image_id"].to_pylist()]
+            ids = [list(image_ids(row)) for row in rows.select([n for n in wanted if "image_id" in n]).to_pylist()]
         said: list[tuple[str, str | None]] = []
         if "image_license" in wanted:
-            columns = zip(ids, rows["image_license"].to_pylist(), strict=True)
-            said = [(image, licence) for images, licence in columns for image in images]
+            stated = zip(ids, rows["image_license"].to_pylist(), strict=True)
+            said = [(image, licence) for images, licence in stated for image in images]
         elif "questions" in wanted:
-            said = [(q["image_id"], q.get("image_license")) for row in rows["questions"].to_pylist() for q in row]
+            asked = [question for row in rows["questions"].to_pylist() for question in row]
+            said = [(image, each.get("image_license")) for each in asked for image in image_ids(each)]
         for image, licence in said:
             if image not in licences or allows_copies(licences[image]):
                 licences[image] = str(licence or "")

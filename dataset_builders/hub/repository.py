@@ -26,7 +26,6 @@ from dataset_builders.hub.card_header import read_card_header
 from dataset_builders.schema import QUESTION_TYPES
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
-LISTS = ("options", "answer", "categories", "ai_options")
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Repository:
         config = "questions_text" if "questions_text" in self._files else "questions"
         tables = []
         for path in self._paths(config, split):
-            names = [name for name in _schema(path).names if name != "image"]
+            names = [name for name in _schema(path).names if name not in ("image", "more_images")]
             tables.append(_read_table(path, names))
         frame = pd.DataFrame({name: _column(tables, name) for name in tables[0].column_names})
         return _with_labels(frame, self._labels)

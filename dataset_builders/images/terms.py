@@ -29,13 +29,15 @@ _URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdoma
 
 
 def allows_copies(licence: str | None) -> bool:
-    """Whether `licence`, as a source writes it, lets anybody pass on unmodified copies.
+    """Whether `licence`, as a source writes it, lets anybody pass on unmodified copies; of several (`A; B`) whether each does.
 
     >>> [allows_copies(x) for x in ("CC BY-NC-ND 4.0", "cc-by-4.0", "https://creativecommons.org/licenses/by/4.0/", "unknown", None)]
     [True, True, True, False, False]
     """
     if not isinstance(licence, str):
         return False
+    if ";" in licence:  # of a question about several images
+        return all(allows_copies(each) for each in licence.split(";"))
     text = licence.strip().lower()
     found = _URL.fullmatch(text)
     if found:

@@ -47,6 +47,9 @@ COMMON: dict[str, Kind] = {
     "group": TEXT,
 }
 
+SEVERAL_IMAGES: dict[str, Kind] = {"more_images": IMAGES, "more_image_ids": TEXTS}
+"""The images after the first; only sets in which a question shows several have these columns."""
+
 TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
 ANSWER_COLUMNS: dict[str, Kind] = {"question_id": TEXT, "answer": INTS}
 

@@ -122,13 +122,19 @@ def plan(cases: Sequence[Case], *, images: bool) -> Plan:
 
 
 def write_cases(
-    folder: Path, format: str, configs: Iterable[str], split: str, cases: Sequence[Case], known: ImageFacts
+    folder: Path,
+    format: str,
+    configs: Iterable[str],
+    split: str,
+    cases: Sequence[Case],
+    known: ImageFacts,
+    several: bool = False,
 ) -> dict[str, Written]:
     """Write the cases of a split under each config's folder: `cases` one row per case, others one row per question.
 
-    Configs ending in `_text` carry no images. The images of a row group are read once for all configs, the next ones while these
-    are written. After a first wrong image nothing more is written but the rest is still checked, so that `known.problems` names
-    all.
+    Configs ending in `_text` carry no images. `several`: with the columns of questions about several images. The images of a row group
+    are read once for all configs, the next ones while these are written. After a first wrong image nothing more is written but the rest
+    is still checked, so that `known.problems` names all.
     """
     configs = list(configs)
     done = {config: Written() for config in configs}
@@ -141,13 +147,16 @@ def write_cases(
     ):
         for number, shard in enumerate(shards):
             name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
-            files = {config: ParquetFile(folder / config / name, columns_of(format, config)) for config in with_images}
+            files = {
+                config: ParquetFile(folder / config / name, columns_of(format, config, several))
+                for config in with_images
+            }
             running: list[Future[None]] = []
             for group in shard:
                 shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
                 bank = ImageBank(known.fetch(shown.values()))
                 if not known.problems:
-                    rows = Rows(group, question_columns(format, images=False))
+                    rows = Rows(group, question_columns(format, images=False, several=several))
                     texts.append(rows.text)
                     for future in running:
                         future.result()
@@ -162,13 +171,16 @@ def write_cases(
                 file.close()
                 done[config].parquet_bytes += file.path.stat().st_size
     for config in set(configs) - set(with_images):
-        done[config] = _write_text(folder / config / f"{split}-00000-of-00001.parquet", format, config, split, texts)
+        path = folder / config / f"{split}-00000-of-00001.parquet"
+        done[config] = _write_text(path, columns_of(format, config, several), split, texts)
     return done
 
 
-def columns_of(format: str, config: str) -> dict[str, Kind]:
-    """The columns of a config of cases or questions."""
-    return case_columns(format) if config == "cases" else question_columns(format, images=not config.endswith("_text"))
+def columns_of(format: str, config: str, several: bool = False) -> dict[str, Kind]:
+    """The columns of a config of cases or questions. `several`: a question may show several images."""
+    if config == "cases":
+        return case_columns(format, several=several)
+    return question_columns(format, images=not config.endswith("_text"), several=several)
 
 
 def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, done: Written, split: str) -> None:
@@ -179,8 +191,8 @@ def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, do
     done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + expanded
 
 
-def _write_text(path: Path, format: str, config: str, split: str, texts: list[pa.Table]) -> Written:
-    file = ParquetFile(path, columns_of(format, config))
+def _write_text(path: Path, columns: dict[str, Kind], split: str, texts: list[pa.Table]) -> Written:
+    file = ParquetFile(path, columns)
     table = pa.concat_tables(texts) if texts else file.schema.empty_table()
     for start in range(0, table.num_rows, ROWS_OF_TEXT):
         file.write(table.slice(start, ROWS_OF_TEXT))
@@ -195,18 +207,25 @@ class Rows:
         self.group = group
         asked = [(question, case.images) for case in group for question in case.questions]
         self.image_ids = [question.image_id for question, _ in asked]
-        shown = [
-            images[0] if len(images) == 1 else next(image for image in images if image.image_id == question.image_id)
-            for question, images in asked
-        ]
+        self.more_image_ids = [question.more_image_ids for question, _ in asked]
+        shown = [_shown(question, images) for question, images in asked]
         values = [_values(name, kind, [question for question, _ in asked], shown) for name, kind in columns.items()]
         arrays = [pa.array(value, arrow_type(kind)) for value, kind in zip(values, columns.values(), strict=True)]
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
 
     def questions(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
-        """A row per question with its image, and the ids of the images shown."""
-        arrays = [bank.array(self.image_ids) if name == "image" else self.text[name].chunk(0) for name in schema.names]
-        return pa.Table.from_arrays(arrays, schema=schema), self.image_ids
+        """A row per question with its images, and the ids of the images shown."""
+        more = [name for names in self.more_image_ids for name in names]
+
+        def column(name: str) -> pa.Array:
+            if name == "image":
+                return bank.array(self.image_ids)
+            if name == "more_images":
+                return pa.ListArray.from_arrays(_offsets(map(len, self.more_image_ids)), bank.array(more))
+            return self.text[name].chunk(0)
+
+        arrays = [column(name) for name in schema.names]
+        return pa.Table.from_arrays(arrays, schema=schema), [*self.image_ids, *more]
 
     def cases(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
         """A row per case with its images once, and the ids of the images shown."""
@@ -228,15 +247,27 @@ def _offsets(lengths: Iterable[int]) -> pa.Array:
     return pa.array([0, *accumulate(lengths)], pa.int32())
 
 
-def _values(name: str, kind: Kind, asked: list[Question], shown: list[CaseImage]) -> list[Any]:
-    """The values of a column of the questions `asked`, whose images are `shown`."""
+def _shown(question: Question, images: Sequence[CaseImage]) -> list[CaseImage]:
+    """The images that a question shows, of those of its case."""
+    if len(images) == 1:
+        return list(images)
+    return [next(image for image in images if image.image_id == name) for name in question.image_ids]
+
+
+def _joined(values: Iterable[str | None]) -> str | None:
+    """What is said of several images: the different values, apart by semicolons (`images/terms.py` asks for all of them)."""
+    return "; ".join(dict.fromkeys(value for value in values if value)) or None
+
+
+def _values(name: str, kind: Kind, asked: list[Question], shown: list[list[CaseImage]]) -> list[Any]:
+    """The values of a column of the questions `asked`, each with the images it shows."""
     values: list[Any]
     if name == "image_license":
-        values = [image.license for image in shown]
+        values = [images[0].license if len(images) == 1 else _joined(i.license for i in images) for images in shown]
     elif name == "image_source":
-        values = [image.source for image in shown]
+        values = [images[0].source if len(images) == 1 else _joined(i.source for i in images) for images in shown]
     elif name == "group":
-        values = [image.group for image in shown]
+        values = [images[0].group for images in shown]
     elif name in Question.__dataclass_fields__:
         values = [getattr(question, name) for question in asked]
     else:

@@ -96,10 +96,10 @@ def make_task(
         for asked in batch:
             row = rows[asked.question_id]
             content = [ContentText(text=asked.prompt)]
-            picture = [ContentImage(image=data_uri(asked.image))] if asked.image else []
+            pictures = [ContentImage(image=data_uri(image)) for image in asked.images]
             messages: list[ChatMessage] = [ChatMessageSystem(content=asked.system)] if asked.system else []
             messages.append(
-                ChatMessageUser(content=[*picture, *content] if asked.image_first else [*content, *picture])
+                ChatMessageUser(content=[*pictures, *content] if asked.image_first else [*content, *pictures])
             )
             kind = str(row["question_type"])
             samples[asked.question_id] = Sample(

@@ -53,13 +53,14 @@ def table(task: str, format: str, data: str, revision: str | None, split: str) -
 
     def document(row: Mapping[str, Any], name: str | None = None) -> Doc:
         question = question_of(format, row)
-        image = row.get("image")
+        pictures = [row.get("image"), *(row.get("more_images") or ())]
+        images = [picture.convert("RGB") for picture in pictures if picture is not None]
         prompt = prompt_for(format, None, question["question_type"])
         return Doc(
             query=prompt.render(question["question"], question["options"]),
             choices=[str(option) for option in question["options"]],
             gold_index=[int(index) for index in question["answer"]],
-            images=[image.convert("RGB")] if image is not None else None,
+            images=images or None,
             specific={
                 "question_id": question["question_id"],
                 RECORD: json.dumps(kept_columns(question) | {"question": question["question"]}),
@@ -124,20 +125,23 @@ class MedprobeModel(LightevalModel):
 
 def _request(number: str, doc: Doc) -> Request:
     question = json.loads(doc.specific[RECORD])
-    image = None
-    if doc.images:
-        stored = io.BytesIO()
-        doc.images[0].save(stored, "PNG")
-        image = stored.getvalue()
+    images = [_png(image) for image in doc.images or ()]
     return Request(
         question_id=number,
         sample=0,
         prompt=doc.query,
-        image=image,
+        image=images[0] if images else None,
+        more_images=tuple(images[1:]),
         options=tuple(doc.choices),
         question_type=question["question_type"],
         max_tokens=doc.generation_size,
     )
+
+
+def _png(image: Any) -> bytes:
+    stored = io.BytesIO()
+    image.save(stored, "PNG")
+    return stored.getvalue()
 
 
 def main() -> None:

@@ -24,13 +24,18 @@ from eval_harness.prompts import prompt_for
 
 
 def messages(format: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The conversation of a question: the image, then the text of the benchmark's own prompt (the form `image-first`)."""
+    """The conversation of a question: its images, then the text of the benchmark's own prompt (the form `image-first`)."""
     row = question_of(format, doc)
     prompt = prompt_for(format, None, row["question_type"])
     content: list[dict[str, Any]] = [{"type": "text", "text": prompt.render(row["question"], row["options"])}]
-    if doc.get("image") is not None:
-        content.insert(0, {"type": "image", "url": doc["image"].convert("RGB")})
-    return [{"role": "user", "content": content}]
+    pictures = [{"type": "image", "url": image} for image in images(doc)]
+    return [{"role": "user", "content": [*pictures, *content]}]
+
+
+def images(doc: Mapping[str, Any]) -> list[Any]:
+    """The images of a question, in order."""
+    given = [doc.get("image"), *(doc.get("more_images") or ())]
+    return [image.convert("RGB") for image in given if image is not None]
 
 
 def target(format: str, doc: Mapping[str, Any]) -> str:
@@ -86,7 +91,7 @@ def _functions(format: str) -> str:
         "",
         "",
         "def doc_to_visual(doc):",
-        '    return [doc["image"].convert("RGB")]',
+        "    return lmms_tasks.images(doc)",
         "",
         "",
         "def doc_to_text(doc, lmms_eval_specific_kwargs=None):",

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import question_columns
-from dataset_builders.fingerprints import FACETS_READ, SCORED
+from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.scores import score, units
 from eval_harness.scores.clustered import ratio_spread
 from eval_harness.scores.metrics import METRICS
 
-KEPT = tuple(dict.fromkeys(("question_id", "options", "answer", "question_type", *SCORED, *FACETS_READ)))
+KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
 """Columns of a question that a sample carries: all that scoring reads."""
 
 
@@ -30,12 +30,12 @@ def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def question_of(format: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a question, less its image, of a row as `datasets` gives it: labels as texts."""
+    """The columns of a question, less its images, of a row as `datasets` gives it: labels as texts."""
     names = {name: kind.names for name, kind in question_columns(format, images=False).items() if kind.names}
     return {
         name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
         for name, value in row.items()
-        if name != "image"
+        if name not in ("image", "more_images")
     }
 
 

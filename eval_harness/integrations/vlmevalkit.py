@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import re
 import zipfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.schema import LETTERS
+from dataset_builders.schema import LETTERS, image_ids
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations.described import Described, letters_of
 from eval_harness.integrations.exported import to_export
@@ -49,20 +50,23 @@ def file_name(benchmark: str) -> str:
 def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
     """Write the questions of a dataset as a TSV into the folder `out`; returns the file and the number of rows.
 
-    An image that several questions show is stored in the first of them. Raises BadInput for an unknown dataset and one without images.
+    Images that several questions show are stored in the first of them. Several images of one question are a list, with the names that
+    VLMEvalKit asks for (`image_path`). Raises BadInput for an unknown dataset and one without images.
     """
     found = to_export(data, split)
     repository, chosen = found.repository, found.chosen
     rows = chosen.questions.to_dict("records")
     most = max(len(row["options"]) for row in rows)
-    columns = ["index", "image", "question", *LETTERS[:most], "answer", "category", "split", "question_id", "case_id"]
+    several = any(len(image_ids(row)) > 1 for row in rows)
+    columns = ["index", "image", *(["image_path"] if several else []), "question", *LETTERS[:most]]
+    columns += ["answer", "category", "split", "question_id", "case_id"]
     index = {row["question_id"]: place for place, row in enumerate(rows)}
     by_case: dict[str, list[dict[Any, Any]]] = {}
     for row in rows:
         by_case.setdefault(row["case_id"], []).append(row)
     out.mkdir(parents=True, exist_ok=True)
     path = out / file_name(repository.name)
-    stored: dict[str, int] = {}
+    stored: dict[tuple[str, ...], int] = {}
 
     def write(target: Path) -> None:
         with target.open("w", encoding="utf-8", newline="") as file:
@@ -71,15 +75,22 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
             for case in repository.cases(chosen.split, set(by_case)):
                 for row in by_case[case.case_id]:
                     place = index[row["question_id"]]
-                    image = row["image_id"]
-                    first = stored.setdefault(image, place)
-                    shown = base64.b64encode(case.images[image]).decode() if first == place else str(first)
+                    names = image_ids(row)
+                    first = stored.setdefault(names, place)
+                    shown = _listed([base64.b64encode(case.images[name]).decode() for name in names])
+                    paths = [_listed([f"{place}_{n}.png" for n in range(len(names))])] if several else []
                     options = [_visible(str(option)) for option in row["options"]] + [""] * (most - len(row["options"]))
-                    labels = [place, shown, _visible(str(row["question"])), *options, letters_of(row["answer"])]
+                    image = shown if first == place else str(first)
+                    labels = [place, image, *paths, _visible(str(row["question"])), *options, letters_of(row["answer"])]
                     table.writerow([*labels, _category(row), chosen.split, row["question_id"], row["case_id"]])
 
     replace_file(path, write)
     return path, len(rows)
+
+
+def _listed(texts: list[str]) -> str:
+    """One text as it is, several as a list that Python and JSON read alike."""
+    return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
 def _visible(text: str) -> str:

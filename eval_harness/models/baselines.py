@@ -22,6 +22,7 @@ class Baseline(Backend):
     """Answers by a rule that never looks at the image."""
 
     needs_images = False
+    several_images = True
     one_token = True
     sees_prompts = False
     options = ()

@@ -24,16 +24,23 @@ Thinking = Literal["on", "off"] | int
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A worked example put before the question: its prompt, the answer to give, its image."""
+    """A worked example put before the question: its prompt, the answer to give, its images."""
 
     prompt: str
     answer: str
     image: bytes | None
+    more_images: tuple[bytes, ...] = ()
+
+    @property
+    def images(self) -> tuple[bytes, ...]:
+        """As of a `Request`."""
+        return () if self.image is None else (self.image, *self.more_images)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt with its image. `answer` is the key, for the oracle baseline only; a real model must not look at it.
+    """One prompt with its image, or its images (`images`): `more_images` are those after the first, sent only to a back end that has
+    `several_images`. `answer` is the key, for the oracle baseline only; a real model must not look at it.
 
     `candidates` are the texts to be scored, one per option (methods `gd` and `ps`; empty otherwise).
     """
@@ -54,6 +61,17 @@ class Request:
     shots: tuple[Shot, ...] = ()
     candidates: tuple[str, ...] = ()
     scoring: Scoring = "next_token"
+    more_images: tuple[bytes, ...] = ()
+
+    @property
+    def images(self) -> tuple[bytes, ...]:
+        """The images of the question, in order; none where they are withheld."""
+        return () if self.image is None else (self.image, *self.more_images)
+
+    @property
+    def all_images(self) -> tuple[bytes, ...]:
+        """The images of the worked examples, then those of the question."""
+        return (*(image for shot in self.shots for image in shot.images), *self.images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +158,7 @@ class Backend(Protocol):
     What has a value here need not be given. `options`: the settings of `OPTIONS` it honours (a plug-in without it is given them all and
     trusted). `sees_prompts`: False where answers do not come from the conversation. `is_api`: whether the model is behind a server.
     `takes_stream`: True where `generate` takes requests one by one as it has room for them, from another thread, instead of a list.
-    `template_hash`: of the chat template it applies.
+    `several_images`: whether a question may show more than one image (`Request.images`). `template_hash`: of the chat template it applies.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
     methods `gd` and `ps` are refused.
@@ -153,6 +171,7 @@ class Backend(Protocol):
     sees_prompts: bool = True
     is_api: bool = False
     takes_stream: bool = False
+    several_images: bool = False
     template_hash: str | None = None
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:

@@ -86,7 +86,10 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         ("one_token", True),
         ("deviations", []),
         ("describe", dict),
-        *((name, getattr(Backend, name)) for name in ("sees_prompts", "is_api", "takes_stream", "template_hash")),
+        *(
+            (name, getattr(Backend, name))
+            for name in ("sees_prompts", "is_api", "takes_stream", "several_images", "template_hash")
+        ),
     ):
         if not hasattr(made, attribute):
             setattr(made, attribute, value)

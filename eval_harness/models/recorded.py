@@ -63,6 +63,7 @@ class Recorded(Backend):
     """A back end that looks answers up. A question without a record comes back `failed`."""
 
     needs_images = False
+    several_images = True
     one_token = True
     sees_prompts = False
     options = ()

@@ -27,13 +27,14 @@ def without_broken_images(send: Send, requests: Sequence[Request]) -> Iterator[R
                 yield response
             return
         except Exception:
-            broken = broken_images(request.image for request in waiting.values())
+            broken = broken_images(image for request in waiting.values() for image in request.images)
             if not broken:
                 raise
         for key, request in list(waiting.items()):
-            if request.image in broken:
+            found = next((broken[image] for image in request.images if image in broken), None)
+            if found is not None:
                 del waiting[key]
-                why = f"its image cannot be shown: {broken[request.image]}"
+                why = f"its image cannot be shown: {found}"
                 yield Response(request.question_id, request.sample, "", "failed", error=why)
 
 

@@ -104,6 +104,10 @@ class ReplyCache:
             "limits": (request.max_tokens, request.temperature, request.seed),
             "draw": (request.question_id, request.sample) if drawn else None,
         }
+        if request.more_images or any(
+            shot.more_images for shot in request.shots
+        ):  # keys from before there were several stay
+            sent["more_images"] = [list(map(_digest, each.more_images)) for each in (*request.shots, request)]
         return hashlib.sha256(json.dumps([self._identity, sent], sort_keys=True, default=str).encode()).hexdigest()
 
     def _path(self, key: str) -> Path:

@@ -141,14 +141,23 @@ def clusters(questions: pd.DataFrame) -> Ints:
     nodes = int(case.max()) + 1
     rows, columns = [], []
     for name in shared:
-        held, names = pd.factorize(questions[name])
-        rows.append(case[held >= 0])
+        values = shown_images(questions) if name == "image_id" else questions[name].reset_index(drop=True)
+        held, names = pd.factorize(values)
+        rows.append(case[values.index[held >= 0]])
         columns.append(nodes + held[held >= 0])
         nodes += len(names)
     row, column = np.concatenate(rows), np.concatenate(columns)
     links = coo_array((np.ones(len(row)), (row, column)), shape=(nodes, nodes))
     label = connected_components(links, directed=False)[1]
     return label[case].astype(np.int64)
+
+
+def shown_images(questions: pd.DataFrame) -> pd.Series:
+    """The ids of the images that each question shows: a value per question and image, under the question's position as index."""
+    first = questions["image_id"].reset_index(drop=True)
+    if "more_image_ids" not in questions.columns:
+        return first
+    return pd.concat([first.astype(object), questions["more_image_ids"].reset_index(drop=True).explode().dropna()])
 
 
 def _places(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints, int]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dataset_builders.benchmarks import FACETS
 from eval_harness.scores import HEADLINE
+from eval_harness.scores.grading import shown_images
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranking import Bools, Floats, Ints
 from leaderboard_space.data.tree import UNLABELLED
@@ -128,9 +129,9 @@ def sharing_images(outcomes: Outcomes, case: int) -> Ints:
     """The other cases that hold an image of this one."""
     if "image_id" not in outcomes.questions.columns:
         return np.zeros(0, np.int64)
-    images = outcomes.questions["image_id"]
-    mine = images[outcomes.case_of_question == case].dropna()
-    found = np.unique(outcomes.case_of_question[images.isin(mine).to_numpy(dtype=bool)])
+    images = shown_images(outcomes.questions)
+    of_case = outcomes.case_of_question[images.index]
+    found = np.unique(of_case[images.isin(images[of_case == case].dropna()).to_numpy(dtype=bool)])
     return found[found != case]
 
 

@@ -38,6 +38,8 @@ def units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
                 raise BadInput(f"dataset {dataset.name}: {file} lacks the columns image, question, A, B.")
             if not answer or not fields.get(answer[0]):
                 skips.append(Skip(dataset.name, index, "a question without an answer"))
+            elif fields["image"].startswith("["):
+                skips.append(Skip(dataset.name, index, "a question about several images"))
             elif len(fields["image"]) <= REFERENCE_LENGTH:
                 skips.append(Skip(dataset.name, index, "shows the image of another question"))
             else:

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dataset_builders.benchmarks.gmai_mmbench.tsv import REFERENCE_LENGTH, Record, decode_image, image_of, records
+from dataset_builders.benchmarks.gmai_mmbench.tsv import (
+    REFERENCE_LENGTH,
+    Record,
+    decode_image,
+    image_of,
+    images_in,
+    records,
+)
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
 from dataset_builders.lexical_tree import read_tree
@@ -85,8 +92,11 @@ class _Tsv:
         self.folders, self.problems = folders, problems
         self.lines: dict[str, str] = {}
         self.questions: list[Question] = []
-        self.shown: dict[str, str] = {}
         self.images: dict[str, CaseImage] = {}
+        self.shown: dict[str, list[str]] = {}
+        """Index -> ids of the images in its row"""
+        self.refers: dict[str, str] = {}
+        """Index -> index of the row whose images it shows"""
         self.by_digest: dict[str, str] = {}
 
     def read(self, file: Path) -> None:
@@ -112,9 +122,6 @@ class _Tsv:
         question = entry.text("question")
         answer, multiple = _answer(entry, text.get("answer", ""), options, text)
         self._image(entry, file, record, index)
-        group = text.get("group") or text.get("patient")
-        if group and index in self.images:
-            self.images[index] = replace(self.images[index], group=group)
         if not entry.ok:
             return
         self.questions.append(
@@ -137,65 +144,84 @@ class _Tsv:
     def _image(self, entry: Entry, file: Path, record: Record, index: str) -> None:
         given = record.fields.get("image", "").strip()
         path = record.fields.get("image_path", "").strip()
-        if given and len(given) <= REFERENCE_LENGTH:
-            self.shown[index] = given
-        elif given:
-            self._inline(entry, file, record, index, given)
-        elif path and self.folders is None:
-            self.images[index] = CaseImage(index, None)
-        elif path:
-            self._named(entry, index, path)
-        else:
+        if not given and not path:
             entry.wrong("has no image")
+        elif given and len(given) <= REFERENCE_LENGTH and not given.startswith("["):
+            self.refers[index] = given
+        else:
+            try:
+                listed = images_in(given or path)
+            except ImageError as error:
+                entry.wrong(str(error))
+                return
+            names = [index] if len(listed) == 1 else [f"{index}-{number}" for number in range(1, len(listed) + 1)]
+            self.shown[index] = [
+                self._inline(entry, file, record, name, number, each)
+                if given
+                else self._named(entry, record, name, each)
+                for number, (name, each) in enumerate(zip(names, listed, strict=True))
+            ]
 
-    def _inline(self, entry: Entry, file: Path, record: Record, index: str, given: str) -> None:
+    def _inline(self, entry: Entry, file: Path, record: Record, name: str, number: int, given: str) -> str:
+        """Note the image that stands in a row; returns its id, which is that of an equal image where there was one."""
         try:
             data = decode_image(given)
             suffix = image_format(data).lower() if self.folders is not None else ""
         except ImageError as error:
             if self.folders is None:
-                self.images[index] = CaseImage(index, None)
+                self.images[name] = CaseImage(name, None, group=_group(record))
             else:
                 entry.wrong(str(error))
-            return
-        digest = hashlib.sha256(data).hexdigest()
-        first = self.by_digest.setdefault(digest, index)
-        if first != index:
-            self.shown[index] = first
-            return
-        fetch = partial(image_of, file, record.start, record.length) if self.folders is not None else None
-        where = f"{file}, entry {index} (line {record.line})"
-        license, origin = record.fields.get("license") or "unknown", record.fields.get("source") or None
-        self.images[index] = CaseImage(index, fetch, len(data), f"{index}.{suffix}", license, origin, where)
+            return name
+        first = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
+        if first == name:
+            fetch = partial(image_of, file, record.start, record.length, number) if self.folders is not None else None
+            where = f"{file}, entry {entry.name}"
+            license, origin = record.fields.get("license") or "unknown", record.fields.get("source") or None
+            file_name = f"{name}.{suffix}"
+            self.images[name] = CaseImage(name, fetch, len(data), file_name, license, origin, where, _group(record))
+        return first
 
-    def _named(self, entry: Entry, index: str, path: str) -> None:
+    def _named(self, entry: Entry, record: Record, name: str, path: str) -> str:
+        """Note the image that a row names by its path; returns its id."""
         try:
             found = self.folders.find([path]) if self.folders else None
         except ImageError as error:
             entry.wrong(str(error))
-            return
+            return name
         size = found.stat().st_size if found else 0
-        name = path.rsplit("/", 1)[-1]
-        where = f"{found or path} (entry {entry.name} of {entry.file})"
-        self.images[index] = CaseImage(index, reader(found) if found else None, size, name, where=where)
+        file_name = path.rsplit("/", 1)[-1] if self.folders else ""
+        where = f"{found or path} (entry {entry.name} of {entry.file})" if self.folders else ""
+        read_file = reader(found) if found else None
+        self.images[name] = CaseImage(name, read_file, size, file_name, where=where, group=_group(record))
+        return name
 
     def cases(self) -> dict[str, list[Case]]:
-        """The cases of each split, every question with its image."""
+        """The cases of each split, every question with its images."""
         made: dict[str, list[Case]] = {"validation": [], "test": []}
         for question in self.questions:
-            owner = self.shown.get(question.image_id, question.image_id)
-            owner = self.shown.get(owner, owner)
-            image = self.images.get(owner)
-            if image is None:
+            index = question.question_id
+            for _ in range(2):  # a row may refer to one that refers on
+                index = self.refers.get(index, index)
+            shown = [self.images[name] for name in self.shown.get(index, ()) if name in self.images]
+            if not shown:
                 self.problems.add(
                     self.lines[question.question_id],
                     question.question_id,
-                    f"its image is {clip(owner)}, which is neither an image nor the index of a row that has one",
+                    f"its image is {clip(index)}, which is neither an image nor the index of a row that has one",
                 )
                 continue
-            whole = replace(question, image_id=image.image_id)
-            made["validation" if whole.answer else "test"].append(Case(whole.case_id, (image,), (whole,)))
+            first, *more = (image.image_id for image in shown)
+            whole = replace(question, image_id=first, more_image_ids=tuple(more))
+            distinct = {image.image_id: image for image in shown}
+            made["validation" if whole.answer else "test"].append(
+                Case(whole.case_id, tuple(distinct.values()), (whole,))
+            )
         return made
+
+
+def _group(record: Record) -> str | None:
+    return record.fields.get("group", "").strip() or record.fields.get("patient", "").strip() or None
 
 
 def _options(entry: Entry, text: dict[str, str]) -> tuple[str, ...]:

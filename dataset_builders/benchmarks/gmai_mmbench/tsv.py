@@ -5,10 +5,12 @@ See also: what the columns mean (`gmai_mmbench.py`).
 
 from __future__ import annotations
 
+import ast
 import base64
 import binascii
 import csv
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -130,13 +132,29 @@ def _split(data: bytes, file: Path, line: int) -> list[str]:
     return rows[0] if rows else []
 
 
-def image_of(file: Path, start: int, length: int) -> bytes:
-    """The image in the record that lies at `start`, decoded. Raises ImageError where it is not base64."""
+def images_in(text: str) -> list[str]:
+    """What a cell of `image` or `image_path` holds: one image, or a list of several (`["...", "..."]`, as VLMEvalKit reads it).
+
+    Raises ImageError for a list that is none, is empty, or holds anything but texts.
+    """
+    if not text.startswith("["):
+        return [text]
+    try:
+        listed = json.loads(text) if '"' in text[:64] else ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        raise ImageError("its list of images is cut off or not quoted") from None
+    if not (isinstance(listed, list) and listed and all(isinstance(each, str) and each.strip() for each in listed)):
+        raise ImageError("its list of images is empty, or holds what is no text")
+    return [each.strip() for each in listed]
+
+
+def image_of(file: Path, start: int, length: int, number: int = 0) -> bytes:
+    """An image of the record that lies at `start` (the one at place `number` of a list), decoded. Raises ImageError where it is none."""
     with file.open("rb") as stream:
         names = next(_raw_records(file))
         stream.seek(start)
         values = _split(stream.read(length), file, 0)
-    return decode_image(values[_split(names[2], file, 1).index("image")])
+    return decode_image(images_in(values[_split(names[2], file, 1).index("image")].strip())[number])
 
 
 def decode_image(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A request as chat messages, written as JSON, with the image as a data URL.
+"""A request as chat messages, written as JSON, with the images as data URLs.
 
 An image is checked and encoded once for the questions that share it, which follow each other; its URL, which needs no escapes, goes into
 the text as it is.
@@ -10,6 +10,7 @@ import base64
 import io
 import json
 import threading
+from collections.abc import Sequence
 from functools import lru_cache
 
 from dataset_builders.images.lookup import ImageError, check_image
@@ -21,7 +22,7 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/web
 
 
 def messages_of(request: Request, longest_side: int | None) -> bytes:
-    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request.
+    """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
 
     Raises ImageError where an image cannot be decoded whole: a lenient server would answer to half of it.
     """
@@ -30,9 +31,9 @@ def messages_of(request: Request, longest_side: int | None) -> bytes:
     if request.system:
         messages.append(_message("system", _text(request.system)))
     for shot in request.shots:
-        messages.append(_message("user", _content(shot.prompt, shot.image, first, longest_side)))
+        messages.append(_message("user", _content(shot.prompt, shot.images, first, longest_side)))
         messages.append(_message("assistant", _text(shot.answer)))
-    messages.append(_message("user", _content(request.prompt, request.image, first, longest_side)))
+    messages.append(_message("user", _content(request.prompt, request.images, first, longest_side)))
     return b"[" + b", ".join(messages) + b"]"
 
 
@@ -45,18 +46,20 @@ def _text(text: str) -> bytes:
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _content(text: str, image: bytes | None, image_first: bool, longest_side: int | None) -> bytes:
-    if image is None:
+def _content(text: str, images: Sequence[bytes], image_first: bool, longest_side: int | None) -> bytes:
+    if not images:
         return _text(text)
+    pictures = [_image(image, longest_side) for image in images]
+    words = [b'{"type": "text", "text": %s}' % _text(text)]
+    return b"[" + b", ".join(pictures + words if image_first else words + pictures) + b"]"
+
+
+def _image(image: bytes, longest_side: int | None) -> bytes:
     with _lock_of(image):  # else the questions of an image, which come together, would each decode it
         url = _data_url(image, longest_side)
     if isinstance(url, ImageError):
         raise ImageError(str(url))
-    parts = [
-        b'{"type": "image_url", "image_url": {"url": "%s"}}' % url,
-        b'{"type": "text", "text": %s}' % _text(text),
-    ]
-    return b"[" + b", ".join(parts if image_first else parts[::-1]) + b"]"
+    return b'{"type": "image_url", "image_url": {"url": "%s"}}' % url
 
 
 @lru_cache(maxsize=64)

@@ -37,12 +37,12 @@ class BatchSize:
 
 
 class Queue:
-    """Requests waiting to be batched. A unit is the requests that share image, examples and settings."""
+    """Requests waiting to be batched. A unit is the requests that share images, examples and settings."""
 
     def __init__(self, requests: Iterable[Request]) -> None:
         units: dict[object, list[Request]] = {}
         for request in requests:
-            key = (_settings(request), request.image, request.shots, request.system)
+            key = (_settings(request), request.images, request.shots, request.system)
             units.setdefault(key, []).append(request)
         # Longest first: a batch holds prompts of similar length, and one that does not fit is met at once, not after hours.
         ordered = sorted(units.values(), key=lambda unit: -max(len(request.prompt) for request in unit))
@@ -72,7 +72,7 @@ class Queue:
         """Return a batch that was not run; it comes first again, in its old order, unit by unit."""
         units: list[list[Request]] = []
         for request in batch:
-            if units and (units[-1][0].image, units[-1][0].shots) == (request.image, request.shots):
+            if units and (units[-1][0].images, units[-1][0].shots) == (request.images, request.shots):
                 units[-1].append(request)
             else:
                 units.append([request])

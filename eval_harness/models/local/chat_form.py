@@ -6,7 +6,7 @@ See also: the wording of the prompt (`prompts.py`), tokens and tensors (`model_i
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "f
 
 
 def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list[Message]:
-    """System message, worked examples as earlier turns, then the question, each turn's image and text in the order of the request.
+    """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
 
     `pictures` maps encoded images to decoded ones; None withholds them (text-only baseline).
     Raises ValueError when an image is wanted and the request carries none.
@@ -41,19 +41,20 @@ def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list
     if request.system:
         messages.append({"role": "system", "content": [{"type": "text", "text": request.system}]})
     for shot in request.shots:
-        messages.append(_turn(shot.prompt, shot.image, pictures, request))
+        messages.append(_turn(shot.prompt, shot.images, pictures, request))
         messages.append({"role": "assistant", "content": [{"type": "text", "text": shot.answer}]})
-    messages.append(_turn(request.prompt, request.image, pictures, request))
+    messages.append(_turn(request.prompt, request.images, pictures, request))
     return messages
 
 
-def _turn(text: str, image: bytes | None, pictures: Mapping[bytes, Any] | None, request: Request) -> Message:
-    content: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    if pictures is not None:
-        if image is None:
-            raise ValueError(f"question {request.question_id} came without its image")
-        content.insert(0 if request.image_first else 1, {"type": "image", "image": pictures[image]})
-    return {"role": "user", "content": content}
+def _turn(text: str, images: Sequence[bytes], pictures: Mapping[bytes, Any] | None, request: Request) -> Message:
+    words: list[dict[str, Any]] = [{"type": "text", "text": text}]
+    if pictures is None:
+        return {"role": "user", "content": words}
+    if not images:
+        raise ValueError(f"question {request.question_id} came without its image")
+    shown: list[dict[str, Any]] = [{"type": "image", "image": pictures[image]} for image in images]
+    return {"role": "user", "content": shown + words if request.image_first else words + shown}
 
 
 def plain_text(messages: list[Message], template: str, image_token: str | None, end_of_shot: str) -> str:

@@ -95,7 +95,7 @@ class InputMaker:
         """
         groups: dict[Any, list[int]] = {}
         for position, request in enumerate(requests):
-            groups.setdefault((request.image, request.shots, request.system), []).append(position)
+            groups.setdefault((request.images, request.shots, request.system), []).append(position)
         if self.plain_template is not None or not self.with_images or len(groups) == len(requests):
             return None
         raw = self.raw_ids(requests)
@@ -226,11 +226,10 @@ class InputMaker:
         return dict(zip(different, self._decoders.map(chat_form.decode_image, different, sides), strict=True))
 
 
-def _images(request: Request) -> list[bytes]:
-    images = [*(shot.image for shot in request.shots), request.image]
-    if any(image is None for image in images):
+def _images(request: Request) -> tuple[bytes, ...]:
+    if not (request.images and all(shot.images for shot in request.shots)):
         raise ValueError(f"question {request.question_id} came without its image")
-    return [image for image in images if image is not None]
+    return request.all_images
 
 
 def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:

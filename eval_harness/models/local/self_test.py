@@ -16,6 +16,7 @@ import torch
 from eval_harness.models.interface import Request
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network import Network, NotSteered
+from eval_harness.models.local.pretrained import first_line
 
 TOKENS = 3
 """Tokens written after each prompt: one for the first pass, two for what continues it."""
@@ -104,6 +105,40 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
                     "options after a shared image prefix", lambda: next(network.continued_logits(again, [tokens]))
                 )
     return found
+
+
+def takes_several_images(network: Network, inputs: InputMaker, found: Findings) -> bool:
+    """Whether a prompt with two images goes through `generate` and its second image counts. What is not the same for such prompts, batches
+    or shared prefixes, is switched off in `found` and in `network`, as by `self_test`."""
+    one, question, other = small_requests(with_images=True)
+    assert other.image is not None
+    assert one.image is not None
+    both, twice = replace(one, more_images=(other.image,)), replace(one, more_images=(one.image,))
+    tokens = _tokens(inputs.processor.tokenizer, 2)
+    path = "two images"
+    with torch.inference_mode():
+        try:
+            alone = network.forced_logits(inputs.whole([both]), tokens[:1])
+            if torch.equal(alone, network.forced_logits(inputs.whole([twice]), tokens[:1])):
+                found.paths[path] = "the second one changes nothing"
+                return False
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever a processor or a model's own code raises
+            found.paths[path] = f"failed ({type(error).__name__}: {first_line(error)})"
+            return False
+        found.paths[path] = "seen"
+        expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])
+        if found.batches:
+            together = network.forced_logits(inputs.whole([both, other]), tokens)
+            found.batches = network.difference(together, expected) <= network.tolerance
+            found.paths["two images in a batch"] = "equal" if found.batches else "differs"
+        if network.may_share:
+            pair = [both, replace(question, more_images=both.more_images)]
+            shared = inputs.shared(pair) if found.batches else None
+            network.may_share = shared is not None and network.agrees(shared, inputs.whole(pair))
+            found.paths["shared prefix of two images"] = "equal" if network.may_share else "not used"
+    return True
 
 
 def small_requests(with_images: bool) -> list[Request]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,17 @@ class TransformersVLM(Backend):
             kind="baseline" if text_only else "open",
             parameters=loaded.num_parameters(),
         )
+
+    @cached_property
+    def several_images(self) -> bool:
+        """Whether the model takes several images a question, tried out when first asked."""
+        from eval_harness.models.local.self_test import takes_several_images
+
+        takes = takes_several_images(self.network, self._inputs, self.findings)
+        self._shares = self.network.may_share
+        if not self.findings.batches:
+            self.batch_size = BatchSize(1, self.on_cpu)
+        return takes
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Answer in batches; one that does not fit into memory is halved, never lost."""

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -177,13 +178,7 @@ class VllmVLM(Backend):
         return [
             {
                 "prompt_token_ids": list(ids),
-                "multi_modal_data": {
-                    "image": [
-                        decode_image(image, side)
-                        for image in (*(s.image for s in request.shots), request.image)
-                        if image
-                    ]
-                },
+                "multi_modal_data": {"image": [decode_image(image, side) for image in request.all_images]},
             }
             for request, ids in zip(requests, self.processing.inputs.raw_ids(requests), strict=True)
         ]
@@ -215,21 +210,41 @@ class VllmVLM(Backend):
 
     def _check_it_sees(self) -> None:
         """Whether the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
-        from vllm import SamplingParams
-
         from eval_harness.models.local.self_test import small_requests
 
         first, _, other = small_requests(with_images=True)
-        params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2
         try:
-            found = dict(self._run(self._prompts([first, replace(first, image=other.image)]), params))
+            same = self._are_equal(first, replace(first, image=other.image))
         except Exception as error:  # whatever the engine or a model's code raises
             raise BadInput(
                 f"--model vllm:{self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
             ) from error
-        one, two = ({k: v.logprob for k, v in found[n].outputs[0].logprobs[0].items()} for n in (0, 1))
-        if one == two:
+        if same:
             self._deviate("the model's logits do not depend on the image")
+
+    @cached_property
+    def several_images(self) -> bool:
+        """Whether the model takes several images a question, tried out when first asked."""
+        from eval_harness.models.local.self_test import small_requests
+
+        first, _, other = small_requests(with_images=True)
+        assert first.image is not None
+        assert other.image is not None
+        try:
+            return not self._are_equal(
+                replace(first, more_images=(first.image,)), replace(first, more_images=(other.image,))
+            )
+        except Exception:  # whatever the engine or a model's code raises: it takes no second image
+            return False
+
+    def _are_equal(self, one: Request, other: Request) -> bool:
+        """Whether the model's first token is as likely after either of two prompts."""
+        from vllm import SamplingParams
+
+        params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2
+        found = dict(self._run(self._prompts([one, other]), params))
+        first, second = ({k: v.logprob for k, v in found[n].outputs[0].logprobs[0].items()} for n in (0, 1))
+        return bool(first == second)
 
     def _deviate(self, words: str) -> None:
         if words not in self.deviations:

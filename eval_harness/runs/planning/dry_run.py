@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import mean
 
+from dataset_builders.schema import image_ids
 from eval_harness.models.interface import Request
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.planning.config import EvalConfig
@@ -26,7 +27,7 @@ PIXELS_PER_TOKEN = 750
 
 @dataclass(frozen=True)
 class Size:
-    """How much a run would ask: requests, distinct images, characters of all prompts, pixels of the images of the first requests, and
+    """How much a run would ask: requests, distinct images, characters of all prompts, pixels that each of the first requests shows, and
     the most tokens that may come back."""
 
     requests: int
@@ -59,12 +60,14 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
     pixels: list[int] = []
     if backend.needs_images:
         for request in chain.from_iterable(plan.requests(instances[:images])):
-            if request.image is not None:
-                with contextlib.suppress(OSError), Image.open(io.BytesIO(request.image)) as image:
-                    pixels.append(image.width * image.height)
-    asked = plan.selection.questions.iloc[sorted({row for row, _ in instances})]
-    distinct = len(asked[["case_id", "image_id"]].drop_duplicates()) if backend.needs_images else 0
-    return Size(len(instances), distinct, characters, tuple(pixels), most)
+            of_request = 0
+            for shown in request.images:
+                with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
+                    of_request += image.width * image.height
+            pixels += [of_request] if of_request else []
+    asked = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
+    distinct = {(row["case_id"], name) for row in asked for name in image_ids(row)} if backend.needs_images else ()
+    return Size(len(instances), len(distinct), characters, tuple(pixels), most)
 
 
 def first_request(plan: Plan) -> Request:
@@ -82,7 +85,7 @@ def describe_first_request(config: EvalConfig) -> str:
         f"{run.request.samples} answer(s) each",
         f"method {run.method.name}, prompt {run.method.prompt}, {generation}",
         *(f"deviation: {words}" for words in run.deviations),
-        f"first question: {request.question_id}; image: {_saved(request)}",
+        f"first question: {request.question_id}; image: {'; '.join(map(_saved, request.images)) or 'none is sent'}",
     ]
     if request.system:
         lines += ["--- system", request.system]
@@ -115,18 +118,16 @@ def rounded(number: float) -> str:
     return f"{round(number / 10**digits) * 10**digits:,}"
 
 
-def _saved(request: Request) -> str:
-    """Where the image was saved, with its form and size."""
-    if request.image is None:
-        return "none is sent"
+def _saved(data: bytes) -> str:
+    """Where an image was saved, with its form and size."""
     from PIL import Image
 
-    broken = broken_images([request.image])
+    broken = broken_images([data])
     if broken:
-        return f"cannot be shown: {broken[request.image]}"
-    with Image.open(io.BytesIO(request.image)) as image:
+        return f"cannot be shown: {broken[data]}"
+    with Image.open(io.BytesIO(data)) as image:
         kind, size = image.format or "image", image.size
-    digest = hashlib.sha256(request.image).hexdigest()[:12]
+    digest = hashlib.sha256(data).hexdigest()[:12]
     path = Path(tempfile.gettempdir()) / f"medprobe-{digest}.{kind.lower()}"
-    path.write_bytes(request.image)
+    path.write_bytes(data)
     return f"{path} ({kind}, {size[0]} x {size[1]} pixels)"

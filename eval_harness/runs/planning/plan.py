@@ -101,6 +101,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
         raise BadInput(f"--form, --system: --model {config.model} is sent no conversation. Leave them out.")
     if config.scores_options and not callable(getattr(backend, "score", None)):
         raise BadInput(f"--method {config.method}: {config.model} cannot score options. Use --method mc.")
+    _check_images(config, backend, selection)
     samples = _samples(config, backend, selection)
     check_size(len(selection.questions), samples)
     run = describe_run(config, selection, backend, samples, prompts)
@@ -112,6 +113,19 @@ def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
     """The templates of the run, one per question type."""
     kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
     return [prompt_for(selection.repository.format, config.prompt, kind, config.method) for kind in kinds]
+
+
+def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:
+    """Raise BadInput for questions that show more images than the model takes."""
+    asked = selection.questions
+    if "more_image_ids" not in asked.columns or not backend.needs_images:
+        return
+    several = asked["question_id"][asked["more_image_ids"].map(len, na_action="ignore") > 0]
+    if len(several) and not backend.several_images:
+        raise BadInput(
+            f"--model {config.model}: takes one image a question, and {len(several)} of {len(asked)} questions show several "
+            f"({several.iloc[0]} ...). Ask a model that takes several images."
+        )
 
 
 def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:

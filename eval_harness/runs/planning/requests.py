@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import LETTERS
+from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.forms import Form, form_before_forms, form_named
@@ -58,10 +58,10 @@ class RequestMaker:
     request: RunRequest
     format: str
     is_api: bool
-    shots: tuple[tuple[Row, bytes | None], ...] = ()
+    shots: tuple[tuple[Row, tuple[bytes, ...]], ...] = ()
 
-    def make(self, row: Row, sample: int, image: bytes | None) -> Request:
-        """The request of one question and sample."""
+    def make(self, row: Row, sample: int, images: Sequence[bytes]) -> Request:
+        """The request of one question and sample; `images` are those it shows, none where they are withheld."""
         method, generation = self.request.method, self.request.generation
         kind = row["question_type"]
         prompt = prompt_for(self.format, self.request.prompt, kind, method)
@@ -73,7 +73,8 @@ class RequestMaker:
             question_id=row["question_id"],
             sample=sample,
             prompt=prompt.render(row["question"], options),
-            image=image,
+            image=images[0] if images else None,
+            more_images=tuple(images[1:]),
             options=tuple(options),
             question_type=kind,
             answer=tuple((int(position) - turned) % count for position in row["answer"]),
@@ -82,7 +83,7 @@ class RequestMaker:
             seed=generation["seed"],
             system=self.system(prompt, bool(examples)),
             image_first=self.form.image_first,
-            shots=tuple(self._shot(example, picture) for example, picture in examples),
+            shots=tuple(self._shot(example, pictures) for example, pictures in examples),
             candidates=_candidates(method, options, prompt.shows_options),
             scoring=_SCORING.get(method, "next_token"),
         )
@@ -100,10 +101,15 @@ class RequestMaker:
             return intro or (spec(self.format).system if self.form.system else None)
         return "\n\n".join(text for text in (own, intro) if text) or None
 
-    def _shot(self, row: Row, image: bytes | None) -> Shot:
+    def _shot(self, row: Row, images: Sequence[bytes]) -> Shot:
         prompt = prompt_for(self.format, self.request.prompt, row["question_type"], self.request.method)
         options = list(row["options"])
-        return Shot(prompt.render(row["question"], options), prompt.answer_of_shot(options, row["answer"]), image)
+        return Shot(
+            prompt.render(row["question"], options),
+            prompt.answer_of_shot(options, row["answer"]),
+            images[0] if images else None,
+            tuple(images[1:]),
+        )
 
 
 def _candidates(method: str, options: Sequence[str], shows_options: bool) -> tuple[str, ...]:
@@ -119,7 +125,7 @@ def _capital(text: str) -> str:
 
 
 def _related(example: Row, row: Row) -> bool:
-    return example["case_id"] == row["case_id"] or example["image_id"] == row["image_id"]
+    return example["case_id"] == row["case_id"] or not set(image_ids(example)).isdisjoint(image_ids(row))
 
 
 def example_rows(selection: Selection, count: int) -> list[Row]:
@@ -152,26 +158,27 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
 
 def with_example_images(
     selection: Selection, rows: Sequence[Row], needed: bool
-) -> tuple[tuple[Row, bytes | None], ...]:
-    """Each example with its image (None where the model takes none).
+) -> tuple[tuple[Row, tuple[bytes, ...]], ...]:
+    """Each example with its images (none where the model takes none).
 
     Raises BadInput for an example whose image cannot be decoded: every question would come with it.
     """
     if not needed or not rows:
-        return tuple((row, None) for row in rows)
+        return tuple((row, ()) for row in rows)
     wanted = {row["case_id"] for row in rows}
     images = {
         (case.case_id, image_id): data
         for case in selection.repository.cases(selection.split, wanted)
         for image_id, data in case.images.items()
     }
-    examples = tuple((row, images[row["case_id"], row["image_id"]]) for row in rows)
-    broken = broken_images(image for _, image in examples)
-    for row, image in examples:
-        if image in broken:
+    examples = tuple((row, tuple(images[row["case_id"], name] for name in image_ids(row))) for row in rows)
+    broken = broken_images(image for _, shown in examples for image in shown)
+    for row, shown in examples:
+        why = next((broken[image] for image in shown if image in broken), None)
+        if why is not None:
             raise BadInput(
-                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({broken[image]}). Fix the dataset, or "
-                "leave --shots out."
+                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({why}). Fix the dataset, or leave "
+                "--shots out."
             )
     return examples
 
@@ -183,7 +190,8 @@ def make_requests(
     records = _records(selection.questions)
     batch: list[Request] = []
     for (row, sample), images in _with_images(selection, records, instances, with_images):
-        batch.append(maker.make(records[row], sample, images.get(records[row]["image_id"])))
+        shown = [images[name] for name in image_ids(records[row])] if images else []
+        batch.append(maker.make(records[row], sample, shown))
         if len(batch) >= at_once:
             yield batch
             batch = []
