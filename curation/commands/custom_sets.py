@@ -159,7 +159,7 @@ def hallucinate(
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import Columns, join_table, read_table
-    from curation.writing.question_writing import Asking
+    from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
     from dataset_builders.errors import BadInput
 

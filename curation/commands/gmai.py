@@ -20,6 +20,10 @@ def gmai(
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,
     temperature: Temperature = 1.0,
+    blind_model: Annotated[
+        str | None,
+        typer.Option(help="language model that is asked every question without its image, for report/blind_model.csv"),
+    ] = None,
     embeddings: Annotated[
         Path | None,
         typer.Option(help="embeddings folder of OUT/private/pictures, for the choice of cases [default: thumbnails]"),
@@ -27,10 +31,12 @@ def gmai(
 ) -> None:
     """Read, label, ask, select and write: class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM become one benchmark."""
     from curation.gmai.pipeline import PRIVATE, run
-    from curation.writing.question_writing import Asking
+    from curation.writing.asking import Asking
 
     writer = open_writer(model, base_url) if model is not None else None
-    made = run(sources, out, writer, Asking(temperature=temperature, send=send_to_provider), embeddings)
+    blind = open_writer(blind_model, base_url) if blind_model is not None else None
+    asking = Asking(temperature=temperature, send=send_to_provider)
+    made = run(sources, out, writer, asking, embeddings, blind_model=blind)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
         typer.echo(

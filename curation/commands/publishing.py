@@ -70,7 +70,7 @@ def quality(
     from curation.report.quality import Quality, check
     from curation.report.quality_page import write_report
     from curation.report.text_quality import TextQuality, check_text, write_text_report
-    from curation.writing.question_writing import Asking
+    from curation.writing.asking import Asking
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
 

@@ -43,7 +43,8 @@ def write(
     import pandas as pd
 
     from curation.images.image_table import Columns, join_table, read_table
-    from curation.writing.question_writing import Asking, write_questions
+    from curation.writing.asking import Asking
+    from curation.writing.question_writing import write_questions
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
 
@@ -81,8 +82,8 @@ def captions(
 ) -> None:
     """Have a language model read organ, modality, findings and positions out of captions (ProbMed, section 3), for `curate probe`."""
     from curation.images.image_table import Columns, read_table
+    from curation.writing.asking import Asking
     from curation.writing.caption_facts import read_captions
-    from curation.writing.question_writing import Asking
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
 
@@ -115,9 +116,10 @@ def categorize(
     send_to_provider: SendToProvider = False,
 ) -> None:
     """Ask for the category of each image by its caption (prompt A.2); replies outside the list are refused."""
+    from curation.writing.asking import Asking
     from curation.writing.categories import categorize as categorize_images
     from curation.writing.categories import discover as discover_categories
-    from curation.writing.question_writing import Asking, read_drafts
+    from curation.writing.question_writing import read_drafts
 
     drafts = read_drafts(questions)
     writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed, send=send_to_provider)
@@ -140,8 +142,9 @@ def patterns(
     send_to_provider: SendToProvider = False,
 ) -> None:
     """Let a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
+    from curation.writing.asking import Asking
     from curation.writing.categories import patterns as find_patterns
-    from curation.writing.question_writing import Asking, read_drafts
+    from curation.writing.question_writing import read_drafts
 
     typer.echo(
         find_patterns(

@@ -21,7 +21,7 @@ from typing import Any
 
 from curation.custom_sets.custom_questions import CustomQuestion, Fake, shuffled
 from curation.custom_sets.exclusion import excludes_organ, region_of, words_of
-from curation.writing.question_writing import Asking, Writer, ask
+from curation.writing.asking import Asking, Writer, ask
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from dataset_builders.schema import LETTERS

@@ -216,7 +216,3 @@ class Possible:
         if own and regions:
             return bool(own & regions)
         return f"{dataset}\0{modality}" in self.datasets[name]
-
-    def allows(self, name: str, modality: str, regions: set[str], dataset: str) -> bool:
-        """Whether a label can be an option for an image of this modality, regions and dataset."""
-        return self.in_modality(name, modality) and self.in_region(name, regions, dataset, modality)

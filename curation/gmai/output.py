@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from curation.gmai.blind import Branch
 from curation.gmai.items import PICTURES
+from curation.gmai.labels import LabelTable
 from curation.gmai.overlay import shown_png
 from curation.gmai.sources import Dataset, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
@@ -34,7 +35,9 @@ COLUMNS = (
 TREE = "LexicalTree.html"
 
 
-def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources) -> None:
+def write_tsvs(
+    folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable
+) -> None:
     """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
     reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
     datasets = {dataset.name: dataset for dataset in sources.datasets}
@@ -63,7 +66,10 @@ def write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], priv
     finally:
         for stream, _ in files.values():
             stream.close()
-    manifest = {"name": name, "format": "gmai-mmbench", "made_by": "medprobe curate gmai", "ids": KEYED}
+    manifest: dict[str, Any] = {"name": name, "format": "gmai-mmbench", "made_by": "medprobe curate gmai", "ids": KEYED}
+    mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
+    known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
+    manifest["notes"] = [f"MeSH ids of the labels: {known or 'none given'}."]
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
     if answers:
@@ -109,24 +115,27 @@ def tree_rows(written: list[Written]) -> list[Row]:
 
 
 def write_report(
-    folder: Path, written: list[Written], branches: list[Branch], funnel: dict[str, Any], tasks: Mapping[str, str],
-    departments: Mapping[str, str],
+    folder: Path, written: list[Written], table: LabelTable, branches: list[Branch], by_model: list[Branch] | None,
+    funnel: dict[str, Any], tasks: Mapping[str, str], departments: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Tables 5 to 7, cases per label, the text-only majority per branch, and the funnel."""
+    """Tables 5 to 7, cases per label, the blind baselines per branch (text-only majority; a model, where one was asked), and the funnel."""
     import pandas as pd
 
     table_of(written, "task", tasks).to_csv(folder / "tasks.csv", index=False)
     table_of(written, "department", departments).to_csv(folder / "departments.csv", index=False)
     granularity_table(written).to_csv(folder / "granularities.csv", index=False)
-    label_table(written).to_csv(folder / "labels.csv", index=False)
-    rows = [asdict(branch) | {"flagged": branch.is_flagged} for branch in branches]
-    pd.DataFrame(rows).to_csv(folder / "blind_majority.csv", index=False)
+    label_table(written, table).to_csv(folder / "labels.csv", index=False)
+    for file, found in (("blind_majority.csv", branches), ("blind_model.csv", by_model)):
+        if found is not None:
+            rows = [asdict(branch) | {"flagged": branch.is_flagged} for branch in found]
+            pd.DataFrame(rows).to_csv(folder / file, index=False)
     (folder / "funnel.json").write_text(json.dumps(funnel, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_outputs(
-    out: Path, name: str, written: list[Written], private: Path, sources: Sources, report: Callable[[Path], None]
-) -> BuildReport:
+    out: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable,
+    report: Callable[[Path], None],
+) -> BuildReport:  # fmt: skip
     """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
 
     The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
@@ -134,7 +143,7 @@ def write_outputs(
     with temporary_folder(out, ".source.") as source, replacing(out / "tsv") as tsv, replacing(out / "report") as page:
         keys = source / "keys"
         keys.mkdir()
-        write_tsvs(tsv, keys, name, written, private, sources)
+        write_tsvs(tsv, keys, name, written, private, sources, table)
         report(page)
         for file in [*tsv.iterdir(), *keys.iterdir()]:
             shutil.copyfile(file, source / file.name)

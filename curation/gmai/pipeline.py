@@ -22,7 +22,7 @@ from curation.gmai.selecting import Appearance, select, split
 from curation.gmai.sources import Sources, read_sources
 from curation.gmai.targets import Skip, reasons
 from curation.gmai.written import CASES, Written, read_drawn, write_drawn
-from curation.writing.question_writing import Asking, Writer
+from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
@@ -47,10 +47,12 @@ def run(
     asking: Asking | None = None,
     embeddings: Path | None = None,
     quiet: bool | None = None,
+    blind_model: Writer | None = None,
 ) -> Made:
     """From sources.yaml to a benchmark in `out`. Raises BadInput where nothing can be made; then no output folder is written or changed.
 
     model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.
+    blind_model: is asked every question without its image.
     """
     sources = read_sources(path)
     _check_name(out)
@@ -94,11 +96,15 @@ def run(
             )
         notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
         branches = blind.majority(written)
-        flagged = [branch for branch in branches if branch.is_flagged]
+        asked = None
+        if blind_model is not None:
+            asked = blind.by_model(written, blind_model, private, asking or Asking(), quiet)
+        flagged = [("the text alone", branch) for branch in branches if branch.is_flagged]
+        flagged_by_model = [(blind_model.name, each) for each in asked or () if blind_model and each.is_flagged]
         notes += [
-            f"{b.modality} > {b.task} > {b.granularity}: the text alone gives {b.correct:.0f} of {b.questions} answers "
+            f"{b.modality} > {b.task} > {b.granularity}: {who} gives {b.correct:.0f} of {b.questions} answers without the image "
             f"(chance: {b.chance:.0f})"
-            for b in flagged
+            for who, b in (*flagged, *flagged_by_model)
         ]
         splits = Counter(each.split for each in written)
         funnel: dict[str, Any] = {
@@ -118,6 +124,7 @@ def run(
             "unwritten": dict(unwritten),
             "model_questions": proposed,
             "flagged_branches": len(flagged),
+            "flagged_branches_of_model": None if asked is None else len(flagged_by_model),
             "questions": len(written),
             "splits": dict(splits),
             "patients": len({each.case.item.patient for each in written}),
@@ -125,8 +132,8 @@ def run(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(
-            out, out.name, written, private, sources,
-            lambda page: write_report(page, written, branches, funnel, tasks, departments),
+            out, out.name, written, private, sources, table,
+            lambda page: write_report(page, written, table, branches, asked, funnel, tasks, departments),
         )  # fmt: skip
         write_drawn(private, written, read_drawn(private))
         _write_page_data(private / CASES, written, sources)

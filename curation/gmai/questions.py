@@ -18,10 +18,9 @@ from curation.gmai.cases import Case, Cell
 from curation.gmai.labels import LabelTable, folded
 from curation.gmai.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import read_any
-from curation.writing.question_writing import Asking, Writer, ask
+from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.journal import read_journal
 from dataset_builders.sources.problems import Problems
 
 PLACEHOLDER = "<modality>"
@@ -219,19 +218,13 @@ def propose(
             prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = PROMPT.format(
                 each=EACH, modality=cell[0], noun=noun_of(cell[1]), task=cell[1], about=ABOUT[cell[2]], label=name
             )
-    journal = private / REPLIES
-    entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
-    todo = {key: text for key, text in prompts.items() if key not in entries}
-    if todo:
-        for entry in ask(model, todo, 0, asking, journal, "proposing questions", quiet, SYSTEM):
-            entries[entry["id"]] = entry
+    entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", quiet, SYSTEM)
     kept_before = _keeps(private / CANDIDATES)
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0, "repeated": 0}
-    for key in prompts:
-        if key not in entries or entries[key]["status"] == "failed":
+    for key, entry in entries.items():
+        if entry["status"] == "failed":
             continue
-        entry = entries[key]
         _, modality, task, granularity, _ = json.loads(key)
         forbidden = forbidden_in(cells[modality, task, granularity], table)
         for line in str(entry["reply"]).splitlines():

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from curation.gmai.labels import LabelTable
 from curation.gmai.tree_values import GRANULARITIES
 from curation.gmai.written import Written
 
@@ -53,20 +54,17 @@ def granularity_table(written: list[Written]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["granularity", "modalities", "labels", "cases"])
 
 
-def label_table(written: list[Written]) -> pd.DataFrame:
-    """Cases per label, with its branch."""
+def label_table(written: list[Written], table: LabelTable) -> pd.DataFrame:
+    """Cases per label, with its branch and its MeSH id (blank where labels.csv gives none)."""
     rows = [
         {"label": name, "task": e.case.task, "department": e.case.department, "granularity": e.case.granularity,
          "modality": e.case.modality}
         for e in written for name in e.case.answers
     ]  # fmt: skip
     columns = ["task", "department", "granularity", "modality", "label"]
-    return (
-        pd.DataFrame(rows, columns=["label", *columns[:-1]])
-        .groupby(columns, as_index=False)
-        .size()
-        .rename(columns={"size": "cases"})
-    )
+    counted = pd.DataFrame(rows, columns=["label", *columns[:-1]]).groupby(columns, as_index=False).size()
+    mesh = [table.labels[name].mesh if name in table.labels else "" for name in counted["label"]]
+    return counted.rename(columns={"size": "cases"}).assign(mesh=mesh)
 
 
 def _modalities(some: list[Written]) -> int:

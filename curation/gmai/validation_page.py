@@ -40,6 +40,8 @@ def read_page_data(private: Path) -> dict[str, Any]:
             f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
         )
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for entry in document["cases"]:  # written before a question could show several pictures
+        entry.setdefault("pictures", [[entry.get("picture"), entry.get("mask")]])
     return document
 
 
@@ -122,6 +124,5 @@ def _question(entry: dict[str, Any]) -> str:
         for number in range(len(entry["pictures"]))
     )
     return (
-        f'<div class="shown"><p>{branch}</p>{images}'
-        f"<p><b>{escape(entry['question'])}</b></p><ul>{options}</ul></div>"
+        f'<div class="shown"><p>{branch}</p>{images}<p><b>{escape(entry["question"])}</b></p><ul>{options}</ul></div>'
     )

@@ -17,8 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.writing.question_writing import Asking, Writer, ask
-from dataset_builders.journal import read_journal
+from curation.writing.asking import Asking, Writer, ask_once
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.prompts import prompt_for
@@ -49,10 +48,11 @@ class BlindAsking:
     asking: Asking
 
 
-def ask_blind(
+def replies_without_images(
     format: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
-) -> BlindModel:
-    """Put every question (rows as `questions_text` has them) to `model` without its image, and score the answers.
+) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
+    """Put every question (rows as `questions_text` has them) to `model` without its image: the answers as the reader takes them, and the
+    journal's entries.
 
     Replies go to `journal` as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
     """
@@ -69,13 +69,9 @@ def ask_blind(
         ): row["question_id"]
         for row in questions.to_dict("records")
     }
-    entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
-    todo = {key: json.loads(key)[-1] for key in prompts if key not in entries}
     system = spec(format).system if getattr(model, "is_api", False) else None  # as in the harness
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    for entry in ask(model, todo, 0, asking, journal, "asking without images", quiet, system):
-        entries[entry["id"]] = entry
-    replies = [entries[key] for key in prompts if key in entries]
+    texts = {key: json.loads(key)[-1] for key in prompts}
+    replies = list(ask_once(model, texts, asking, journal, "asking without images", quiet, system).values())
     answers = pd.DataFrame(
         {
             "question_id": [prompts[entry["id"]] for entry in replies],
@@ -84,6 +80,14 @@ def ask_blind(
             "status": [entry["status"] for entry in replies],
         }
     )
+    return answers, replies
+
+
+def ask_blind(
+    format: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
+) -> BlindModel:
+    """A model's scores on questions that are put to it without their images (`replies_without_images`)."""
+    answers, replies = replies_without_images(format, questions, model, journal, asking, quiet)
     scored = score(format, questions, read_answers(answers, questions, format))
     tokens = [sum(entry["tokens"][side] for entry in replies if entry["tokens"]) for side in (0, 1)]
     cost = None
@@ -91,7 +95,7 @@ def ask_blind(
         cost = round((tokens[0] * asking.price[0] + tokens[1] * asking.price[1]) / 1e6, 4)
     return BlindModel(
         model.name,
-        ", ".join(sorted(prompt.name for prompt in by_kind.values())),
+        ", ".join(sorted({prompt_for(format, None, str(kind), "mc").name for kind in questions["question_type"]})),
         asking.temperature,
         {name: found.model_dump() for name, found in scored.scores.items()},
         scored.statuses,

@@ -22,12 +22,12 @@ import pandas as pd
 
 from curation.custom_sets.exclusion import words_of
 from curation.images.image_table import read_any
+from curation.writing.asking import Asking, Writer, ask_until_good
 from curation.writing.prompts import fill, one_line
 from curation.writing.question_reading import json_object
-from curation.writing.question_writing import Asking, Writer, ask, records
+from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
-from dataset_builders.journal import read_journal
 
 PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
 
@@ -116,47 +116,25 @@ def read_captions(
     kept = _kept(out)
     captions = {row["image"]: one_line(row["caption"]) for row in table.to_dict("records") if row["caption"].strip()}
     open_ones = {image: caption for image, caption in captions.items() if image not in kept}
-    read: dict[str, dict[str, str]] = {}
-    refused: dict[str, str] = {}
-    tried: dict[str, int] = {}
-    failed: set[str] = set()
+    ids = {image: json.dumps(caption, ensure_ascii=False) for image, caption in open_ones.items()}
+    prompts = {ids[image]: fill(PROMPT, caption=caption) for image, caption in open_ones.items()}
 
-    def take(entry: Mapping[str, Any]) -> None:
-        image, caption = json.loads(entry["id"])
-        if open_ones.get(image) != caption or image in read:
-            return
-        if entry["status"] == "failed":
-            failed.add(image)
-            return
-        tried[image] = tried.get(image, 0) + 1
-        facts, why = read_facts(str(entry["reply"]), caption)
-        if facts is None:
-            refused[image] = why
-        else:
-            read[image] = facts
-            refused.pop(image, None)
+    def facts_of(key: str, entry: dict[str, Any]) -> dict[str, str] | None:
+        return read_facts(str(entry["reply"]), json.loads(key))[0]
 
-    journal = out.with_suffix(".jsonl")
     with lock(out.parent, f"{out.name}.captions"):
-        for entry in read_journal(journal):
-            take(entry)
-        failed.clear()
-        for number in range(asking.tries):
-            todo = {
-                json.dumps([image, caption], ensure_ascii=False): fill(PROMPT, caption=caption)
-                for image, caption in open_ones.items()
-                if image not in read and tried.get(image, 0) <= number and image not in failed
-            }
-            for entry in (
-                ask(model, todo, number, asking, journal, f"captions (try {number + 1})", quiet) if todo else ()
-            ):
-                take(entry)
+        replies = ask_until_good(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions", quiet)
+        read = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         about = {row["image"]: row for row in table.to_dict("records")}
         rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]
         replace_file(out, _csv(rows).encode("utf-8"))
     return {
-        "kept": len(kept), "read": len(read), "refused": len(refused), "no_reply": len(failed), "no_caption": len(table) - len(captions)
-    }  # fmt: skip
+        "kept": len(kept),
+        "read": len(read),
+        "refused": sum(key in replies.last for key in ids.values()),
+        "no_reply": sum(key in replies.failed for key in ids.values()),
+        "no_caption": len(table) - len(captions),
+    }
 
 
 def _kept(out: Path) -> dict[str, dict[str, Any]]:

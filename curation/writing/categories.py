@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from curation.writing.asking import Asking, Writer, ask, ask_until_good
 from curation.writing.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
-from curation.writing.question_writing import Asking, Writer, ask, records
+from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
-from dataset_builders.journal import read_journal
 
 CATEGORIES = "categories.json"
 _ITEM = re.compile(r"^\s*(?:[#*\-•]+|\d+[.)])\s*(.*)$")
@@ -99,40 +99,24 @@ def categorize(
     known = known or list(PAPER_CATEGORIES)
     journal = out / "categories.jsonl"
     captions = captions_of(drafts)
-    given: dict[str, list[str]] = {}
-    refused: dict[str, str] = {}
-    tried: dict[str, int] = {}
+    # The id is what was asked, so that another list or caption is asked anew.
+    ids = {image: json.dumps([known, caption], ensure_ascii=False) for image, caption in captions.items()}
+    prompts = {
+        ids[image]: fill(ASSIGN, image_caption=one_line(caption), categories=", ".join(known))
+        for image, caption in captions.items()
+    }
 
-    def take(entry: dict[str, Any]) -> None:
-        image, asked = json.loads(entry["id"])
-        if entry["status"] == "failed" or image not in captions or asked != [known, captions[image]] or image in given:
-            return
-        tried[image] = tried.get(image, 0) + 1
-        names = read_categories(entry["reply"], known)
-        if names:
-            given[image] = names
-            refused.pop(image, None)
-        else:
-            refused[image] = entry["reply"] or f"({entry['status']})"
+    def named(_: str, entry: dict[str, Any]) -> list[str] | None:
+        return read_categories(entry["reply"], known) or None
 
     with lock(out, "categorize"):
-        for entry in read_journal(journal):
-            take(entry)
-        failed: set[str] = set()
-        for number in range(asking.tries):
-            # The id names what was asked, so that another list or caption is asked anew.
-            todo = {
-                json.dumps([image, [known, caption]], ensure_ascii=False): fill(
-                    ASSIGN, image_caption=one_line(caption), categories=", ".join(known)
-                )
-                for image, caption in captions.items()
-                if image not in given and tried.get(image, 0) <= number and image not in failed
-            }
-            if todo:
-                for entry in ask(model, todo, number, asking, journal, f"categorizing (try {number + 1})", quiet):
-                    take(entry)
-                    if entry["status"] == "failed":
-                        failed.add(json.loads(entry["id"])[0])
+        replies = ask_until_good(model, prompts, named, asking, journal, "categorizing", quiet)
+        given = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
+        refused = {
+            image: replies.last[key]["reply"] or f"({replies.last[key]['status']})"
+            for image, key in ids.items()
+            if key in replies.last
+        }
         unasked = sorted(image for image in captions if image not in given and image not in refused)
         result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
         replace_file(

@@ -13,106 +13,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 
-from curation.images.image_index import replace_surrogates
-from curation.images.image_table import MIN_CAPTION
-from curation.writing.prompts import SYSTEM, WRITE, fill, one_line
-from curation.writing.question_reading import problems, read_reply
+from curation.writing.asking import Asking, Writer, ask_until_good
+from curation.writing.prompts import WRITE, fill, one_line
+from curation.writing.question_reading import Draft, problems, read_reply
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
-from dataset_builders.journal import Journal, read_journal
-from eval_harness.models.http.sending import permit_sending
-from eval_harness.models.interface import Request, Response
+from dataset_builders.journal import read_journal
 
 JOURNAL = "journal.jsonl"
 DRAFTS = "drafts.parquet"
 FUNNEL = "funnel.json"
 LETTERS = "letters.json"
-MAX_TOKENS = 512
-
-
-class Writer(Protocol):
-    """A language model: `eval_harness.models.http.openai_chat.OpenAIChat`, or anything that answers requests the same
-    way."""
-
-    name: str
-
-    def generate(self, requests: list[Request]) -> Iterator[Response]: ...
-
-
-@dataclass(frozen=True)
-class Asking:
-    """How questions are asked for. The paper gives no temperature; 1.0 is the API's own default and lets a second try
-    differ."""
-
-    tries: int = 3
-    temperature: float = 1.0
-    min_caption: int = MIN_CAPTION
-    seed: int = 0
-    price: tuple[float, float] | None = None
-    """Price of a million tokens in and out."""
-    send: bool = False
-    """Whether texts may be sent to a server that is not on this machine."""
-
-    def __post_init__(self) -> None:
-        if self.tries < 1:
-            raise BadInput(f"--tries {self.tries}: give a whole number from 1.")
-        if not 0 <= self.temperature <= 2:
-            raise BadInput(f"--temperature {self.temperature}: give a number from 0 to 2.")
-
-
-def ask(
-    model: Writer,
-    prompts: dict[str, str],
-    sample: int,
-    asking: Asking,
-    journal: Path,
-    desc: str,
-    quiet: bool | None,
-    system: str | None = SYSTEM,
-) -> Iterator[dict[str, Any]]:
-    """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal.
-
-    Raises BadInput where another process is adding to the journal.
-    """
-    if prompts and getattr(model, "is_api", False):
-        size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
-        permit_sending(model.name, getattr(model, "base_url", None), lambda: size, asking.send)
-    requests = [
-        Request(
-            key,
-            sample,
-            text,
-            None,
-            (),
-            "single",
-            max_tokens=MAX_TOKENS,
-            temperature=asking.temperature,
-            seed=asking.seed,
-            system=system,
-        )
-        for key, text in prompts.items()
-    ]
-    with lock(journal.parent, journal.name), Journal(journal) as replies:
-        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
-            entry = {
-                "id": response.question_id,
-                "try": response.sample,
-                "status": response.status,
-                "reply": replace_surrogates(response.text),
-                "error": replace_surrogates(response.error) if response.error else response.error,
-                "tokens": list(response.usage) if response.usage else None,
-                "model": model.name,
-            }
-            replies.append(entry)
-            yield entry
 
 
 def write_questions(
@@ -147,21 +63,27 @@ def write_questions(
     journal = out / JOURNAL
     with lock(out, "write"):
         _same_pairs(out, wanted)
-        outcome = _Outcome(wanted, read_journal(journal))
-        failed: set[str] = set()  # the server was with_retries asked already; the next run asks again
-        for number in range(asking.tries):
-            todo = {
-                key: prompts[key]
-                for key in outcome.open(asking.tries)
-                if outcome.tried[key] <= number and key not in failed
-            }
-            if todo:
-                for entry in ask(model, todo, number, asking, journal, f"writing (try {number + 1})", quiet):
-                    outcome.take(entry)
-                    if entry["status"] == "failed":
-                        failed.add(entry["id"])
-        _write_drafts(out / DRAFTS, wanted, outcome, asking.seed)
-        funnel = {"pairs": len(table), "short_caption": int((~long_enough).sum()), **outcome.counts(asking)}
+        about = {row["pair_id"]: (row["caption_1"], row["caption_2"]) for row in records(wanted)}
+        replies = ask_until_good(
+            model, prompts, lambda key, entry: _judged(entry, about[key])[0], asking, journal, "writing", quiet
+        )
+        _write_drafts(out / DRAFTS, wanted, replies.good, asking.seed)
+        why = {key: _judged(entry, about[key])[1] for key, entry in replies.last.items()}
+        why |= dict.fromkeys(replies.failed, "no reply from the server")
+        tokens = [entry["tokens"] or (0, 0) for entry in read_journal(journal)]
+        tokens_in, tokens_out = (sum(each[side] for each in tokens) for side in (0, 1))
+        price = asking.price
+        funnel = {
+            "pairs": len(table),
+            "short_caption": int((~long_enough).sum()),
+            "asked": len(wanted),
+            "written": len(replies.good),
+            "not_written": dict(sorted(Counter(why.values()).items())),
+            "replies": replies.tried.total(),
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+            "cost": round((tokens_in * price[0] + tokens_out * price[1]) / 1e6, 4) if price else None,
+        }
         replace_file(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))
     return funnel
 
@@ -186,68 +108,22 @@ def _same_pairs(out: Path, wanted: pd.DataFrame) -> None:
     replace_file(file, lambda path: path.write_text(json.dumps(digest) + "\n"))
 
 
-class _Outcome:
-    """What became of each pair so far."""
-
-    def __init__(self, wanted: pd.DataFrame, entries: Iterable[dict[str, Any]]) -> None:
-        self.captions = {row["pair_id"]: (row["caption_1"], row["caption_2"]) for row in records(wanted)}
-        self.tried: Counter[str] = Counter()
-        self.good: dict[str, Any] = {}
-        self.why: dict[str, str] = {}
-        self.tokens = [0, 0]
-        self.replies = 0
-        for entry in entries:
-            self.take(entry)
-
-    def take(self, entry: dict[str, Any]) -> None:
-        key = entry["id"]
-        if entry["tokens"]:
-            self.tokens = [self.tokens[0] + entry["tokens"][0], self.tokens[1] + entry["tokens"][1]]
-        if key not in self.captions or key in self.good:
-            return
-        if entry["status"] == "failed":
-            self.why[key] = "no reply from the server"
-            return
-        self.replies += 1
-        self.tried[key] += 1
-        if entry["status"] == "refused":
-            self.why[key] = "refused by the model"
-            return
-        draft, wrong = read_reply(entry["reply"])
-        if draft is not None:
-            wrong = problems(draft, self.captions[key])
-        if wrong:
-            self.why[key] = wrong[0].split(" (")[0]
-        else:
-            self.good[key] = draft
-            self.why.pop(key, None)
-
-    def open(self, tries: int) -> list[str]:
-        """Pairs that may be asked about once more."""
-        return [key for key in self.captions if key not in self.good and self.tried[key] < tries]
-
-    def counts(self, asking: Asking) -> dict[str, Any]:
-        reasons = Counter(self.why.values())
-        cost = None
-        if asking.price:
-            cost = round((self.tokens[0] * asking.price[0] + self.tokens[1] * asking.price[1]) / 1e6, 4)
-        return {
-            "asked": len(self.captions),
-            "written": len(self.good),
-            "not_written": dict(sorted(reasons.items())),
-            "replies": self.replies,
-            "tokens_in": self.tokens[0],
-            "tokens_out": self.tokens[1],
-            "cost": cost,
-        }
+def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
+    """The draft of a reply, or None and in a few words why."""
+    if entry["status"] == "refused":
+        return None, "refused by the model"
+    draft, wrong = read_reply(entry["reply"])
+    if draft is not None:
+        wrong = problems(draft, captions)
+    return (None, wrong[0].split(" (")[0]) if wrong else (draft, "")
 
 
-def _write_drafts(path: Path, wanted: pd.DataFrame, outcome: _Outcome, seed: int) -> None:
+def _write_drafts(path: Path, wanted: pd.DataFrame, good: dict[str, Draft], seed: int) -> None:
     """The pairs with a good question; option A is right for image 1 in every second of them."""
-    letters = _letters(path.parent, list(outcome.good), seed)
+    letters = _letters(path.parent, list(good), seed)
     rows = []
-    for key in (key for key in wanted.index if key in outcome.good):
-        draft = outcome.good[key]
+    for key in (key for key in wanted.index if key in good):
+        draft = good[key]
         first, second = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
         a, b = (first, second) if letters[key] == "A" else (second, first)
         rows.append(

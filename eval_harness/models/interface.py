@@ -158,7 +158,7 @@ class Backend(Protocol):
     What has a value here need not be given. `options`: the settings of `OPTIONS` it honours (a plug-in without it is given them all and
     trusted). `sees_prompts`: False where answers do not come from the conversation. `is_api`: whether the model is behind a server.
     `takes_stream`: True where `generate` takes requests one by one as it has room for them, from another thread, instead of a list.
-    `several_images`: whether a question may show more than one image (`Request.images`). `template_hash`: of the chat template it applies.
+    `template_hash`: of the chat template it applies.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
     methods `gd` and `ps` are refused.
@@ -171,8 +171,12 @@ class Backend(Protocol):
     sees_prompts: bool = True
     is_api: bool = False
     takes_stream: bool = False
-    several_images: bool = False
     template_hash: str | None = None
+
+    @property
+    def several_images(self) -> bool:
+        """Whether a question may show more than one image (`Request.images`); asked only where one does."""
+        return False
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Yield one Response per Request, as they finish, in any order."""

@@ -86,10 +86,8 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         ("one_token", True),
         ("deviations", []),
         ("describe", dict),
-        *(
-            (name, getattr(Backend, name))
-            for name in ("sees_prompts", "is_api", "takes_stream", "several_images", "template_hash")
-        ),
+        ("several_images", False),
+        *((name, getattr(Backend, name)) for name in ("sees_prompts", "is_api", "takes_stream", "template_hash")),
     ):
         if not hasattr(made, attribute):
             setattr(made, attribute, value)

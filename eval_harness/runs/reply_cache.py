@@ -103,11 +103,8 @@ class ReplyCache:
             "scoring": request.scoring,
             "limits": (request.max_tokens, request.temperature, request.seed),
             "draw": (request.question_id, request.sample) if drawn else None,
+            **_more_images(request),
         }
-        if request.more_images or any(
-            shot.more_images for shot in request.shots
-        ):  # keys from before there were several stay
-            sent["more_images"] = [list(map(_digest, each.more_images)) for each in (*request.shots, request)]
         return hashlib.sha256(json.dumps([self._identity, sent], sort_keys=True, default=str).encode()).hexdigest()
 
     def _path(self, key: str) -> Path:
@@ -134,6 +131,13 @@ class ReplyCache:
         path = self._path(key)
         path.parent.mkdir(exist_ok=True)
         replace_file(path, json.dumps(kept).encode())
+
+
+def _more_images(request: Request) -> dict[str, Any]:
+    """What tells requests of several images apart; nothing where no turn shows several, so that older keys stay."""
+    turns = [*(shot.images for shot in request.shots), request.images]
+    more = [[_digest(image) for image in images[1:]] for images in turns]
+    return {"more_images": more} if any(more) else {}
 
 
 def _digest(image: bytes | None) -> str | None:

@@ -2,17 +2,13 @@
 
 import hashlib
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_server import model_server
-
 from curation.command_line import app
 from dataset_builders.sources.phantoms import write_sources
+from tests.curation.model_server import model_server
 
 
 @pytest.fixture
@@ -86,7 +82,7 @@ def test_the_real_questions_tell_a_blind_model_nothing(sources, tmp_path):
 
 def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
     from curation.report.quality import BlindAsking, check
-    from curation.writing.question_writing import Asking
+    from curation.writing.asking import Asking
     from eval_harness.models.interface import Response
 
     document = json.loads((source / "dataset.json").read_text())

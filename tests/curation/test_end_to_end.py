@@ -3,17 +3,12 @@
 import csv
 import json
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_server import model_server
 
 from curation.command_line import app
 from curation.images.image_table import MIN_CAPTION, read_table
@@ -23,6 +18,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.pseudonyms import pseudonyms_of
+from tests.curation.model_server import model_server
 
 
 def medprobe_curate(*words):

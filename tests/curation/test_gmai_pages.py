@@ -1,23 +1,17 @@
 """The pages of taggers and reviewers in a real browser: what is chosen there is in the journals, and the next run uses it."""
 
-import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from browser import chromium  # noqa: F401 - a fixture
-from gmai_phantoms import write_all
-from model_server import model_server
 
 from curation.gmai import pipeline, tags, validation
 from curation.gmai.questions import CANDIDATES
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
+from tests.curation.gmai_phantoms import write_all
+from tests.curation.model_server import model_server
 from tests.processes import free_port
 
 
@@ -44,7 +38,7 @@ def until(what, seconds=60):
 
 
 @pytest.mark.browser
-def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):  # noqa: F811
+def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
     from curation.gmai.tagging_page import build_tagging
     from curation.gmai.validation_page import build_validation
 
@@ -97,7 +91,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
 
 def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(tmp_path):
     from curation.commands.questions import open_writer
-    from curation.writing.question_writing import Asking
+    from curation.writing.asking import Asking
 
     good = "Which abdominal organ is in the tinted area on this CT image?"
     said = [

@@ -4,38 +4,24 @@ import base64
 import csv
 import io
 import json
-import random
 import re
-import sys
-from collections import Counter, defaultdict
-from dataclasses import replace
-from pathlib import Path
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from commands import medprobe
-from gmai_phantoms import save, write_all
-
-from curation.gmai import blind, pipeline, validation
-from curation.gmai.cases import Case, without_duplicates
-from curation.gmai.items import Item
-from curation.gmai.labels import Label, LabelTable, Possible, folded, read_labels
-from curation.gmai.options import Drawer, Pools
-from curation.gmai.overlay import burn_box, burn_contour, burn_mask
-from curation.gmai.questions import OURS, problems_of
-from curation.gmai.selecting import Appearance, select, split
-from curation.gmai.sources import Overlay, Sources
-from curation.gmai.tags import assigned, merge
-from curation.gmai.tree_values import BOX, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
-from curation.gmai.written import Written
+from curation.commands.questions import open_writer
+from curation.gmai import pipeline, validation, validation_page
+from curation.gmai.tree_values import DEPARTMENTS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.lexical_tree import read_tree
+from dataset_builders.schema import image_ids
+from tests.commands import medprobe
+from tests.curation.gmai_phantoms import save, write_all
+from tests.curation.model_server import model_server
 
 csv.field_size_limit(1 << 30)
 
@@ -214,328 +200,6 @@ def test_a_good_set_stays_when_a_later_run_can_make_nothing(tmp_path):
     assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == before
 
 
-# Options, over generated tables
-
-REGIONS, MODALITIES = ("chest", "abdomen", "head"), ("CT", "X-ray", "MRI")
-
-
-def generated(seed):
-    """A label table and cases whose truth is kept apart: (cases, table, possible, regions, modalities, family)."""
-    rng = random.Random(seed)
-    names = [f"organ{k}" if k % 3 else f"disease{k} of type{k % 4}" for k in range(rng.randint(4, 18))]
-    regions = {name: set(rng.sample(REGIONS, rng.randint(0, 2))) for name in names}
-    allowed = {name: set(rng.sample(MODALITIES, rng.randint(0, 2))) for name in names}
-    parents = {name: set(rng.sample(names[:at], min(at, rng.choice([0, 0, 0, 1])))) for at, name in enumerate(names)}
-    labels = {n: Label(n, parents=parents[n], regions=regions[n], modalities=allowed[n]) for n in names}
-    table = LabelTable(labels, {folded(n): n for n in names})
-    seen, cases = set(), []
-    for k in range(rng.randint(5, 40)):
-        dataset, modality = f"set{rng.randint(0, 2)}", rng.choice(MODALITIES)
-        fitting = [n for n in names if not allowed[n] or modality in allowed[n]]
-        if not fitting:
-            continue
-        present = frozenset(rng.sample(fitting, min(len(fitting), rng.randint(1, 3))))
-        granularity = rng.choice(GRANULARITIES)
-        several = granularity == IMAGE and len(present) > 1 and rng.random() < 0.5
-        answers = tuple(sorted(present)) if several else (rng.choice(sorted(present)),)
-        known = [regions[n] for n in present if regions[n]]
-        body = frozenset(set.intersection(*known) or set().union(*known)) if known else frozenset()
-        item = Item(f"i{k}", dataset, f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{rng.randint(0, 20)}", "s", True,
-                    answers[0], "class", None, None, 1.0, tuple(present), modality)  # fmt: skip
-        task = f"task{rng.randint(0, 1)}"
-        cases.append(Case(f"c{k}", answers, item, task, "d", granularity, modality, present, body, f"{seed}-{k}"))
-        seen |= {(dataset, modality, name) for name in present}
-    return cases, table, Possible(table, seen), regions, allowed, seen, parents
-
-
-def family(name, parents):
-    above = set(parents[name])
-    for parent in parents[name]:
-        above |= family(parent, parents)
-    return above
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_no_option_is_on_the_image_related_or_impossible(seed):
-    cases, table, possible, regions, allowed, seen, parents = generated(seed)
-    pools = Pools(cases, table, possible)
-    drawer = Drawer(Sources.model_construct(options=(2, 5), seed=seed), pools, Counter())
-    for case in cases:
-        choice = drawer.draw(case, "test")
-        if choice is None:
-            continue
-        assert {choice.options[at] for at in choice.right} == set(case.answers)
-        assert 2 <= len(choice.options) == len(set(choice.options)) <= 5
-        wrong = [name for at, name in enumerate(choice.options) if at not in choice.right]
-        assert wrong
-        for name in wrong:
-            assert name not in case.present
-            for other in {*case.present, *wrong} - {name}:
-                assert name not in family(other, parents)
-                assert other not in family(name, parents)
-            modalities = allowed[name] or {m for _, m, n in seen if n == name}
-            assert case.modality in modalities
-            if regions[name] and case.regions:
-                assert regions[name] & case.regions
-            else:
-                assert (case.item.dataset, case.modality, name) in seen
-            if case.granularity == IMAGE:
-                assert any(n == name and d == case.item.dataset for d, _, n in seen)
-            assert any(name in c.answers and c.cell == case.cell for c in cases)
-
-
-def test_letters_are_balanced_for_every_number_of_options():
-    table = LabelTable({f"l{k}": Label(f"l{k}", regions={"chest"}) for k in range(9)}, {})
-    cases = []
-    for k in range(400):
-        name = f"l{k % 9}"
-        item = Item(
-            f"i{k}", "d", f"p{k}", "0" * 16, f"{k}", "s", True, name, "box", (0, 0, 1, 1), None, 1.0, (name,), "CT"
-        )
-        cases.append(Case(f"c{k}", (name,), item, "t", "d", BOX, "CT", frozenset({name}), frozenset({"chest"}), str(k)))
-    possible = Possible(table, {("d", "CT", f"l{k}") for k in range(9)})
-    drawer = Drawer(Sources.model_construct(options=(2, 5), seed=0), Pools(cases, table, possible), Counter())
-    letters = defaultdict(Counter)
-    for case in cases:
-        choice = drawer.draw(case, "test")
-        letters[len(choice.options)][choice.right[0]] += 1
-    assert set(letters) == {2, 3, 4, 5}
-    for size, counts in letters.items():
-        assert set(counts) == set(range(size))
-        assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_the_built_in_vocabulary_keeps_an_x_ray_free_of_what_it_cannot_show():
-    """The authors' sample offers melanocytic lesions and Barrett's oesophagus for a rib fracture on an X-ray."""
-    table = read_labels(None)
-    chest = ["rib fracture", "emphysema", "pneumothorax", "atelectasis"]
-    seen = {("a", "X-ray", name) for name in chest} | {
-        ("b", "Dermoscopy", n) for n in ("melanoma", "melanocytic nevus")
-    }
-    seen |= {("c", "X-ray", "radius"), ("c", "X-ray", "ulna")}
-    possible = Possible(table, seen)
-    for name in ("melanoma", "melanocytic nevus", "radius", "ulna"):
-        assert not possible.allows(name, "X-ray", {"chest"}, "a")
-    for name in chest:
-        assert possible.allows(name, "X-ray", {"chest"}, "a")
-
-
-# Labels and tags
-
-
-def test_left_and_right_are_merged_where_they_are_sides_and_kept_where_they_are_names():
-    table = read_labels(None)
-    for raw in ("kidney_left", "Right Kidney", "KIDNEY-L", "kidney (right)", "l. kidney", "kidneys"):
-        assert table.name_of(raw) == "kidney", raw
-    assert table.name_of("heart_ventricle_left") == "left ventricle"
-    assert table.name_of("LV") == "left ventricle"
-    assert table.name_of("AMD") == "age-related macular degeneration"
-    assert table.name_of("lung nodule") == table.name_of("Nodule") == "pulmonary nodule"
-    assert table.name_of("left bundle branch") is None
-
-
-def test_the_vocabulary_is_whole():
-    table = read_labels(None)
-    for name, label in table.labels.items():
-        assert label.task in TASKS, name
-        assert label.department in DEPARTMENTS, name
-        assert label.regions, name
-        assert label.parents <= set(table.labels), name
-        assert label.parents.isdisjoint({name})
-        for question in (text.format(noun="thing") for texts in OURS.values() for text in texts):
-            assert not any(f" {word} " in f" {folded(question)} " for word in table.words(name)), (name, question)
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ("name,raw\nliver,x\nspleen,x\n", "stands for 'liver' already"),
-        ("name,parents\na1,b1\nb1,a1\n", "circle"),
-        ("name,mesh\nliver,L12\n", "no MeSH id"),
-        ("name,mesh\nliver,D008099\nhepar2,D008099\n", "MeSH id of"),
-        ("name,raw\nNone,x\n", "empty cell"),
-        ("name,task\nliver,Bone\nliver,Muscle\n", "two values of task"),
-        ("name,colour\nliver,red\n", "a column 'colour'"),
-        ("label\nliver\n", "no column 'name'"),
-    ],
-)
-def test_a_wrong_label_table_is_one_line(tmp_path, rows, said):
-    (tmp_path / "labels.csv").write_text(rows)
-    with pytest.raises(BadInput) as error:
-        read_labels(tmp_path / "labels.csv")
-    assert said in str(error.value)
-
-
-def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
-    import krippendorff
-
-    table = read_labels(None)
-    said = {
-        "liver": ["Organ Recognition - Abdomen"] * 2 + ["Muscle"],
-        "lung": ["Muscle", "Organ Recognition - Thorax", "Bone"],
-    }
-    votes = [
-        {"label": label, "tagger": f"t{k}", "task": value, "department": "Urology"}
-        for label, values in said.items()
-        for k, value in enumerate(values)
-    ]
-    tags = merge(votes, table, TASKS, DEPARTMENTS)
-    assert tags.values["liver"]["task"] == "Organ Recognition - Abdomen"
-    assert (
-        tags.values["lung"]["task"] == "Organ Recognition - Thorax"
-    )  # a tie of three: the vocabulary's value is one of them
-    codes = {"Organ Recognition - Abdomen": 0, "Muscle": 1, "Organ Recognition - Thorax": 2, "Bone": 3}
-    data = [[codes[said[label][k]] for label in said] for k in range(3)]
-    assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
-    assert tags.agreement["department"] is None
-    tied = [vote | {"task": task} for vote, task in zip(votes[:3], ("Bone", "Muscle", "Counting"), strict=True)]
-    with pytest.raises(BadInput, match="a tie of Bone and Counting and Muscle"):
-        merge(tied, table, TASKS, DEPARTMENTS)
-    early = merge(tied[:2], table, TASKS, DEPARTMENTS)
-    assert early.values == {}
-    assert early.fewer_than_three == 1
-    shares = assigned([f"l{k}" for k in range(40)], list("abcde"), 0)
-    counted = Counter(label for own in shares.values() for label in own)
-    assert set(counted.values()) == {3}
-    assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
-
-
-# Overlays, questions, selection
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_an_overlay_never_hides_the_target(seed):
-    rng = np.random.default_rng(seed)
-    pixels = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    mask = np.zeros((40, 50), bool)
-    y, x, h, w = (int(v) for v in (*rng.integers(0, 30, 2), *rng.integers(3, 10, 2)))
-    mask[y : y + h, x : x + w] = True
-    overlay = Overlay(opacity=float(rng.uniform(0.1, 0.5)), width=int(rng.integers(1, 4)))
-    inside = np.zeros_like(mask)
-    inside[max(y, 1) : min(y + h, 39), max(x, 1) : min(x + w, 49)] = True
-    for burned, untouched in (
-        (burn_contour(pixels, mask, overlay), mask),
-        (burn_box(pixels, (x, y, w, h), overlay), inside & mask),
-        (burn_mask(pixels, mask, overlay), ~mask),
-    ):
-        assert (burned[untouched] == pixels[untouched]).all()
-        assert (burned != pixels).any()
-    tinted = burn_mask(pixels, mask, overlay).astype(int)
-    grey, before = tinted[mask][:, 2], pixels[mask][:, 2].astype(int)
-    order = np.argsort(before, kind="stable")
-    assert (np.diff(grey[order]) >= 0).all()  # what is brighter stays brighter: the structure shows through
-    assert np.ptp(grey) >= np.ptp(before) * 0.45
-
-
-def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
-    for granularity, texts in OURS.items():
-        for task in TASKS:
-            from curation.gmai.questions import noun_of
-
-            for text in texts:
-                assert problems_of(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == []
-    good = "Which abdominal organ lies in the tinted area of this <modality> image?"
-    task = "Organ Recognition - Abdomen"
-    assert problems_of(good, task, MASK, {"liver"}) == []
-    assert problems_of(good.replace("organ", "liver organ"), task, MASK, {"liver"})
-    assert problems_of(good.replace("organ", "organ (livers)"), task, MASK, {"liver"})
-    assert problems_of(good.replace("<modality>", "CT"), task, MASK, set())
-    assert problems_of(good.replace("tinted ", ""), task, MASK, set())
-    assert problems_of("What do you see in the tinted area of this <modality> image?", task, MASK, set())
-
-
-def cases_of(count, patients, **fields):
-    rng = random.Random(count)
-    made = []
-    for k in range(count):
-        item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", "s", True, "liver", "mask",
-                    None, None, rng.random(), ("liver",), "CT", {"sex": "FM"[k % 3 == 0]})  # fmt: skip
-        made.append(
-            Case(
-                f"c{k}",
-                ("liver",),
-                replace(item, **fields),
-                "t",
-                "d",
-                MASK,
-                "CT",
-                frozenset({"liver"}),
-                frozenset(),
-                f"{k:03}",
-            )
-        )
-    return made
-
-
-class Random(Appearance):
-    def __init__(self):
-        self.rng = np.random.default_rng(0)
-        self.vectors = {}
-
-    def of(self, picture):
-        vector = self.vectors.setdefault(picture, self.rng.normal(size=4))
-        return vector / np.linalg.norm(vector)
-
-
-def test_selection_keeps_30_per_answer_one_per_patient_and_is_even():
-    sources = Sources.model_construct(per_answer=30, per_patient=1, even=("source", "sex"), seed=0, validation=0.2)
-    cases = cases_of(300, 120)
-    chosen, counts = select(cases, sources, Random())
-    assert len(chosen) == 30
-    assert max(Counter(case.item.patient for case in chosen).values()) == 1
-    strata = Counter((case.item.dataset, case.item.attributes["sex"]) for case in chosen)
-    assert max(strata.values()) - min(strata.values()) <= 1
-    assert counts["more cases of one patient and answer"] == 180
-    largest = {}
-    for case in cases:
-        largest[case.item.patient] = max(largest.get(case.item.patient, 0), case.item.area)
-    assert all(case.item.area == largest[case.item.patient] for case in chosen)
-    splits = split(chosen, sources)
-    assert Counter(splits.values()) == {"validation": 6, "test": 24}
-
-
-def test_far_apart_is_farther_than_the_first_30():
-    sources = Sources.model_construct(per_answer=30, per_patient=None, even=(), seed=0)
-    cases = cases_of(400, 400)
-    looks = Random()
-
-    def nearest(some):
-        vectors = np.stack([looks.of(case.item.picture) for case in some])
-        return np.sort(vectors @ vectors.T, axis=1)[:, -2].max()
-
-    chosen, _ = select(cases, sources, looks)
-    assert nearest(chosen) < nearest(cases[:30])
-
-
-def test_near_duplicates_of_other_patients_go_and_contradicting_ones_both():
-    one, two, three = cases_of(3, 3)
-    same = replace(two, item=replace(two.item, phash=one.item.phash))
-    kept, _ = without_duplicates([one, same, three], 6)
-    assert kept == [one, three]
-    same_patient = replace(same, item=replace(same.item, patient=one.item.patient))
-    assert without_duplicates([one, same_patient, three], 6)[0] == [one, same_patient, three]
-    whole = [replace(one, granularity=IMAGE), replace(same, granularity=IMAGE, answers=("spleen",)), three]
-    kept, counts = without_duplicates(whole, 6)
-    assert kept == [three]
-    assert counts["near-duplicates that are labelled differently"] == 1
-
-
-def test_the_text_only_majority_finds_a_branch_that_gives_its_answers_away():
-    from curation.gmai.options import Choice
-
-    rng = random.Random(0)
-    for gives_away in (True, False):
-        written = []
-        for case in cases_of(200, 200):
-            answer = "liver" if gives_away else rng.choice("abcd")
-            wrong = rng.sample([name for name in "abcd" if name != answer], 3)
-            written.append(Written(case, "q", Choice((answer, *wrong), (0,)), "test"))
-        (branch,) = blind.majority(written)
-        assert branch.is_flagged == gives_away
-        assert branch.questions == 200
-        assert branch.chance == 50
-
-
 def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_path):
     path = write_all(tmp_path, only={"coco", "folders"})
     first = pipeline.run(path, tmp_path / "set", quiet=True)
@@ -607,3 +271,45 @@ def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
         assert any(row["clinical vqa task"] in branch for branch in branches)
     shown = {str(part) for part in offered["breakdown"](facet="department", **asked)}
     assert all(any(department in part for part in shown) for department in {row["department"] for row in rows})
+
+
+def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
+    """The journal of a run without it serves; every question shows the slices of one label in order, with the target marked on each."""
+    path = write_all(tmp_path, only={"nifti"})
+    alone = pipeline.run(path, tmp_path / "set", quiet=True)
+    journal = (tmp_path / "set" / "private" / "journal.jsonl").read_bytes()
+    path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  together: true"))
+    made = pipeline.run(path, tmp_path / "set", quiet=True)
+    assert (tmp_path / "set" / "private" / "journal.jsonl").read_bytes() == journal
+    assert made.funnel["read"]["nifti-ct"]["pictures"] == alone.funnel["read"]["nifti-ct"]["pictures"]
+    assert {len(w.case.item.pictures) for w in made.written} == {2}
+    repository = open_repository(tmp_path / "set" / "dataset")
+    for split_name in repository.splits:
+        rows = repository.questions(split_name)
+        assert set(rows["more_image_ids"].map(len)) == {1}
+        assert rows["question"].str.startswith("These 2 images are slices of one volume, in their order").all()
+        images = {name: data for case in repository.cases(split_name) for name, data in case.images.items()}
+        for shown in rows.to_dict("records"):
+            for name in image_ids(shown):
+                pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
+                assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
+    slices = {picture: at for w in alone.written for at, picture in enumerate([w.case.item.picture])}
+    assert {p for w in made.written for p, _ in w.case.item.pictures} >= set(slices)
+    board_page = validation_page.read_page_data(tmp_path / "set" / "private")
+    assert {len(entry["pictures"]) for entry in board_page["cases"]} == {2}
+
+
+def test_a_model_without_images_is_scored_per_branch_and_mesh_ids_are_in_the_card(tmp_path):
+    """A server that always says A gets what the key gives it; the second run asks nothing."""
+    (tmp_path / "labels.csv").write_text("name,mesh\nliver,D008099\nspleen,D013154\n")
+    path = write_all(tmp_path, only={"coco"}, labels="labels.csv")
+    with model_server(lambda prompt, before: "A") as (address, log):
+        for _ in range(2):
+            made = pipeline.run(path, tmp_path / "set", quiet=True, blind_model=open_writer("m", address))
+        assert len(log.asked) == len(made.written)
+    table = pd.read_csv(tmp_path / "set" / "report" / "blind_model.csv")
+    assert table["questions"].sum() == len(made.written)
+    assert table["correct"].sum() == sum(w.choice.right == (0,) for w in made.written)
+    labels = pd.read_csv(tmp_path / "set" / "report" / "labels.csv").set_index("label")["mesh"].dropna()
+    assert set(labels.items()) == {("liver", "D008099"), ("spleen", "D013154")} & {(n, m) for n, m in labels.items()}
+    assert "liver D008099; spleen D013154" in (tmp_path / "set" / "dataset" / "README.md").read_text()

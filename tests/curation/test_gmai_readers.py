@@ -1,7 +1,6 @@
 """The readers of the GMAI pipeline: truth that was drawn comes back, and everything that cannot be used is named and counted."""
 
 import json
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,14 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-sys.path.insert(0, str(Path(__file__).parent))
-from gmai_phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
-
 from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, read_sources
 from curation.gmai.targets import Skipped
 from curation.gmai.windows import to_grey
 from dataset_builders.errors import BadInput
+from tests.curation.gmai_phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
 
 
 @pytest.fixture(scope="module")

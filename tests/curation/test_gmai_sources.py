@@ -4,15 +4,12 @@ import base64
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from curation.gmai import pipeline
 from curation.gmai.labels import folded

@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,9 +12,6 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_server import model_server
-
 from curation.command_line import app
 from curation.custom_sets.custom_questions import read_questions
 from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
@@ -23,6 +19,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.pseudonyms import key_file, pseudonyms_of
+from tests.curation.model_server import model_server
 
 ORGANS = ("brain", "chest", "knee")
 

@@ -3,16 +3,12 @@
 import csv
 import json
 import random
-import sys
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from curation.command_line import app
 from curation.custom_sets.balance import Fact, balanced_pairs, text_only

@@ -2,25 +2,22 @@
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_server import model_server
-
+from curation.writing.asking import Asking, ask
 from curation.writing.categories import categorize, discover, patterns, read_categories, read_given
 from curation.writing.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
 from curation.writing.question_reading import Draft, problems, read_reply
-from curation.writing.question_writing import Asking, ask, read_drafts, write_questions
+from curation.writing.question_writing import read_drafts, write_questions
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from eval_harness.models.http.openai_chat import TRIES, OpenAIChat
 from eval_harness.models.interface import Settings
+from tests.curation.model_server import model_server
 
 PLAIN = (
     "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"

@@ -1,14 +1,9 @@
 """What the text alone gives away, for every format: by the benchmark's own metric, and the same as the harness computes."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_server import model_server
 
 from curation.command_line import app
 from curation.report.text_quality import check_text
@@ -18,6 +13,7 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.phantoms import write_sources
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from tests.curation.model_server import model_server
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)

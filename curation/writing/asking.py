@@ -1,0 +1,187 @@
+"""Puts prompts to a language model and keeps every reply in a journal as it comes: a killed run goes on and pays nothing twice.
+
+See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/sending.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from tqdm import tqdm
+
+from curation.images.image_index import replace_surrogates
+from curation.images.image_table import MIN_CAPTION
+from curation.writing.prompts import SYSTEM
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock
+from dataset_builders.journal import Journal, read_journal
+from eval_harness.models.http.sending import permit_sending
+from eval_harness.models.interface import Request, Response
+
+Read = TypeVar("Read")
+MAX_TOKENS = 512
+
+
+class Writer(Protocol):
+    """A language model: `eval_harness.models.http.openai_chat.OpenAIChat`, or anything that answers requests the same
+    way."""
+
+    name: str
+
+    def generate(self, requests: list[Request]) -> Iterator[Response]: ...
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How questions are asked for. The paper gives no temperature; 1.0 is the API's own default and lets a second try
+    differ."""
+
+    tries: int = 3
+    temperature: float = 1.0
+    min_caption: int = MIN_CAPTION
+    seed: int = 0
+    price: tuple[float, float] | None = None
+    """Price of a million tokens in and out."""
+    send: bool = False
+    """Whether texts may be sent to a server that is not on this machine."""
+
+    def __post_init__(self) -> None:
+        if self.tries < 1:
+            raise BadInput(f"--tries {self.tries}: give a whole number from 1.")
+        if not 0 <= self.temperature <= 2:
+            raise BadInput(f"--temperature {self.temperature}: give a number from 0 to 2.")
+
+
+def ask(
+    model: Writer,
+    prompts: dict[str, str],
+    sample: int,
+    asking: Asking,
+    journal: Path,
+    desc: str,
+    quiet: bool | None,
+    system: str | None = SYSTEM,
+) -> Iterator[dict[str, Any]]:
+    """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal.
+
+    Raises BadInput where another process is adding to the journal.
+    """
+    if prompts and getattr(model, "is_api", False):
+        size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
+        permit_sending(model.name, getattr(model, "base_url", None), lambda: size, asking.send)
+    requests = [
+        Request(
+            key,
+            sample,
+            text,
+            None,
+            (),
+            "single",
+            max_tokens=MAX_TOKENS,
+            temperature=asking.temperature,
+            seed=asking.seed,
+            system=system,
+        )
+        for key, text in prompts.items()
+    ]
+    with lock(journal.parent, journal.name), Journal(journal) as replies:
+        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
+            entry = {
+                "id": response.question_id,
+                "try": response.sample,
+                "status": response.status,
+                "reply": replace_surrogates(response.text),
+                "error": replace_surrogates(response.error) if response.error else response.error,
+                "tokens": list(response.usage) if response.usage else None,
+                "model": model.name,
+            }
+            replies.append(entry)
+            yield entry
+
+
+def ask_once(
+    model: Writer,
+    prompts: dict[str, str],
+    asking: Asking,
+    journal: Path,
+    desc: str,
+    quiet: bool | None,
+    system: str | None = SYSTEM,
+) -> dict[str, dict[str, Any]]:
+    """The reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are asked anew by the
+    next call; what no server answered is not in it."""
+    entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
+    todo = {key: text for key, text in prompts.items() if key not in entries}
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    for entry in ask(model, todo, 0, asking, journal, desc, quiet, system) if todo else ():
+        entries[entry["id"]] = entry
+    return {key: entries[key] for key in prompts if key in entries}
+
+
+def _without_name(key: str) -> str:
+    """The id of a journal written when ids held an image's name before what was asked: what was asked alone."""
+    try:
+        held = json.loads(key)
+    except ValueError:
+        return key
+    return json.dumps(held[1], ensure_ascii=False) if isinstance(held, list) and len(held) == 2 else key
+
+
+@dataclass
+class Replies(Generic[Read]):
+    """What became of each prompt: `good`, as read; `last`, the newest reply of those that are not; how often each was `tried`; `failed`: no
+    server answered in this run."""
+
+    good: dict[str, Read] = field(default_factory=dict)
+    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tried: Counter[str] = field(default_factory=Counter)
+    failed: set[str] = field(default_factory=set)
+
+
+def ask_until_good(
+    model: Writer,
+    prompts: Mapping[str, str],
+    read: Callable[[str, dict[str, Any]], Read | None],
+    asking: Asking,
+    journal: Path,
+    desc: str,
+    quiet: bool | None,
+) -> Replies[Read]:
+    """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
+
+    Replies in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
+    """
+    found: Replies[Read] = Replies()
+
+    def take(entry: dict[str, Any]) -> None:
+        key = entry["id"] if entry["id"] in prompts else _without_name(entry["id"])
+        if key not in prompts or key in found.good:
+            return
+        if entry["status"] == "failed":
+            found.failed.add(key)
+            return
+        found.tried[key] += 1
+        good = read(key, entry)
+        if good is None:
+            found.last[key] = entry
+        else:
+            found.good[key] = good
+            found.last.pop(key, None)
+
+    for entry in read_journal(journal):
+        take(entry)
+    found.failed.clear()
+    for number in range(asking.tries):
+        todo = {
+            key: text
+            for key, text in prompts.items()
+            if key not in found.good and found.tried[key] <= number and key not in found.failed
+        }
+        for entry in ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})", quiet) if todo else ():
+            take(entry)
+    return found
