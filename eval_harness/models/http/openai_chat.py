@@ -294,7 +294,9 @@ class OpenAIChat(Backend):
 
     def _reasons_unseen(self, server: Address, request: Request) -> bool:
         """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
-        probe = replace(request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS)
+        probe = replace(
+            request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS
+        )
         try:
             reply = self._once(server, messages_of(probe, None), self.parameters.of(probe))
         except (Refusal, Trouble):
