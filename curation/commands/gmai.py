@@ -42,9 +42,9 @@ def gmai(
         typer.echo(
             f"{name}: {counts['targets']} targets on {counts['pictures']} pictures of {counts['patients']} patients"
         )
-        if counts["pictures_without_patient"]:
+        if unknown := counts["pictures_without_patient"]:
             typer.echo(
-                f"{name}: {counts['pictures_without_patient']} pictures name no patient; each counts as a patient of its own"
+                f"{name}: {unknown} pictures name no patient; each study, or picture without one, counts as a patient of its own"
             )
     for note in made.notes:
         typer.echo(note)

@@ -28,7 +28,7 @@ from dataset_builders.pseudonyms import Pseudonyms, pseudonyms_of
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,9 @@ def read_items(
                 "pictures": len({picture for item in found for picture, _ in item.pictures}),
                 "targets": len(found),
                 "patients": len({item.patient for item in found}),
-                "pictures_without_patient": len({item.picture for item in found if not item.is_known_patient}),
+                "pictures_without_patient": len(
+                    {picture for item in found if not item.is_known_patient for picture, _ in item.pictures}
+                ),
             }
     if not items:
         first = "; ".join(
@@ -184,7 +186,8 @@ def _store(
     file = private / PICTURES / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    alone = f"\0{dataset.name}\0{picture.key}"
+    # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
+    alone = f"\0{dataset.name}\0{picture.study or picture.key}"
     patient = ids.group(f"{dataset.registry}\0{picture.patient or alone}")
     study = ids.of("s", f"{dataset.registry}\0{picture.patient or ''}\0{picture.study or alone}")
     shared = {

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest, norm
 
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
 from dataset_builders.benchmarks.mediconfusion.reader import read
+from dataset_builders.case_groups import sharing_images
 from dataset_builders.images.lookup import ImageError, ImageFolders
 from dataset_builders.schema import Case
 
@@ -86,13 +85,7 @@ class Quality:
             found.append(
                 f"{sum(map(len, self.repeated_questions))} pairs share question and options with another pair."
             )
-        if self.unreadable_images:
-            name, why = next(iter(self.unreadable_images.items()))
-            found.append(f"{len(self.unreadable_images)} images cannot be opened ({name}: {why}).")
-        if self.same_images or self.alike_images:
-            found.append(
-                f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
-            )
+        found += image_warnings(self.unreadable_images, self.same_images, self.alike_images)
         if self.often:
             found.append(
                 f"{len(self.often)} images are used in more than {OFTEN} pairs (at most {max(self.often.values())})."
@@ -124,7 +117,7 @@ def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None
     folders = [folder for folder in (*images, source / "images") if folder.is_dir() or folder in images]
     cases = read(source, ImageFolders(folders) if folders else None).cases["test"]
     use = Counter(image.image_id for case in cases for image in case.images)
-    sizes = _components(cases)
+    sizes = sorted(map(len, sharing_images(cases)), reverse=True)
     image_1_is_a = sum(case.questions[0].answer == (0,) for case in cases)
     there = {image.image_id: image.read for case in cases for image in case.images if image.read is not None}
     same, alike, unreadable = alike_images(there)
@@ -163,18 +156,6 @@ def _ask(cases: list[Case], blind: BlindAsking) -> BlindModel:
     questions = pd.DataFrame([asdict(question) for case in cases for question in case.questions])
     found = ask_blind(FORMAT, questions, blind.model, blind.journal, blind.asking)
     return replace(found, scores={name: found.scores[name] for name in SHOWN if name in found.scores})
-
-
-def _components(cases: list[Case]) -> list[int]:
-    """Sizes, in pairs and largest first, of the groups of pairs that share images, directly or through other pairs."""
-    place = {
-        image: at for at, image in enumerate({image.image_id for case in cases for image in case.images}, len(cases))
-    }
-    edges = [(at, place[image.image_id]) for at, case in enumerate(cases) for image in case.images]
-    rows, columns = np.array(edges).T
-    total = len(cases) + len(place)
-    labels = connected_components(coo_array((np.ones(len(edges)), (rows, columns)), (total, total)), directed=False)[1]
-    return sorted(Counter(labels[: len(cases)].tolist()).values(), reverse=True)
 
 
 def _blind(cases: list[Case], rule: str) -> Blind:
@@ -257,6 +238,19 @@ def alike_images(
         differing = np.bitwise_count(bits[at + 1 :] ^ bits[at])
         alike += [(name, names[at + 1 + far], int(differing[far])) for far in np.flatnonzero(differing <= NEAR_BITS)]
     return [group for group in by_sha.values() if len(group) > 1], alike, unreadable
+
+
+def image_warnings(
+    unreadable: Mapping[str, str], same: list[list[str]], alike: list[tuple[str, str, int]]
+) -> list[str]:
+    """What `alike_images` found, in words."""
+    found = []
+    if unreadable:
+        name, why = next(iter(unreadable.items()))
+        found.append(f"{len(unreadable)} images cannot be opened ({name}: {why}).")
+    if same or alike:
+        found.append(f"{len(same)} groups of images are the same file, {len(alike)} pairs of images look alike.")
+    return found
 
 
 def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha: float = 0.05) -> float | None:

@@ -18,12 +18,13 @@ from typing import Any
 import pandas as pd
 
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
-from curation.report.quality import OFTEN, alike_images
+from curation.report.quality import OFTEN, alike_images, image_warnings
 from curation.report.quality_page import STYLE, groups_of, score_rows, table_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.repository import open_repository
 from eval_harness.scores import HEADLINE, score
+from eval_harness.scores.grading import shown_images
 
 Chosen = dict[str, tuple[int, ...]]
 """Question id -> what a rule answers."""
@@ -58,13 +59,7 @@ class TextQuality:
         ]
         if self.repeated_questions:
             found.append(f"{len(self.repeated_questions)} questions are asked more than once of the same image.")
-        if self.unreadable_images:
-            name, why = next(iter(self.unreadable_images.items()))
-            found.append(f"{len(self.unreadable_images)} images cannot be opened ({name}: {why}).")
-        if self.same_images or self.alike_images:
-            found.append(
-                f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
-            )
+        found += image_warnings(self.unreadable_images, self.same_images, self.alike_images)
         return found
 
     def _blind_scores(self) -> dict[str, dict[str, Any]]:
@@ -92,14 +87,15 @@ def check_text(data: Path, blind: BlindAsking | None = None) -> TextQuality:
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(lambda shown: tuple(sorted(map(str.casefold, shown))))
     repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
-    use = questions["image_id"].value_counts()
+    images = shown_images(questions)
+    use = images.value_counts()
     return TextQuality(
         repository.name,
         repository.format,
         name,
         metric,
         len(questions),
-        int(questions["image_id"].nunique()),
+        int(images.nunique()),
         scores,
         [group for group in repeated if len(group) > 1],
         same,

@@ -129,7 +129,12 @@ def _pictures(section: Section, case_id: str, datasets: Sequence[Dataset]) -> st
     images = IMAGES.get(section, case_id, datasets)
     if images is None:
         return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
-    drawn = "".join(_picture(name, data) for name, data in images.items())
+    drawn = "".join(
+        _picture(
+            name if len(images) == 1 else f"{number} of {len(images)}, {name}, in the order of the question,", data
+        )
+        for number, (name, data) in enumerate(images.items(), 1)
+    )
     return f'<div class="pictures">{drawn}</div>' if drawn else ""
 
 
@@ -137,4 +142,4 @@ def _picture(name: str, data: bytes) -> str:
     kind = next((mime for start, mime in PICTURES.items() if data.startswith(start)), None)
     if kind is None or len(data) > LARGEST_IMAGE:
         return ""
-    return f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 60)} of this case" loading="lazy">'
+    return f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 120)} of this case" loading="lazy">'
