@@ -139,6 +139,15 @@ class SubmitTab:
             outcome(found, found.problems),
         )
 
+    def check_when_complete(
+        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None
+    ) -> tuple[Any, ...]:
+        """The same where nothing is missing: files, and the model's name, which the files of a run folder say themselves."""
+        says_itself = {"run.json", "result.json"} & {Path(file).name for file in files or []}
+        if not files or not (says_itself or key == HIDDEN or str(model or "").strip()):
+            return (gr.skip(),) * 5
+        return self.check(key, files, model, kind)
+
     def send(
         self,
         key: str | None,
@@ -228,16 +237,16 @@ def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
             target = gr.Dropdown(
                 choices, value=choices[0][1] if choices else None, label="Questions", allow_custom_value=True,
             )  # fmt: skip
-            files = gr.File(
-                file_count="multiple", type="filepath", height=150,
-                label="Answers",
-            )  # fmt: skip
             model = gr.Textbox(
                 label="Model", placeholder="Name as it should stand on the board", max_lines=1, max_length=100
             )
             kind = gr.Dropdown(
                 [("not stated", ""), *((said, kind) for kind, said in KINDS.items())], value="", label="Kind of model"
             )
+            files = gr.File(
+                file_count="multiple", type="filepath", height=150,
+                label="Answers",
+            )  # fmt: skip
             check = gr.Button("Score it", variant="primary", elem_id="mp-check")
             if tab.signs_in:
                 gr.LoginButton(size="sm", elem_id="mp-sign-in")
@@ -258,9 +267,14 @@ def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
             show_progress="hidden",
             api_visibility="private",
         )
+    checked = [report, send, ready, how, told]
     check.click(
-        tab.check, form, [report, send, ready, how, told], api_name="check_submission", concurrency_limit=CHECKING,
+        tab.check, form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="minimal", show_progress_on=report,
+    )  # fmt: skip
+    gr.on(  # a form that is complete is scored without being asked
+        [files.upload, model.submit], tab.check_when_complete, form, checked, api_visibility="private", concurrency_limit=CHECKING,
+        concurrency_id="check", show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     send.click(
         _in_the_name_of_who_asks(tab) if tab.signs_in else _as_this_machine(tab),

@@ -49,15 +49,20 @@ def upload(
     """Give a file on the Submit tab of `address` (None: of the page as it is) and have it scored. `press`: how a button is pressed."""
     if address:
         page.goto(f"{address}/?b=submit")
+    give(page, file)
+    page.get_by_label("Model", exact=True).fill(model)
+    press(page.locator("#mp-check"))
+    page.locator("#mp-report h2.finding").wait_for(timeout=WAIT)
+
+
+def give(page: Any, file: Path) -> None:
+    """Choose a file on the Submit tab."""
     shown = page.locator("#mp-submit").get_by_text(file.name[:8]).first
     for _ in range(4):  # a file that is given while the page still draws itself is lost
         page.locator("#mp-submit input[type=file]").first.set_input_files(str(file), timeout=WAIT)
         with suppress(TimeoutError):
             shown.wait_for(timeout=WAIT / 2)
-            break
-    page.get_by_label("Model", exact=True).fill(model)
-    press(page.locator("#mp-check"))
-    page.locator("#mp-report h2.finding").wait_for(timeout=WAIT)
+            return
 
 
 @pytest.mark.sources

@@ -14,7 +14,7 @@ from tests.eval_harness.submissions.submitting import responses
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers
 from tests.leaderboard_space.test_browser import WAIT, eventually, here
-from tests.leaderboard_space.test_submit_browser import upload
+from tests.leaderboard_space.test_submit_browser import give
 
 pytestmark = pytest.mark.browser
 SIZES = {"mouse": (1440, 900), "keyboard": (1440, 900), "phone": (390, 844)}
@@ -108,7 +108,7 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
 
 
 def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, place: Place, tmp_path: Path) -> None:
-    """The page, a file, a name, the score. What is in leads to its row."""
+    """The page, a name, a file, Submit: a form that is complete is scored at once. What is in leads to its row."""
     page, rows = visitor.page, responses(place.data, seed=sorted(SIZES).index(visitor.how))
     files = {
         "valid": rows,
@@ -125,7 +125,8 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, place: Place,
         ("valid", "ready to be submitted"),
     ):
         page.get_by_role("heading", name="Answers in, scores recomputed.").wait_for(timeout=WAIT)
-        upload(page, None, tmp_path / f"{name}.jsonl", f"Newcomer {visitor.how}", visitor.press)
+        page.get_by_label("Model", exact=True).fill(f"Newcomer {visitor.how}")
+        give(page, tmp_path / f"{name}.jsonl")
         report.get_by_text(said).first.wait_for(timeout=WAIT)
         if name == "valid":
             break
