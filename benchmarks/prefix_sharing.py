@@ -1,13 +1,14 @@
 """The harness against a loop written for one family, which reads each image once and hands its cache to every question on it: answers per
-CPU second, in turns, on tiny random models, and whether the texts are the same.
+CPU second, on tiny random models of several families in one run and in turns, and whether the texts are the same.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/prefix_sharing.py [--family qwen2_5_vl] [--width 512] [--layers 8]
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/prefix_sharing.py [qwen2_5_vl ...] [--width 512] [--layers 8]
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import random
 import statistics
 import tempfile
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+SIX = ("qwen2_5_vl", "qwen3_vl", "gemma3", "glm4v", "llama4", "llava")
 TOKENS, PER_IMAGE, IMAGES_AT_ONCE = 5, 9, 4
 WORDS = ("the", "image", "shows", "a", "lesion", "on", "left", "right", "side", "of", "chest", "brain")
 
@@ -55,6 +57,7 @@ def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
             for each in chosen
         ]
         inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt")
+        inputs = {name: each.to(model.dtype) if each.is_floating_point() else each for name, each in inputs.items()}
         cache = DynamicCache(config=model.config.get_text_config())
         model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
         members = [request for each in chosen for request in groups[each]]
@@ -83,9 +86,24 @@ def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
     return texts
 
 
+def model_of(family: str, folder: Path, width: int, layers: int) -> Any:
+    """A tiny model of the family as the harness loads it, with attention windows as wide as real ones."""
+    from eval_harness.models.interface import Settings
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+    from tests.eval_harness.tiny_families import make
+
+    make(family, folder, width=width, layers=layers)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("sliding_window", "attention_chunk_size"):
+        if config["text_config"].get(name):
+            config["text_config"][name] = 1024
+    (folder / "config.json").write_text(json.dumps(config))
+    return TransformersVLM(str(folder), Settings())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--family", default="qwen2_5_vl")
+    parser.add_argument("families", nargs="*", default=SIX)
     parser.add_argument("--width", type=int, default=32, help="hidden size of the text model")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--images", type=int, default=12)
@@ -95,36 +113,36 @@ def main() -> None:
     arguments = parser.parse_args()
     import torch
 
-    from eval_harness.models.interface import Settings
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-    from tests.eval_harness.tiny_families import make
-
     torch.set_num_threads(1)
     asked = requests(arguments.images, arguments.side, arguments.seed)
+    times: dict[str, list[tuple[float, float]]] = {family: [] for family in arguments.families}
     with tempfile.TemporaryDirectory() as name:
-        folder = make(arguments.family, Path(name) / "model", width=arguments.width, layers=arguments.layers)
-        ours = TransformersVLM(str(folder), Settings())
+        models = {family: model_of(family, Path(name) / family, arguments.width, arguments.layers) for family in times}
 
-        def harness() -> dict[str, str]:
-            return {response.question_id: response.text for response in ours.generate(asked)}
+        def harness(family: str) -> dict[str, str]:
+            return {response.question_id: response.text for response in models[family].generate(asked)}
 
         @torch.inference_mode()
-        def loop() -> dict[str, str]:
-            return by_hand(ours.network.model, ours.processor, asked)
+        def loop(family: str) -> dict[str, str]:
+            return by_hand(models[family].network.model, models[family].processor, asked)
 
-        first, second = harness(), loop()
-        same = sum(first[key].strip() == second[key].strip() for key in first)
-        times: dict[str, list[float]] = {"harness": [], "loop": []}
+        same: dict[str, int] = {}
+        for family in times:
+            first, second = harness(family), loop(family)
+            same[family] = sum(first[key].strip() == second[key].strip() for key in first)
         for _ in range(arguments.repeats):
-            for label, run in (("harness", harness), ("loop", loop)):
+            for family, found in times.items():
                 start = time.process_time()
-                run()
-                times[label].append(time.process_time() - start)
-        rates = {label: len(asked) / statistics.median(found) for label, found in times.items()}
-        shares = "shares prefixes" if ours.describe()["shared_image_prefix"] else "whole prompts"
+                harness(family)
+                middle = time.process_time()
+                loop(family)
+                found.append((middle - start, time.process_time() - middle))
+    for family, found in times.items():
+        ours, theirs = (statistics.median(each) for each in zip(*found, strict=True))
+        shares = "shares prefixes" if models[family].describe()["shared_image_prefix"] else "whole prompts"
         print(
-            f"{arguments.family}, hidden {arguments.width}, {arguments.layers} layers, {shares}: harness {rates['harness']:.0f}, loop "
-            f"{rates['loop']:.0f} answers per CPU second: {rates['harness'] / rates['loop']:.2f} x; texts {same} of {len(asked)} equal"
+            f"{family}, hidden {arguments.width}, {arguments.layers} layers, {shares}: harness {len(asked) / ours:.0f}, loop "
+            f"{len(asked) / theirs:.0f} answers per CPU second: {theirs / ours:.2f} x; texts {same[family]} of {len(asked)} equal"
         )
 
 

@@ -33,6 +33,11 @@ def encoder_decoder(config):
 
 
 def in_dtype(model, inputs):
+    """Also as the model's own `generate` changes them: BLIP's begins with its own first token and drops the tokenizer's last."""
+    if type(model).__name__ == "BlipForConditionalGeneration":
+        ids = inputs["input_ids"][:, :-1].clone()
+        ids[:, 0] = model.config.text_config.bos_token_id
+        inputs = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
     return {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in inputs.items()}
 
 
@@ -42,9 +47,11 @@ NO_MARKER = ("Florence2Processor", "FuyuProcessor", "GitProcessor", "Kosmos2Proc
 @torch.inference_mode()
 def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
     """The greedy answer."""
-    inputs = in_dtype(model, inputs_of(processor, prompt, image, plain))
-    output = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
-    prompt_ids = inputs["input_ids"][0]
+    given = inputs_of(processor, prompt, image, plain)
+    prompt_ids = in_dtype(model, given)["input_ids"][0]
+    if type(model).__name__ != "BlipForConditionalGeneration":
+        given = in_dtype(model, given)
+    output = model.generate(**given, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
     if not encoder_decoder(model.config) and output[: len(prompt_ids)].tolist() == prompt_ids.tolist():
         output = output[len(prompt_ids) :]
     return processor.tokenizer.decode(output, skip_special_tokens=True)

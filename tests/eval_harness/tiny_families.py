@@ -277,14 +277,6 @@ FAMILIES = {
         named={"image_token": "<image>"},
         image_tokens=17,
     ),
-    "fuyu": Family(
-        "Fuyu",
-        ("FuyuImageProcessor", {"size": square(56), "patch_size": square(14)}),
-        {name: value for name, value in TEXT.items() if name != "num_key_value_heads"},
-        config={"patch_size": 14, "image_size": 56, "image_token_id": "|SPEAKER|"},
-        tokens=("|SPEAKER|", "|NEWLINE|", "<0x04>"),
-        model="FuyuForCausalLM",
-    ),
     "gemma3": Family(
         "Gemma3",
         ("Gemma3ImageProcessor", {"size": square(28)}),
@@ -360,15 +352,14 @@ FAMILIES = {
     ),
     "got_ocr2": Family(
         "GotOcr2",
-        ("GotOcr2ImageProcessor", {"size": square(64)}),
+        ("GotOcr2ImageProcessor", {"size": square(256)}),
         text("qwen2"),
         {
             **{"hidden_size": 16, "output_channels": 8, "num_hidden_layers": 1, "num_attention_heads": 2},
-            **{"image_size": 64, "patch_size": 16, "mlp_dim": 32, "global_attn_indexes": [0], "window_size": 2},
+            **{"image_size": 256, "patch_size": 4, "mlp_dim": 32, "global_attn_indexes": [], "window_size": 8},
         },
         {"image_token_index": "<imgpad>"},
         tokens=("<imgpad>", "<img>", "</img>", "<|im_start|>", "<|im_end|>"),
-        image="<img><imgpad></img>",
     ),
     "idefics2": Family(
         "Idefics2",
@@ -714,6 +705,8 @@ def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int
         case "InstructBlip":
             processor.image_token = tok.added_tokens_decoder[tok.convert_tokens_to_ids("<image>")]
             config["qformer_config"] |= {"vocab_size": len(pieces["qformer_tokenizer"])}
+        case "Blip":
+            language["bos_token_id"] = 5  # another one than the tokenizer puts first, as in BLIP's checkpoints
         case "Kosmos2":
             processor.num_image_tokens = 4
             language["vocab_size"] += 8

@@ -76,7 +76,9 @@ class InputMaker:
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._sanitize = "sanitize_control_tokens" in inspect.signature(processor.apply_chat_template).parameters
         """Whether transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
-        self._marker = self._written_marker() if with_images and plain_template is not None else None
+        self._marker, self._nested = (None, False)
+        if with_images and plain_template is not None:
+            self._marker, self._nested = self._written_marker()
         self._image_token = getattr(processor, "image_token_id", None)
 
     def close(self) -> None:
@@ -146,25 +148,29 @@ class InputMaker:
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
         texts = [chat_form.plain_text(messages, self.plain_template, token, end) for messages in conversations]
         images: Any = [chat_form.images_of(messages) for messages in conversations] if self.with_images else None
-        if images and token is None:
+        if images and not self._nested:
             images = [image for each in images for image in each]
         return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
 
-    def _written_marker(self) -> str | None:
-        """What stands for an image in a plain prompt; None where the processor writes its image tokens by itself."""
+    def _written_marker(self) -> tuple[str | None, bool]:
+        """What stands for an image in a plain prompt (None where the processor writes its image tokens by itself), and whether the
+        processor takes a list of images for each text."""
         token = getattr(self.processor, "image_token", None)
         marker = getattr(token, "content", token)
         if not marker or getattr(
             self.processor, "num_query_tokens", None
         ):  # BLIP-2 takes a second marker without a word
-            return None
+            return None, False
         from PIL import Image
 
-        try:
-            self.processor(text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt")
-        except ValueError:  # Florence-2, Fuyu: two markers for one image
-            return None
-        return str(marker)
+        image = Image.new("RGB", (64, 64))
+        for images in ([[image]], [image]):  # GOT-OCR2 takes the second alone
+            try:
+                self.processor(text=[f"{marker} x"], images=images, return_tensors="pt")
+                return str(marker), images[0] is not image
+            except ValueError:  # Florence-2, Fuyu: two markers for one image
+                continue
+        return None, False
 
     def _templated(self, conversations: list[list[Message]]) -> Any:
         options: dict[str, Any] = {
