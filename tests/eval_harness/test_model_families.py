@@ -10,7 +10,7 @@ from PIL import Image
 
 from eval_harness.models.interface import Request, Settings
 from tests.eval_harness.naive_loops import compare
-from tests.eval_harness.tiny_families import make
+from tests.eval_harness.tiny_families import FAMILIES, make
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +122,14 @@ def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monk
     assert {r.question_id: r.scores for r in found.score(asked)} == {
         name: pytest.approx(scores, abs=1e-4) for name, scores in right.items()
     }
+
+
+def test_the_types_said_to_be_compared_are_those_of_the_table():
+    import transformers
+
+    from eval_harness.models.local.compared import COMPARED
+
+    assert {getattr(transformers, f"{family.name}Config").model_type for family in FAMILIES.values()} == COMPARED
 
 
 ODD = (

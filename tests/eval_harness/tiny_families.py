@@ -6,7 +6,7 @@ In the table a text that begins with "=" is a size of the text model (`sizes`), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -193,6 +193,8 @@ def blip(name: str, language: Options) -> Family:
     )
 
 
+INTERLEAVED = {"mrope_interleaved": True, "partial_rotary_factor": 1.0}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 GRID = [[28, 28], [28, 56], [56, 28]]
 TILES = [[28, 56], [56, 28], [56, 56]]
 GLM_MARKS = ("begin_of_image", "end_of_image", "begin_of_video", "end_of_video", "image", "video")
@@ -585,17 +587,15 @@ FAMILIES = {
     "qwen3_5": qwen(
         "Qwen3_5",
         QWEN3_VISION,
-        {"mrope_interleaved": True, "partial_rotary_factor": 1.0},
+        INTERLEAVED,
         **LINEAR,
     ),
     "qwen3_5_moe": qwen(
         "Qwen3_5Moe",
         QWEN3_VISION,
-        {"mrope_interleaved": True, "partial_rotary_factor": 1.0},
+        INTERLEAVED,
         **LINEAR,
-        num_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=16,
+        **EXPERTS,
         shared_expert_intermediate_size=16,
     ),
     "qwen3_vl": qwen("Qwen3VL", {**QWEN3_VISION, "deepstack_visual_indexes": [0]}, {"mrope_interleaved": True}),
@@ -603,9 +603,7 @@ FAMILIES = {
         "Qwen3VLMoe",
         {**QWEN3_VISION, "deepstack_visual_indexes": [0]},
         {"mrope_interleaved": True},
-        num_experts=4,
-        num_experts_per_tok=2,
-        moe_intermediate_size=16,
+        **EXPERTS,
     ),
     "smolvlm": Family(
         "SmolVLM",
@@ -625,6 +623,128 @@ FAMILIES = {
     ),
     "vipllava": llava("VipLlava", vision_feature_layers=[-1, -2]),
 }
+
+VIDEO = {"tokens": ("<image>", "<video>"), "config": {"image_token_index": "<image>", "video_token_index": "<video>"}}
+SHORT = {"size": {"shortest_edge": 28}, "crop_size": square(28)}
+SAM = {
+    **{"model_type": "sam_vision_model", "hidden_size": 16, "output_channels": 8, "num_hidden_layers": 1},
+    **{"num_attention_heads": 2, "image_size": 56, "patch_size": 14, "mlp_dim": 32, "global_attn_indexes": [0]},
+    **{"window_size": 2, "num_pos_feats": 4},
+}
+
+FAMILIES |= {
+    "aria": Family(
+        "Aria",
+        ("AriaImageProcessor", {"max_image_size": 490, "min_image_size": 336}),
+        text("aria_text", moe_num_experts=4, moe_topk=2, moe_num_shared_experts=1),
+        {**VISION, "model_type": "idefics3_vision", "image_size": 490, "patch_size": 35},
+        {"image_token_index": "<image>", "projector_patch_to_query_dict": {"196": 4, "784": 4}},
+        named={"image_token": "<image>"},
+        processor={"size_conversion": {490: 4, 980: 4}},
+        image="<image>",
+    ),
+    "deepseek_vl_hybrid": replace(
+        FAMILIES["deepseek_vl"],
+        name="DeepseekVLHybrid",
+        images=(
+            "DeepseekVLHybridImageProcessor",
+            {"size": square(28), "min_size": 14, "high_res_size": square(56)},
+        ),
+        config={**FAMILIES["deepseek_vl"].config, "high_res_vision_config": SAM},
+    ),
+    "fast_vlm": replace(
+        FAMILIES["llava"],
+        name="FastVlm",
+        text=text("qwen2"),
+        vision=None,
+        processor={"patch_size": 28, "vision_feature_select_strategy": "full", "num_additional_image_tokens": 0},
+    ),
+    "gemma4_unified": replace(
+        FAMILIES["gemma4"],
+        name="Gemma4Unified",
+        images=("Gemma4UnifiedImageProcessor", FAMILIES["gemma4"].images[1]),
+        vision={
+            **{"patch_size": 8, "pooling_kernel_size": 2, "mm_embed_dim": "=width", "mm_posemb_size": 64},
+            "output_proj_dims": "=width",
+        },
+    ),
+    "glm_ocr": glm("GlmOcr", "Glm46V", head_dim="=head"),
+    "lfm3_vl": replace(
+        FAMILIES["qwen3_vl"],
+        name="Lfm3Vl",
+        text=FAMILIES["lfm2_vl"].text,
+        vision=QWEN3_VISION,
+        processor_name="Lfm3VlProcessor",
+    ),
+    "llava_next_video": replace(
+        FAMILIES["llava_next"],
+        name="LlavaNextVideo",
+        tokens=VIDEO["tokens"],
+        config={**VIDEO["config"], "image_grid_pinpoints": TILES},
+        pieces={"video_processor": ("LlavaNextVideoVideoProcessor", {"size": square(28)})},
+    ),
+    "minicpmv4_6": Family(
+        "MiniCPMV4_6",
+        ("MiniCPMV4_6ImageProcessor", {}),
+        text("llama"),
+        {**VISION, "image_size": 56, "patch_size": 14, "insert_layer_id": 0},
+        {"insert_layer_id": 0, "image_token_id": "<image>"},
+        named={"image_token": "<image>", "video_token": "<video>"}
+        | {
+            f"{part}_{end}_token": f"<{part}_{end}>"
+            for part in ("image", "slice", "image_id")
+            for end in ("start", "end")
+        },
+        pieces={"video_processor": ("MiniCPMV4_6VideoProcessor", {})},
+        image="<image>\n",
+    ),
+    "paddleocr_vl": replace(
+        qwen("PaddleOCRVL", {**VISION, "image_size": 56, "patch_size": 14}, {}, head_dim="=head"),
+        images=("PaddleOCRVLImageProcessor", QWEN_PIXELS),
+        tokens=(),
+        named={"image_token": "<|IMAGE_PLACEHOLDER|>"},
+        config={"image_token_id": "<|IMAGE_PLACEHOLDER|>"},
+        pieces={},
+        image="<|IMAGE_PLACEHOLDER|>",
+    ),
+    "qianfan_ocr": replace(
+        FAMILIES["internvl"], name="QianfanOCR", text=text("qwen3", head_dim="=head"), pieces={}, image="<image>\n"
+    ),
+    "qwen4_exp": replace(
+        qwen(
+            "Qwen4Exp",
+            QWEN3_VISION,
+            INTERLEAVED,
+            **LINEAR,
+            **EXPERTS,
+            shared_expert_intermediate_size=16,
+            **{"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8},
+            **{"indexer_budget": 64, "indexer_compress_ratio": 4},
+        ),
+        processor_name="Qwen3VLProcessor",
+        pieces=FAMILIES["qwen3_vl"].pieces,
+    ),
+    "video_llama_3": replace(
+        FAMILIES["qwen2_vl"],
+        name="VideoLlama3",
+        images=("VideoLlama3ImageProcessor", QWEN_PIXELS),
+        text=text("qwen2"),
+        vision={**VISION, "patch_size": 14},
+        config={name: QWEN_MARKS[name] for name in ("image_token_id", "video_token_id")},
+        pieces={"video_processor": ("VideoLlama3VideoProcessor", QWEN_PIXELS)},
+        image="<|image_pad|>",
+        processor_name="VideoLlama3Processor",
+    ),
+    "video_llava": replace(
+        FAMILIES["llava"],
+        name="VideoLlava",
+        images=("VideoLlavaImageProcessor", SHORT),
+        **VIDEO,
+        pieces={"video_processor": ("VideoLlavaVideoProcessor", SHORT)},
+        processor_name="VideoLlavaProcessor",
+    ),
+}
+"""Families that differ from one above in a few things."""
 
 
 def tokenizer(*special: str, named: dict[str, str] | None = None) -> Any:
