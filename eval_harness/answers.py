@@ -24,7 +24,7 @@ from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing, said_of
 from eval_harness.benchmarks import part, spec
 
-READER_VERSION = 3
+READER_VERSION = 4
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.options import words_of
-from eval_harness.answer_reading.plain_text import says_any
+from eval_harness.answer_reading.plain_text import hints, says
 from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
 
 Found = tuple[int, ...] | None
@@ -31,8 +31,8 @@ _NEXT = re.compile(
     re.IGNORECASE,
 )
 _AFTER_A = re.compile(
-    r"[^\S\n]+(?!\w(?![\w-])|\d+\s?(?:%|percent)|(?:and|or|nor|is|are|was|because|since|as|due|for|based|given|not|rather"
-    r"|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|y"
+    r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?(?:%|percent)|\W*(?:$|\n))|(?:and|or|nor|is|are|was"
+    r"|because|since|as|due|for|based|given|not|rather|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|y"
     r"|from|would|could|seems?|looks?|appears?"
     r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
     re.IGNORECASE,
@@ -234,7 +234,7 @@ _ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?
 
 @lru_cache(maxsize=4)
 def _verdicts(text: str) -> tuple[re.Match[str], ...]:
-    if _VERDICT_WORDS.search(text) is None:
+    if not says(text, _VERDICTS):
         return ()
     return tuple(
         match
@@ -263,10 +263,12 @@ def verdicts(text: str, count: int, multiple: bool) -> Found:
     return alive if wrong and (len(alive) == 1 or (multiple and alive)) else None
 
 
-_VERDICT_WORDS = re.compile(
-    r"correct|right|true|yes|best|likely|present|wrong|false|no|absent|improbable|implausible|impossible|eliminated|excluded|ruled|[✓✔✅✗❌✘×]",
-    re.IGNORECASE,
+_VERDICT_WORDS = (
+    "correct right true yes best likely present incorrect wrong false no not unlikely less absent improbable implausible impossible"
+    " eliminated excluded ruled most very highly"
 )
+VERDICT_WORDS = frozenset(_VERDICT_WORDS.split())
+_VERDICTS = hints(_VERDICT_WORDS)
 
 
 _BOX = re.compile(rf"(?:\[(?P<mark>[xX✓✔✅ ]?)\]|(?P<sign>[☐☑☒]))\s*(?:[Oo]ption\s+)?{OPEN}([A-Z])(?![^\W_])")
@@ -295,10 +297,10 @@ _MORE = re.compile(
 _NAMES = frozenset(
     "vitamin hepatitis influenza type grade class stage group category factor protein complex segment zone level weber hep stanford phase"
     " part point angle side vertex vertices triangle ray arc chord node edge circle figure fig picture photo slide panel table case image"
-    " view lead appendix section immunoglobulin ig strep streptococcus haemophilia hemophilia plan line row column mr mrs ms dr patient"
+    " set view lead appendix section immunoglobulin ig strep streptococcus haemophilia hemophilia plan line row column mr mrs ms dr patient"
     " probability of likelihood of chance of".replace(" of", "/of").split(" ")
 )
-_NAME_HINTS = tuple({name.split("/")[0] for name in _NAMES})
+_NAME_HINTS = hints(" ".join(name.split("/")[0] for name in _NAMES))
 _NAME_AFTER = re.compile(
     r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
     r"|weighted"
@@ -310,7 +312,7 @@ _NAME_AFTER = re.compile(
 def is_named_thing(text: str, start: int) -> bool:
     """Whether a letter at text[start] is the name of a thing and no option: "angle C", "hepatitis B", "patient A"."""
     near = text[max(0, start - 36) : start]
-    before = _WORD_BEFORE.search(near) if says_any(near.lower(), _NAME_HINTS) else None
+    before = _WORD_BEFORE.search(near) if says(near, _NAME_HINTS) else None
     if before is None:
         return False
     word = before[1].lower().replace(" ", "/")
@@ -326,6 +328,7 @@ _WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choic
 
 
 _HEDGE = re.compile(r"\bor (?:possibly|maybe|perhaps|even)\b", re.IGNORECASE)
+_HEDGES = hints("possibly maybe perhaps even")
 
 
 def bracketed_letters(text: str, count: int, multiple: bool) -> Found:
@@ -355,7 +358,7 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
     alive: dict[int, None] = {}
     denied: set[int] = set()
     passed = 0
-    alternatives = _HEDGE.search(text) is not None
+    alternatives = says(text, _HEDGES) and _HEDGE.search(text) is not None
     left_to_look = most(text)
     for match, group in found:
         if match.start() < passed:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_named_thing, most
 from eval_harness.answer_reading.options import OptionTexts, named_option, stem
-from eval_harness.answer_reading.plain_text import says_any
+from eval_harness.answer_reading.plain_text import says
 from eval_harness.answer_reading.polarity import clause_before, denied_after, is_denied
 
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
@@ -38,7 +38,7 @@ class Mention:
 @lru_cache(maxsize=16)
 def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | None = None) -> tuple[Mention, ...]:
     """All option texts in text[start:stop], those joined by commas, "and", "or", "vs" as one mention."""
-    if texts.pattern is None or not says_any(text[start:stop].lower(), texts.hints):
+    if texts.pattern is None or not says(text, texts.hints):
         return ()
     mentions: list[Mention] = []
     for match in texts.pattern.finditer(text, start, len(text) if stop is None else stop):
@@ -78,6 +78,24 @@ def _is_crossed(text: str, label: re.Match[str] | None, end: int, option: int, c
     return (0 <= before < count and before != option) or (0 <= place < count and place != option)
 
 
+def lists_options(text: str, texts: OptionTexts) -> bool:
+    """Whether the response names two or more options as items of a list, each with a letter or on a line of its own; or has a list of
+    all letters, whatever stands beside them."""
+    items = {
+        mention.options
+        for mention in text_mentions(text, texts)
+        if mention.labelled or mention.crossed or _ITEM.search(text[max(0, mention.start - 8) : mention.start])
+    }
+    return len(items) > 1 or (len(texts.words) > 3 and _all_letters(text, len(texts.words)))
+
+
+def _all_letters(text: str, count: int) -> bool:
+    return {label[1].upper() for label in _LABEL.finditer(text)}.issuperset(LETTERS[:count])
+
+
+_LABEL = re.compile(r"\(\s?([A-Za-z])\s?\)")
+
+
 def is_crossed(text: str, texts: OptionTexts) -> bool:
     """Whether any option's text stands with the letter of another: then nobody can say which of the two is meant."""
     return any(mention.crossed for mention in text_mentions(text, texts))
@@ -88,12 +106,25 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
 
     A list of all options with a verdict on each counts by the verdicts.
     """
+    if is_crossed(text, texts):
+        return None
     meant, denied = _labelled(text, texts)
+    if len(meant) + len(denied) == 1 and _only_lists(text, texts):
+        return None
     alive = [option for option in meant if option not in denied]
     right = [option for option in alive if meant[option]]
     if right and len(meant) + len(denied) > len(right):
         alive = right
     return tuple(alive) if len(alive) == 1 or (multiple and 0 < len(alive) < count) else None
+
+
+def _only_lists(text: str, texts: OptionTexts) -> bool:
+    """Whether options are named only in a list of all of them; some of their texts may not have been recognized."""
+    count, mentions = len(texts.words), text_mentions(text, texts)
+    named = {mention.options for mention in mentions}
+    if count < 2 or not mentions or not all(mention.labelled for mention in mentions):
+        return False
+    return len(named) == count or (len(named) == 1 and count > 3 and _all_letters(text, count))
 
 
 def labelled_verdicts(text: str, texts: OptionTexts) -> Found:
@@ -118,7 +149,9 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
     """The labelled options that are meant (with: called right?), and those denied."""
     meant: dict[int, bool] = {}
     denied: set[int] = set()
+    own: list[tuple[int, int]] = []
     for mention in text_mentions(text, texts)[-most(text) :]:
+        own.append((mention.start, mention.end))
         if not mention.labelled:
             continue
         option = mention.options[0]
@@ -126,7 +159,7 @@ def _labelled(text: str, texts: OptionTexts) -> tuple[dict[int, bool], set[int]]
         if closing is not None:
             denied.add(option) if closing["wrong"] else meant.__setitem__(option, True)
             continue
-        if is_denied(text, mention.start, mention.end):
+        if is_denied(text, mention.start, mention.end, tuple(own[-6:-1])):
             denied.add(option)
         else:
             meant.setdefault(option, False)
@@ -165,16 +198,17 @@ _LETTER_LIST = re.compile(r"(?<![^\W_])\(?([A-Z])[).:]\s*([A-Z])(?![^\W_])")
 _LABEL_HERE = re.compile(r"[^\w\n]{0,20}\s{0,20}[^\w\n]{0,20}(?:[^\W\d_]{2,20} )?[^\w\n]{0,8}[A-Za-z](?![^\W_])")
 
 
-def labelled_options(text: str, start: int, texts: OptionTexts) -> tuple[int, ...]:
-    """The options of a list that begins at text[start], one label and text after the other, up to the first line without one."""
+def labelled_options(text: str, start: int, texts: OptionTexts, apart: int = 80) -> tuple[int, ...]:
+    """The options of a list that begins at text[start], one label and text after the other, up to the first line without one;
+    `apart`: how many characters may stand between two of them."""
     found: list[int] = []
     end = start
     if _LABEL_HERE.match(text, start) is None:
         return ()
     for mention in text_mentions(text, texts, start, min(len(text), start + 3000)):
         gap = text[end : mention.start]
-        between = gap.strip(" \t\n-•*.,;")
-        if not mention.labelled or "\n" in between or len(between) > (80 if found else 0):
+        between = gap.strip(" \t\n-•*.,;?([{\"'")
+        if not mention.labelled or "\n" in between or len(between) > (apart if found else 0):
             break
         found.append(mention.options[0])
         end = mention.end
@@ -196,7 +230,7 @@ ASSERTS = re.compile(
     r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
     r"|corresponds? to"
     r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|guess"
-    r"|leaning towards?|involv(?:es|ing)|affects|with|visible|highlights?"
+    r"|leaning towards?|involv(?:es|ing)|affects|belongs? to|will|with|visible|highlights?"
     r"|means?|expect(?:s|ed)?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|lies|located|points? to|leaves|leaving)\b",
     re.IGNORECASE,
 )
@@ -256,9 +290,12 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     mentions = text_mentions(text, texts)
     if len(mentions) > most(text):
         return None
+    if _only_lists(text, texts):
+        return ()
     meant: dict[int, None] = {}
     concluded: dict[int, None] = {}
     last: dict[int, None] = {}
+    items: set[int] = set()
     short = len(text) < 120 and len(text.split()) <= SHORT
     final = _last_sentence(text)
     for mention in mentions:
@@ -266,6 +303,10 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
             return ()
         if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
             continue
+        if not texts.common.isdisjoint(mention.options) and _ITEM.search(
+            text[max(0, mention.start - 8) : mention.start]
+        ):
+            items.update(mention.options)
         if _is_meant(text, mention, texts, short):
             meant.update(dict.fromkeys(mention.options))
             before = clause_before(text, mention.start)
@@ -274,6 +315,8 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
             if mention.start >= final > 0 and _CONCLUDES_LAST.search(before):
                 last.update(dict.fromkeys(mention.options))
     alive = tuple(meant)
+    if alive and not items <= meant.keys():
+        return ()
     if len(alive) > 1 and not multiple:
         alive = tuple(last) if len(last) == 1 else tuple(concluded) or alive
     if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
@@ -281,14 +324,19 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     return () if alive else None
 
 
+_ITEM = re.compile(r"(?:^|\n)\W*(?:\d{1,2}\W{1,3})?$")
+"""Before a word that begins an item of a list of statements ("1. False", "2. True")."""
 _CONCLUDES_LAST = re.compile(
-    r"\b(?:likely|suggests?|indicates?|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be|points? to)\b",
+    r"\b(?:likely|suggests?|indicates?|belongs? to|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be"
+    r"|points? to)\b",
     re.IGNORECASE,
 )
 _NOT_BUT = re.compile(
     r"\bnot\b[^.;\n]{1,100}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|is|it is|a|an|the)\s+)*$", re.IGNORECASE
 )
 """What a statement puts in place of what it denies ("not in the frontal but in the parietal lobe")."""
+_RESULT_IS = re.compile(r"\b(?:is|was|are|be|equals)\s+(?:about |approximately |exactly )?[^\w\s]?$", re.IGNORECASE)
+"""Before the number that ends a response ("With 200 minutes a month the saving would be 52.61.")."""
 _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -315,6 +363,12 @@ def _only_number(text: str, mention: Mention, final: int) -> bool:
         and not _REST.search(text, mention.end)
     ):
         return True  # the result of a calculation that ends the response
+    if (
+        len(text) <= PROSE
+        and _RESULT_IS.search(text[max(0, mention.start - 20) : mention.start])
+        and not _REST.search(text, mention.end)
+    ):
+        return True
     start = 0 if len(text) <= PROSE and "=" not in text and own.issuperset(_ANY_NUMBER.findall(text)) else final
     if mention.start < start or not own.issuperset(_ANY_NUMBER.findall(text[start:])):
         return False

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.measures import exact, has_status, spell_status
-from eval_harness.answer_reading.plain_text import CJK, spell_out
+from eval_harness.answer_reading.plain_text import CJK, hints, spell_out
 
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
 _WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
@@ -65,8 +66,9 @@ class OptionTexts:
     (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
     negation; `longest` is the most characters an option has; `lone` are options that are one letter; `leads` the first words;
     `stems` are the stems of each option's words, `telling` those that no other option has; `exact` maps an option as a formula to it;
-    `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; without one of `hints` in a
-    text in lower case `pattern` finds nothing."""
+    `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; in a text that
+    does not say one of `hints` `pattern` finds nothing; `listed`: the words of the
+    list of options, each after its letter."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None
@@ -81,11 +83,17 @@ class OptionTexts:
     exact: dict[str, int | None]
     numeric: frozenset[int]
     status: bool
-    hints: tuple[str, ...]
+    hints: frozenset[str]
+    listed: str
 
 
 def words_of(text: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(spell_out(text)))
+
+
+def plain_words(text: str) -> str:
+    """The words of a text that has been made plain, as `OptionTexts.index` has them."""
+    return " ".join(_WORD.findall(text.lower()))
 
 
 def _stems(option: tuple[str, ...]) -> frozenset[str]:
@@ -279,14 +287,29 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         for i, option in enumerate(words)
         if len(option) == 1 and len(option[0]) == 1 and option[0].isalpha()
     }
-    hints = tuple({max(key.removesuffix("is").split(" "), key=len) for key in index})
+    said = hints(" ".join(max(key.removesuffix("is").split(" "), key=len) for key in index))
     found = None
     if index:
         pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
         found = re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+    listed = " ".join(" ".join((letter.lower(), *option)) for letter, option in zip(LETTERS, words, strict=False))
     status = status or any(option[-1:] in (("positive",), ("negative",)) and len(option) > 1 for option in words)
     return OptionTexts(
-        words, found, index, common, negative, own, telling, longest, lone, leads, formulas, numeric, status, hints
+        words,
+        found,
+        index,
+        common,
+        negative,
+        own,
+        telling,
+        longest,
+        lone,
+        leads,
+        formulas,
+        numeric,
+        status,
+        said,
+        listed,
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from eval_harness.answer_reading.plain_text import hints, says
+
 _BOUNDARY = re.compile(
     r"[.!?](?=\s)|[;\n]|\b(?:but(?<!anything but)(?<!everything but)(?<!\ball but)|however|although|though|whereas|while)\b"
     r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b|,\s*(?=not\b|(?:answer|option"
@@ -23,7 +25,7 @@ _NEGATOR = re.compile(
     r"|incorrect|wrong|denies|free of|against|inconsistent with|(?:other|remaining) (?:options?"
     r"|choices?|answers?)"
     r"|distractors?|differentiat\w*|distinguish\w*|mistaken for|would (?:show|have|need|require|present|appear|be expected)"
-    r"|(?:more|better|likelier)\b[^.;]{0,30}?\bthan)\b|\bover\s+(?:option\s+)?$",
+    r"|(?:more|better|likelier)\b[^.;]{0,30}?\bthan)\b|\bover\s+(?:option\s+)?$|[✗❌✘]\W*$",
     re.IGNORECASE,
 )
 _VERDICT = (
@@ -45,7 +47,7 @@ _DENIED_AFTER = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\s*\([^()\n]+\)|\s*,\s*(?:which|who|whose)\b[^.;\n]{1,160}?,(?=\s*(?:does|do|is|are|was|has|can|would)\b)"
+    r"\s*\((?!\s*[A-Za-z]\s*\))[^()\n]+\)|\s*,\s*(?:which|who|whose)\b[^.;\n]{1,160}?,(?=\s*(?:does|do|is|are|was|has|can|would)\b)"
 )
 _SUPPOSED = re.compile(
     r"\b(?:if|unless|whether|had it|were it)\b(?!\s+(?:i|we)\s+(?:had|have|must|were forced)|\s+forced|\s+asked)",
@@ -54,14 +56,29 @@ _SUPPOSED = re.compile(
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|\n")
 
 
-def is_denied(text: str, start: int, end: int) -> bool:
-    """Whether the words text[start:end] are denied in their clause ("not A", "A is wrong", "unlike A")."""
-    return negated_before(text, start) or denied_after(text, end)
+Spans = tuple[tuple[int, int], ...]
+
+
+def is_denied(text: str, start: int, end: int, own: Spans = ()) -> bool:
+    """Whether the words text[start:end] are denied in their clause ("not A", "A is wrong", "unlike A"). `own`: where options stand
+    before them, which deny nothing with a "no" of their text."""
+    return says(text, _DENIALS) and (negated_before(text, start, own) or denied_after(text, end))
+
+
+_DENIALS = hints(
+    "no not never neither nor without absence absent lack rule rules ruled ruling exclude eliminate rather instead unlike unlikely"
+    " opposed other except apart negative less least anything everything all but lowest smallest last worst second crossed crossing"
+    " doubt incorrect wrong denies free against inconsistent remaining distractor differentiate distinguish mistaken would than over"
+    " inaccurate unrelated inappropriate impossible irrelevant false improbable implausible out be weakest exception n t"
+)
 
 
 @lru_cache(maxsize=512)
-def negated_before(text: str, start: int) -> bool:
-    return _NEGATOR.search(clause_before(text, start)) is not None
+def negated_before(text: str, start: int, own: Spans = ()) -> bool:
+    before = clause_before(text, start)
+    begin = start - len(before)
+    found = (begin + negator.start() for negator in _NEGATOR.finditer(before))
+    return any(all(not first <= place < last for first, last in own) for place in found)
 
 
 @lru_cache(maxsize=512)

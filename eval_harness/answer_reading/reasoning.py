@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from eval_harness.answer_reading.plain_text import says_any
+from eval_harness.answer_reading.plain_text import BOX, hints, says
 
 _NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
@@ -36,7 +36,8 @@ _TAG = re.compile(
     r"|(?P<end7><\|(?:end_thinking|end_of_(?:thought|thinking|think)|(?:thinking|think)_end)\|>)",
     re.IGNORECASE,
 )
-_HINTS = ("<", "[", "◁", "assistantfinal", "analysis", "commentary")
+_MARKS = re.compile(r"[<\[◁]|assistantfinal")
+_HARMONY = hints("analysis commentary")
 _HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
 _HARMONY_FINAL = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
@@ -65,7 +66,6 @@ _LAST_LINE = re.compile(
     r"\n\s*(?P<says>(?:(?:so|thus|therefore|hence),?\s+)?(?:the|my) (?:final |correct )?answer is:?[\s*(\[]{1,5}[A-Z][)\].*]{0,4})\s*$",
     re.IGNORECASE,
 )
-_BOX = re.compile(r"\\boxed\s?\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     >>> split_reasoning("It could be A, but", opened=True)
     Split(reasoning='It could be A, but', answer='', unfinished=True)
     """
-    if not opened and not says_any(text, _HINTS):
+    if not opened and not (_MARKS.search(text) or says(text, _HARMONY)):
         return _thought_line(text)
     finals = list(_HARMONY_FINAL.finditer(text))
     if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):
@@ -157,7 +157,7 @@ def _marked_answer(text: str, start: int) -> int | None:
     if ends is not None:
         return ends.start("says")
     last = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)
-    box = next(_BOX.finditer(text, last), None)
+    box = BOX.search(text, last)
     return box.start() if box is not None and text.rstrip().rstrip("$.*)] \n").endswith("}") else None
 
 

@@ -26,7 +26,7 @@ from eval_harness.answer_reading.letters import (
 from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.options import OptionTexts, named_option
-from eval_harness.answer_reading.plain_text import says_any
+from eval_harness.answer_reading.plain_text import hints, says
 from eval_harness.answer_reading.polarity import is_denied, is_supposed, negated_before, sentence_end
 
 _ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
@@ -41,34 +41,21 @@ _CUE = re.compile(
     re.IGNORECASE,
 )
 _CUE_WORD = re.compile(
-    r"[Aa]ns(?:wer)?|[Oo]ption|[Cc]hoice|[Ll]etter|[Rr]esponse|[Ss]election|[Cc]onclusion|[Dd]iagnosis|[Ii]mpression"
-    r"|[Rr]espuesta|[Rr]éponse"
-    r"|[Aa]ntwort|[Ll]ösung|[Rr]isposta|[Rr]esposta|[Оо]твет|[Cc]orrect|[Ff]inal|ANSWER|OPTION|CHOICE|RESPONSE|答案|选项|正解|정답"
+    r"ans(?:wer)?|option|choice|letter|response|selection|conclusion|diagnosis|impression|respuesta|réponse|antwort|lösung|risposta"
+    r"|resposta|ответ|correct|final|答案|选项|正解|정답"
 )
-_CUE_HINTS = (
-    *(
-        "ans",
-        "option",
-        "choice",
-        "letter",
-        "response",
-        "selection",
-        "conclusion",
-        "diagnosis",
-        "impression",
-        "respuesta",
-        "réponse",
-    ),
-    *("antwort", "lösung", "risposta", "resposta", "ответ", "correct", "final", "答案", "选项", "正解", "정답"),
+_CUES = hints(
+    "answer ans option choice letter response selection conclusion diagnosis impression antwort risposta resposta respuesta"
+    " correct final"
 )
 """What `_CUE` may begin with: looked for first, since it is found faster."""
 _OTHERS = re.compile(
     r"\b(?:all|other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
     r"|provided|two|three|four|five"
-    r"|none of the)\b[^\w.\n!?;:,\"]+(?:\w+[^\w.\n!?;:,\"]+){0,2}$",
+    r"|none of the)\b[^\w.\n!?;:,\"]+(?:\w+[^\w.\n!?;:,\"]+){0,2}$"
+    r"|\b(?:last|second|third|lowest|worst|weakest)(?:[ -]best)?\s+$",
     re.IGNORECASE,
 )
-_RUNNER_UP = re.compile(r"\b(?:last|second|third|lowest|worst|weakest)(?:[ -]best)?\s+$", re.IGNORECASE)
 _DOUBTED = re.compile(
     r"\b(?:doubt|not (?:say|think|believe|sure|certain|agree|claim|mean|confirm))\s+(?:(?:that|if|whether)\s+)?(?:(?:the|it|my)\s+)?"
     r"(?:(?:correct|right|best|final)\s+)?$",
@@ -92,44 +79,13 @@ _CHOOSE = re.compile(
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
     re.IGNORECASE,
 )
-_CHOOSE_HINTS = (
-    *(
-        "choos",
-        "chose",
-        "pick",
-        "select",
-        "go with",
-        "going with",
-        "go for",
-        "settle",
-        "say",
-        "think",
-        "believe",
-        "answer",
-        "opt for",
-        "vote",
-        "guess",
-        "lean",
-        "therefore",
-    ),
-    *(
-        "thus",
-        "hence",
-        "so",
-        "conseq",
-        "finally",
-        "conclu",
-        "overall",
-        "summary",
-        "chang",
-        "revis",
-        "updat",
-        "correct",
-        "switch",
-        "wait",
-    ),
-    *("actual", "scratch", "mean", "it", "this", "must", "leav", "likely", "probabl", "best", "right"),
+_CHOOSES = hints(
+    "choose chose pick select go going settle say think believe answer answers opt vote guess lean therefore thus hence so"
+    " consequently finally conclusion overall summary change changing revise revising update correct switch wait actually scratch"
+    " second mean it this must leaving likely probably best right"
 )
+_CALLS_CORRECT = hints("correct right best better answer true more most")
+_CALLS_TEXT = hints("most more likely best better correct closest nearest my only")
 _IS_CORRECT = re.compile(
     r"[\"')\]}.:]*\s*(?:(?:is|are|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?"
     r"(?:the\s+)?(?:\w+\s+){0,3}?"
@@ -174,10 +130,10 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
-    lowered = text.lower()
-    if not says_any(lowered, _CUE_HINTS):
+    if not says(text, _CUES):
         return
-    words = [word.start() for word in _CUE_WORD.finditer(text.lower() if text.isascii() else text)]
+    lowered = text.lower()
+    words = [word.start() for word in _CUE_WORD.finditer(lowered if len(lowered) == len(text) else text)]
     for start in reversed(words[-_looked_at(text) :]):
         cue = _CUE.match(text, start)
         if cue is None or not _is_cue(text, cue, multiple):
@@ -188,10 +144,11 @@ def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Sta
 
 def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "I choose C", "so, it is D"."""
+    if not says(text, _CHOOSES):
+        return
     for lone in reversed(list(_LONE.finditer(text))[-_looked_at(text) :]):
         place = max(0, lone.start() - 60)
-        before = text[place : lone.start()].lower()
-        if (lone[0] == "I" and count < 9) or not says_any(before, _CHOOSE_HINTS):
+        if (lone[0] == "I" and count < 9) or not says(text[place : lone.start()], _CHOOSES):
             continue
         cue = _CHOOSE.search(text[place : lone.start()])
         if cue is None or "not" in cue[0].split():
@@ -206,6 +163,8 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
 
 def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "B is correct", "A and C are the right answers"."""
+    if not says(text, _CALLS_CORRECT):
+        return
     passed = 0
     found = []
     for head in list(_CAPITAL.finditer(text))[-_looked_at(text) :]:
@@ -218,7 +177,7 @@ def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
 
 def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "sarcoidosis is the most likely diagnosis"."""
-    if texts.pattern is None or multiple:
+    if texts.pattern is None or multiple or not says(text, _CALLS_TEXT):
         return
     mentions = text_mentions(text, texts)
     for mention in reversed(mentions[-_looked_at(text) :]):
@@ -232,7 +191,7 @@ def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> S
 
 def _ordinal(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the second statement is correct", where no option is itself numbered."""
-    if not says_any(text.lower(), _ORDINALS) or any(word in _ORDINALS for words in texts.words for word in words):
+    if not says(text, _ORDINAL_WORDS) or any(word in _ORDINALS for words in texts.words for word in words):
         return
     for match in reversed(list(_ORDINAL.finditer(text))[-_looked_at(text) :]):
         place = _ORDINALS.get(match[1].lower(), count - 1)
@@ -241,6 +200,7 @@ def _ordinal(text: str, count: int, texts: OptionTexts, multiple: bool) -> State
 
 
 _ORDINALS = {word: place for place, word in enumerate(("first", "second", "third", "fourth", "fifth"))}
+_ORDINAL_WORDS = hints("first second third fourth fifth")
 _ORDINAL = re.compile(
     r"\bthe (first|second|third|fourth|fifth) (?:statement|option|choice|description|sentence|caption|answer|one)"
     r" (?:is|seems|appears to be|would be) (?:clearly |most likely |indeed |probably )?(?:the )?(?:more |most )?"
@@ -266,31 +226,12 @@ _OTHER_WORDS = re.compile(
     rf"{OPEN}([A-Z])(?![^\W_])",
     re.IGNORECASE,
 )
-_OTHER_HINTS = (
-    *(
-        "ichtig",
-        "orrekt",
-        "c'est",
-        "wähle",
-        "nehme",
-        "choisis",
-        "elijo",
-        "escojo",
-        "scelgo",
-        "escolho",
-        "opto",
-        "opci",
-        "opzi",
-        "opç",
-    ),
-    *("réponse", "respuesta", "选", "選", "应", "所以"),
-)
+_IN_OTHER_WORDS = hints("richtig korrekt nehme choisis elijo escojo scelgo escolho opto est correta correcta corretta")
 
 
 def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """The same in German, Spanish, French, Italian, Portuguese and Chinese."""
-    lowered = text.lower()
-    if not says_any(lowered, _OTHER_HINTS):
+    if not says(text, _IN_OTHER_WORDS):
         return
     found = _OTHER_WORDS.finditer(text)
     for match in sorted(found, key=lambda match: -match.start())[:20]:
@@ -303,13 +244,13 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
     word, link = cue["word"].lower(), cue["link"].lower()
     if link == "\n" and (cue["mid"].strip() or word not in ("answer", "ans", "response", "conclusion", "diagnosis")):
         return False
-    if word in ("option", "choice") and len(cue["mid"].strip()) == 1:  # "Option B: femur" is a label
-        return False
+    if (word in ("option", "choice") and len(cue["mid"].strip()) == 1) or cue["mid"].strip().isdigit():
+        return False  # "Option B: femur" is a label, "Answer 2: femur" one of several
     before = text[max(0, cue.start() - 40) : cue.start()]
     plural = word in ("options", "choices", "letters") or link == "are"
     if _OTHERS.search(before) or (plural and (not multiple or word != "answers")):
         return False
-    if _RUNNER_UP.search(before) or _DOUBTED.search(before):
+    if _DOUBTED.search(before):
         return False
     return not is_supposed(text, cue.start())
 
@@ -357,7 +298,8 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
         if listed:
             return tuple(dict.fromkeys((*(found or ()), *listed)))
     if found is not None and found != (-1,):
-        return () if len(_listed(text, start, count)) > 1 else agreeing(text, start, texts, found)
+        once_more = len(_listed(text, start, count)) > 1 or labelled_options(text, start, texts, 0)[:2] == (0, 1)
+        return () if once_more else agreeing(text, start, texts, found)
     if texts.pattern is None:
         return found
     if texts.numeric:

@@ -16,6 +16,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading import question, yes_no
 from eval_harness.answer_reading.declining import cannot_know, declines, disclaims, is_undecided
 from eval_harness.answer_reading.letters import (
+    VERDICT_WORDS,
     bare_letters,
     bracketed_letters,
     last_line_letter,
@@ -36,10 +37,11 @@ from eval_harness.answer_reading.mentions import (
     labelled_verdicts,
     labelled_verdicts_end,
     lists_itself,
+    lists_options,
     says_all_words,
     text_mentions,
 )
-from eval_harness.answer_reading.options import OptionTexts, option_texts, words_of
+from eval_harness.answer_reading.options import OptionTexts, option_texts, plain_words
 from eval_harness.answer_reading.reading import Reading
 from eval_harness.answer_reading.statements import agreeing, last_statement
 from eval_harness.answer_reading.telling import telling_words
@@ -101,6 +103,8 @@ def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
     """The first rule of the table that finds anything decides."""
     if said.lettered and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
         return nothing("more than one option")
+    if not said.multiple and _only_lists(said):
+        return nothing("every option listed")
     if said.texts.lone and not said.yes_no:
         return _lone(said, rules or RULES)
     for rule in rules or RULES:
@@ -115,6 +119,22 @@ def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
             return nothing("option denied")
         return _decide(found, said.multiple, rule.name)
     return nothing("no option named")
+
+
+_MARKS = re.compile(r"[✓✔✅✗❌✘×☐☑☒\[]")
+
+
+def _only_lists(said: Said) -> bool:
+    """Whether the response is nothing but the list of the options, each after its letter; perhaps after the question."""
+    listed, text = said.texts.listed, said.text
+    if said.count < 2 or not len(listed) <= len(text) <= 2 * len(listed) + 400 or _MARKS.search(text):
+        return False
+    words = plain_words(text).removesuffix(" answer")
+    if not words.endswith(listed):
+        return False
+    before = words[: len(words) - len(listed)].strip()
+    silent = all(len(word) > 1 or word in "ai0123456789" for word in before.split()) and not before.endswith(" a")
+    return silent and not any(option in before for option in said.texts.index)
 
 
 def _denies_its_lead(said: Said, found: tuple[int, ...]) -> bool:
@@ -135,8 +155,10 @@ def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
     return Reading(choice, "answered", rule)
 
 
-_CROSSED_YES_NO = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b", re.IGNORECASE)
-_YES_NO_CROSSED = re.compile(r"\W*(yes|no)\W{1,3}(?:option )?([A-Z])\)", re.IGNORECASE)
+_CROSSED_YES_NO = re.compile(
+    r"\W*(?:(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b|(yes|no)\W{1,3}(?:option )?([A-Z])\))",
+    re.IGNORECASE,
+)
 _ALL_OR_NONE = re.compile(
     r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those|them)\W*(?:$|\n))|none\W*(?:$|\n))",
     re.IGNORECASE,
@@ -146,8 +168,8 @@ _NO_TEXTS = option_texts(())
 
 def _crossed_yes_no(said: Said) -> bool:
     """Whether a letter leads with the word of another option ("A. No" where A is Yes)."""
-    match, turned = _CROSSED_YES_NO.match(said.text), _YES_NO_CROSSED.match(said.text)
-    letter, word = (match[1], match[2]) if match else (turned[2], turned[1]) if turned else ("", "")
+    match = _CROSSED_YES_NO.match(said.text)
+    letter, word = (match[1] or match[4], match[2] or match[3]) if match else ("", "")
     leads, place = said.texts.leads, LETTERS.find(letter.upper()) if letter else -1
     if word.lower() not in leads or not 0 <= place < len(leads):
         return False
@@ -156,13 +178,11 @@ def _crossed_yes_no(said: Said) -> bool:
 
 def _whole(said: Said) -> Found:
     texts, text = said.texts, said.text
-    if (
-        texts.exact
-        and len(said.raw) <= 4 * texts.longest + 40
-        and (place := texts.exact.get(exact(said.raw))) is not None
-    ):
+    if text[:1] in _CROSSES:
+        return ()
+    if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(plain_words(text))) is not None:
         return (place,)
-    if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(" ".join(words_of(text)))) is not None:
+    if len(said.raw) <= 4 * texts.longest + 40 and (place := texts.exact.get(exact(said.raw))) is not None:
         return (place,)
     if text.lower().strip(" .") == "none" and (place := texts.index.get("none of the above")) is not None:
         return (place,)
@@ -175,6 +195,7 @@ def _whole(said: Said) -> Found:
     return whole_letters(text[opening.end() :], said.count, said.multiple) if found is None and opening else found
 
 
+_CROSSES = frozenset("✗❌✘")
 _OPENING = re.compile(
     r"\W*(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*",
     re.IGNORECASE,
@@ -186,7 +207,7 @@ _CUE = re.compile(
 )
 _LABEL = re.compile(
     r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice)(?: is)?\s*[:=]?\s*)?"
-    r"(?:option )?[(\[\"']*([A-Z])[)\]\"']*\s*[.:)\]\"'–-]\s*",
+    r"(?:option )?[(\[\"']*([A-Z])[)\]\"']*(?:\s*[.:)\]\"'–-]\s*|\s+)",
     re.IGNORECASE,
 )
 
@@ -197,9 +218,9 @@ def _after_prefix(said: Said) -> Found:
     if len(text) > 2 * texts.longest + 80 or said.only_words:
         return None
     cue, label = _CUE.match(text), _LABEL.match(text)
-    named = texts.index.get(" ".join(words_of(text[cue.end() :]))) if cue else None
+    named = texts.index.get(plain_words(text[cue.end() :])) if cue else None
     if named is None and label:
-        named = texts.index.get(" ".join(words_of(text[label.end() :])))
+        named = texts.index.get(plain_words(text[label.end() :]))
         named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
     return None if named is None else (named,)
 
@@ -215,7 +236,7 @@ def _last_line_with_text(said: Said) -> Found:
     """A last line that is one option with its letter, after a line that ends with a colon ("... is:\\n(D) sarcoidosis")."""
     before, _, line = said.text.rpartition("\n")
     label = _LABEL.match(line) if before.rstrip().endswith(":") and len(line) <= said.texts.longest + 20 else None
-    named = said.texts.index.get(" ".join(words_of(line[label.end() :]))) if label else None
+    named = said.texts.index.get(plain_words(line[label.end() :])) if label else None
     return (named,) if label and named is not None and LETTERS.find(label[1].upper()) == named else None
 
 
@@ -236,7 +257,7 @@ def _final_statement(said: Said) -> Found:
 
 
 def _verdicts(said: Said) -> Found:
-    if not said.lettered:
+    if not said.lettered or said.texts.common or not VERDICT_WORDS.isdisjoint(said.texts.leads):
         return None
     found = verdicts(said.text, said.count, said.multiple)
     return labelled_verdicts(said.text, said.texts) if found is None and said.multiple else found
@@ -246,8 +267,10 @@ def _leading(said: Said) -> Found:
     """The leading letter, unless it is followed by the text of another option."""
     text, count, texts = said.text, said.count, said.named
     led = leading_letters(text, count, said.texts.words) if said.lettered else None
-    if led is None or (said.multiple and len(labelled_options(text, 0, texts)) > 1):
+    if led is None:
         return None
+    if len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
+        return None if said.multiple else ()
     found = led[0]
     if said.yes_no and found == (-1,):
         return None
@@ -256,6 +279,8 @@ def _leading(said: Said) -> Found:
     if len(found) == 1 and denies_own_text(text, led[1], found[0], texts):
         return None
     rest = text[led[1] :]
+    if len(found) == 1 and found[0] >= 0 and _begins_with(rest, said.texts.words[found[0]]):
+        return found
     if len(rest) < 120 and len(found) == 1 and found[0] >= 0:
         told = telling_words(rest, texts, said.multiple)
         if told is not None and len(told) == 1 and told != found:
@@ -263,6 +288,11 @@ def _leading(said: Said) -> Found:
     if found == (-1,) and asserted_texts(text, texts, said.multiple):
         return None
     return agreeing(text, 0, texts, found)
+
+
+def _begins_with(text: str, words: tuple[str, ...]) -> bool:
+    """Whether a text begins with the words of an option."""
+    return bool(words) and plain_words(text[: 2 * sum(map(len, words)) + 40]).startswith(" ".join(words))
 
 
 def _says_all_ornothing(texts: OptionTexts, found: tuple[int, ...]) -> bool:
@@ -275,7 +305,7 @@ def _says_all_ornothing(texts: OptionTexts, found: tuple[int, ...]) -> bool:
 def _declining_option(said: Said) -> Found:
     """An option that itself declines to judge, where the response does so in its words."""
     place = _declining_place(said.texts)
-    if place is None:
+    if place is None or lists_options(said.text, said.texts):
         return None
     if cannot_know(" ".join(said.texts.words[place])) and cannot_know(said.text) and _names_no_other(said, place):
         return (place,)

@@ -1,5 +1,6 @@
 """Reading responses: a table of cases with what a careful reader takes from each, and what must hold for any text."""
 
+import itertools
 import json
 import random
 import sys
@@ -51,6 +52,35 @@ def test_as_a_careful_reader_does(group: str) -> None:
         if not fits or not told:
             wrong.append(f"{case['response']!r} of {case['options']}: {case['choice'] or None} wanted, {reading}")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_the_options_once_more_are_no_answer() -> None:
+    """Options that say "no", "right" or "cannot be told" included: a list names none of them."""
+    lists = {tuple(case["options"]) for case in CASES if case["type"] == "single"}
+    for options in sorted(lists):
+        for form, joined in itertools.product(
+            ("({letter}) {text}", "{letter}. {text}", "( {lower} ) {text}"), (" ", ", ")
+        ):
+            items = [
+                form.format(letter=letter, lower=letter.lower(), text=text)
+                for letter, text in zip(LETTERS, options, strict=False)
+            ]
+            for begins in ("", "Answer: ", "What does the image show? "):
+                assert read(begins + joined.join(items), list(options)) == "", (begins, items)
+
+
+@pytest.mark.parametrize(
+    ("british", "american"),
+    [
+        ("haemorrhage", "hemorrhage"), ("oedema", "edema"), ("oesophageal tumour", "esophageal tumor"), ("anaemia", "anemia"),
+        ("ischaemic colitis", "ischemic colitis"), ("foetal distress", "fetal distress"), ("caecal volvulus", "cecal volvulus"),
+        ("diarrhoea", "diarrhea"), ("apnoea", "apnea"), ("fibre", "fiber"), ("2 metres", "2 meters"), ("anaesthesia", "anesthesia"),
+    ],
+)  # fmt: skip
+def test_british_and_american_spelling_are_one(british: str, american: str) -> None:
+    for said, option in ((british, american), (american, british)):
+        for form in ("{}", "The answer is {}.", "The image shows {}, most likely."):
+            assert read(form.format(said), ["normal anatomy", option, "sarcoidosis"]) == "B", (said, option, form)
 
 
 def test_letters_read_the_same_for_every_option_and_dress() -> None:
