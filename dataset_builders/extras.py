@@ -10,7 +10,6 @@ from dataset_builders.errors import BadInput
 EXTRAS = {
     "accelerate": "eval",
     "jinja2": "eval",
-    "openai": "eval",
     "tokenizers": "eval",
     "torch": "eval",
     "torchvision": "eval",

@@ -11,23 +11,25 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
 from eval_harness.answers import Reading
-
-if TYPE_CHECKING:
-    from openai import OpenAI
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import Request, Settings
 
 GAP = 3
 """MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""
 WORKERS = 8
+REPLY_TOKENS = 1024
+"""Output tokens allowed to the judge's reply; one that reasons gets more."""
 
 _SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
 _FEEDBACK = (
@@ -72,70 +74,72 @@ class Report:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a judge is asked. `turn` tells repeated askings of the same prompt apart."""
+
+    prompt: str
+    system: str | None = None
+    temperature: float = 0.0
+    turn: int = 0
+
+
 class Judge:
     """A judge model behind an OpenAI-compatible server, its replies cached under `cache` (one small JSON file per question asked)."""
 
-    def __init__(self, model: str, cache: Path, base_url: str | None = None, retries: int = 5) -> None:
+    def __init__(self, model: str, cache: Path, base_url: str | None = None, in_flight: int = WORKERS) -> None:
         self.model = model.removeprefix("openai:")
         self.cache = cache
         self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        self.retries = retries
-        self._client: OpenAI | None = None
+        self._settings = Settings(base_url=self.base_url, in_flight=in_flight)
+        self._server: OpenAIChat | None = None
 
-    def ask(self, system: str | None, prompt: str, temperature: float, turn: int = 0) -> str | None:
-        """The judge's reply; None where the server gave none after all retries. `turn` tells repeated askings of the same prompt apart.
+    @property
+    def server(self) -> OpenAIChat:
+        """Its server, looked for when something is asked that the cache does not hold."""
+        if self._server is None:
+            self._server = OpenAIChat(self.model, self._settings, called=f"--judge {self.model}")
+        return self._server
 
-        Raises BadInput when the server cannot be reached or refuses the key or the model.
+    def replies(self, asked: Sequence[Asked]) -> list[str | None]:
+        """The judge's reply to each, many asked at a time; None where the server gave none after all tries.
+
+        Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
         """
-        key = json.dumps([self.model, self.base_url, system, prompt, temperature, turn], ensure_ascii=False)
-        path = self.cache / f"{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}.json"
-        try:
-            return str(json.loads(path.read_text(encoding="utf-8"))["reply"])
-        except (OSError, ValueError, KeyError):
-            pass
-        reply = self._send(system, prompt, temperature)
-        if reply is not None:
-            self.cache.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}.{os.getpid()}.{id(prompt)}.partial")
-            partial.write_text(json.dumps({"model": self.model, "reply": reply}, ensure_ascii=False), encoding="utf-8")
-            partial.replace(path)
-        return reply
+        paths = [self._path(each) for each in asked]
+        found = {path: _kept(path) for path in paths}
+        new = {path.stem: (path, each) for path, each in zip(paths, asked, strict=True) if found[path] is None}
+        requests = [
+            Request(name, each.turn, each.prompt, None, (), "single", **_how(each)) for name, (_, each) in new.items()
+        ]
+        for response in self.server.generate(requests) if requests else ():
+            if response.status == "answered":
+                path = new[response.question_id][0]
+                found[path] = response.text
+                self.cache.mkdir(parents=True, exist_ok=True)
+                kept = json.dumps({"model": self.model, "reply": response.text}, ensure_ascii=False)
+                replace_file(path, kept.encode("utf-8", "replace"))
+        return [found[path] for path in paths]
 
-    def _send(self, system: str | None, prompt: str, temperature: float) -> str | None:
-        import openai
+    def ask(self, asked: Asked) -> str | None:
+        """The reply to one question. Raises BadInput as `replies` does."""
+        return self.replies([asked])[0]
 
-        messages: list[Any] = [{"role": "system", "content": system}] if system else []
-        messages.append({"role": "user", "content": prompt})
-        try:
-            completion = self._open().chat.completions.create(
-                model=self.model, messages=messages, temperature=temperature
-            )
-        except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
-            raise BadInput(
-                f"--judge {self.model}: the server refuses it ({error.message}). Check the key and the name."
-            ) from None
-        except openai.APITimeoutError:
-            return None
-        except openai.APIConnectionError:
-            where = self.base_url or "the default server"
-            raise BadInput(
-                f"--judge {self.model}: {where} cannot be reached. Check --base-url and the network."
-            ) from None
-        except openai.APIError:
-            return None
-        return completion.choices[0].message.content if completion.choices else None
+    def _path(self, asked: Asked) -> Path:
+        values = [self.model, self.base_url, asked.system, asked.prompt, asked.temperature, asked.turn]
+        key = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+        return self.cache / f"{hashlib.sha256(key).hexdigest()}.json"
 
-    def _open(self) -> OpenAI:
-        if self._client is None:
-            from openai import OpenAI
 
-            key = os.environ.get("OPENAI_API_KEY") or ("none" if self.base_url else None)
-            if key is None:
-                raise BadInput(
-                    f"--judge {self.model}: OPENAI_API_KEY is not set. Set it, or name a server with --base-url."
-                )
-            self._client = OpenAI(api_key=key, base_url=self.base_url, max_retries=self.retries, timeout=60)
-        return self._client
+def _kept(path: Path) -> str | None:
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["reply"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _how(asked: Asked) -> dict[str, Any]:
+    return {"system": asked.system, "temperature": asked.temperature, "max_tokens": REPLY_TOKENS}
 
 
 def read_with_judge(
@@ -162,19 +166,27 @@ def read_with_judge(
         if status in shown and isinstance(response, str) and response.strip()
     ]
 
-    def one(place: int) -> Reading | None:
+    prompts: list[Asked] = []
+    readers: list[Callable[[str], Reading]] = []
+    for place in rows:
         row = answers.iloc[place]
         question = asked.loc[str(row["question_id"])]
-        options = [str(option) for option in question["options"]]
+        text, options, said = (
+            str(question["question"]),
+            [str(each) for each in question["options"]],
+            str(row["response"]),
+        )
         if free_form:
             turn = int(row["sample"]) if "sample" in answers.columns else 0
-            return closer_option(judge, str(question["question"]), options, str(row["response"]), gap, extraction, turn)
-        return extract_option(
-            judge, str(question["question"]), options, str(row["response"]), str(question["question_type"])
-        )
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        readings = list(pool.map(one, rows))
+            prompts.append(closeness_prompt(text, options, said, turn))
+            readers.append(partial(read_closeness, gap=gap, extraction=extraction))
+        else:
+            kind = str(question["question_type"])
+            prompts.append(extraction_prompt(text, options, said, kind))
+            readers.append(partial(read_extraction, options=len(options), question_type=kind))
+    readings = [
+        None if reply is None else read(reply) for reply, read in zip(judge.replies(prompts), readers, strict=True)
+    ]
     done = answers.copy()
     choice, status, rule = (done[name].tolist() for name in ("choice", "status", "rule"))
     for place, reading in zip(rows, readings, strict=True):
@@ -188,44 +200,36 @@ def read_with_judge(
     return done, Report(judge.model, name, len(answers), len(rows), decided, failed)
 
 
-def extract_option(
-    judge: Judge, question: str, options: Sequence[str], response: str, question_type: str
-) -> Reading | None:
-    """Which option(s) the judge takes a response to choose; None where it gave no reply."""
+def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> Asked:
+    """Which option(s) does a response choose?"""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
     several = ", or the letters separated by commas where it chooses several" if question_type == "multiple" else ""
-    prompt = _fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several)
-    reply = judge.ask(None, prompt, 0.0)
-    if reply is None:
-        return None
+    return Asked(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
+
+
+def read_extraction(reply: str, options: int, question_type: str) -> Reading:
+    """The option(s) that the judge's reply names: letters and nothing else."""
     letters = re.fullmatch(r"[\s\"'(\[*.]*([A-Z](?:\s*(?:,|and)\s*[A-Z])*)[\s\"')\].*]*", reply)
     places = sorted({LETTERS.index(letter) for letter in re.findall(r"\b[A-Z]\b", letters[1])}) if letters else []
-    if not places or places[-1] >= len(options) or (len(places) > 1 and question_type != "multiple"):
+    if not places or places[-1] >= options or (len(places) > 1 and question_type != "multiple"):
         return Reading((), "irrelevant", "judge: no option")
     return Reading(tuple(places), "answered", "judge: option")
 
 
-def closer_option(
-    judge: Judge,
-    question: str,
-    options: Sequence[str],
-    response: str,
-    gap: float = GAP,
-    extraction: str = "ours",
-    turn: int = 0,
-) -> Reading | None:
-    """The option that the judge finds a free response closer to by at least `gap` points of 10 (MediConfusion, appendix A.4)."""
+def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> Asked:
+    """How close is a free response to each of two options, of 10 points (MediConfusion, appendix A.4)? Raises BadInput for others."""
     if len(options) != 2:
         raise BadInput(f"method ff: the judge compares two options, and this question has {len(options)}.")
     prompt = (
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
         f"[AI Assistant]\n{response}\n\n[End of AI Assistant]\n\n[System]\n{_FEEDBACK}\n\n"
     )
-    reply = judge.ask(_SYSTEM, prompt, FREE_FORM_TEMPERATURE, turn)
-    if reply is None:
-        return None
-    read: Callable[[str], tuple[float, float] | None] = _official_scores if extraction == "official" else _scores
-    scores = read(reply)
+    return Asked(prompt, _SYSTEM, FREE_FORM_TEMPERATURE, turn)
+
+
+def read_closeness(reply: str, gap: float = GAP, extraction: str = "ours") -> Reading:
+    """The option that the judge finds closer by at least `gap` points."""
+    scores = _official_scores(reply) if extraction == "official" else _scores(reply)
     if scores is None:
         return Reading((), "irrelevant", "judge: no scores")
     if abs(scores[0] - scores[1]) < gap:
@@ -262,7 +266,7 @@ def best_of(judge: Judge, question: str, options: Sequence[str], responses: Sequ
         f"Question about a medical image: {question}\nOptions:\n{lines}\n\nHere are {len(responses)} responses to the question.\n\n"
         f"{listed}\n\nWhich response is the best answer? Reply with its number and nothing else."
     )
-    reply = judge.ask(None, prompt, 0.0)
+    reply = judge.ask(Asked(prompt))
     number = re.search(r"\d+", reply or "")
     return int(number[0]) - 1 if number and 1 <= int(number[0]) <= len(responses) else None
 

@@ -11,7 +11,16 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.answers import read_answers
-from eval_harness.judge import Judge, best_of, closer_option, extract_option, read_with_judge
+from eval_harness.judge import (
+    Asked,
+    Judge,
+    best_of,
+    closeness_prompt,
+    extraction_prompt,
+    read_closeness,
+    read_extraction,
+    read_with_judge,
+)
 
 OPTIONS = ["wide bronchi", "a cavity"]
 
@@ -65,7 +74,12 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def judge(server: Server, tmp_path: Path) -> Judge:
-    return Judge("openai:judge", tmp_path / "cache", server.url, retries=0)
+    return patient(Judge("openai:judge", tmp_path / "cache", server.url))
+
+
+def patient(judge: Judge) -> Judge:
+    judge.server.first_wait = 0.001
+    return judge
 
 
 def questions() -> pd.DataFrame:
@@ -111,13 +125,15 @@ def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Jud
 
 
 def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
+    asked = extraction_prompt("q", OPTIONS, "hm", "single")
     for _ in range(2):
-        assert extract_option(judge, "q", OPTIONS, "hm", "single")
+        assert judge.replies([asked, asked])[1] == "A"
     again = Judge("judge", tmp_path / "cache", server.url)
-    assert extract_option(again, "q", OPTIONS, "hm", "single") and len(server.asked) == 1
-    assert not list((tmp_path / "cache").glob("*.partial"))
-    next((tmp_path / "cache").glob("*.json")).write_text("{torn")
-    assert extract_option(again, "q", OPTIONS, "hm", "single") and len(server.asked) == 2
+    assert again.ask(asked) == "A" and len(server.asked) == 1
+    assert again.ask(Asked(asked.prompt, turn=1)) == "A" and len(server.asked) == 2
+    for path in (tmp_path / "cache").iterdir():
+        path.write_text("{torn")
+    assert again.ask(asked) == "A" and len(server.asked) == 3
 
 
 @pytest.mark.parametrize(
@@ -133,12 +149,8 @@ def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path
         ("", "single", ()),
     ],
 )
-def test_the_reply_must_be_letters(
-    server: Server, judge: Judge, reply: str, kind: str, choice: tuple[int, ...]
-) -> None:
-    server.replies = [reply]
-    reading = extract_option(judge, "q", OPTIONS, "hm", kind)
-    assert reading is None if reply == "" and reading is None else reading.choice == choice
+def test_the_reply_must_be_letters(reply: str, kind: str, choice: tuple[int, ...]) -> None:
+    assert read_extraction(reply, len(OPTIONS), kind).choice == choice
 
 
 @pytest.mark.parametrize(
@@ -154,29 +166,25 @@ def test_the_reply_must_be_letters(
         ("A: 90\nB: 2", (), (0,)),
     ],
 )
-def test_free_form_takes_the_closer_option(
-    server: Server, judge: Judge, reply: str, ours: tuple[int, ...], official: tuple[int, ...]
-) -> None:
-    server.replies = [reply]
+def test_free_form_takes_the_closer_option(reply: str, ours: tuple[int, ...], official: tuple[int, ...]) -> None:
     for extraction, expected in (("ours", ours), ("official", official)):
-        reading = closer_option(judge, "q", OPTIONS, "the bronchi are wide", extraction=extraction)
-        assert reading is not None and reading.choice == expected, extraction
-    assert server.asked[0]["messages"][0]["role"] == "system" and server.asked[0]["temperature"] == 0.7
+        assert read_closeness(reply, extraction=extraction).choice == expected, extraction
 
 
-def test_the_gap_can_be_lowered(server: Server, judge: Judge) -> None:
+def test_free_form_is_asked_with_the_authors_system_message_and_temperature(server: Server, judge: Judge) -> None:
     server.replies = ["A: 5\nB: 3"]
-    reading = closer_option(judge, "q", OPTIONS, "wide", gap=2)
-    assert reading is not None and reading.choice == (0,)
+    reply = judge.ask(closeness_prompt("q", OPTIONS, "the bronchi are wide"))
+    assert server.asked[0]["messages"][0]["role"] == "system" and server.asked[0]["temperature"] == 0.7
+    assert reply is not None and read_closeness(reply, gap=2).choice == (0,)
     with pytest.raises(BadInput, match="two options"):
-        closer_option(judge, "q", ["x"], "wide")
+        closeness_prompt("q", ["x"], "wide")
 
 
 @pytest.mark.sources
-def test_the_prompt_is_the_papers(server: Server, judge: Judge, sources: Path) -> None:
+def test_the_prompt_is_the_papers(sources: Path) -> None:
     published = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["conversion"]
-    closer_option(judge, "Q?", OPTIONS, "said")
-    system, prompt = (message["content"] for message in server.asked[0]["messages"])
+    asked = closeness_prompt("Q?", OPTIONS, "said")
+    system, prompt = asked.system, asked.prompt
     assert system == published["init_prompt"]
     role = published["role"]
     assert prompt == (
@@ -193,11 +201,11 @@ def test_a_server_that_fails_leaves_answers_unread(server: Server, judge: Judge)
 
 
 def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be reached"):
-        Judge("judge", tmp_path, "http://127.0.0.1:9/v1", retries=0).ask(None, "x", 0)
+    with pytest.raises(BadInput, match="no server can be reached"):
+        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").ask(Asked("x"))
     server.replies = [401]
-    with pytest.raises(BadInput, match="refuses"):
-        Judge("judge", tmp_path, server.url, retries=0).ask(None, "x", 0)
+    with pytest.raises(BadInput, match="--judge judge: the server refuses the key"):
+        Judge("judge", tmp_path, server.url).ask(Asked("x"))
 
 
 def test_self_ranking_names_one_of_the_responses(server: Server, judge: Judge) -> None:

@@ -68,16 +68,20 @@ class OpenAIChat(Backend):
     takes_stream = True
     options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
 
-    def __init__(self, name: str, settings: Settings) -> None:
-        """Raises BadInput when no name is given, the address is none, or a server elsewhere is to be asked without a key."""
+    def __init__(self, name: str, settings: Settings, called: str | None = None) -> None:
+        """`called`: what messages call it, if not `--model openai:NAME`.
+
+        Raises BadInput when no name is given, the address is none, or a server elsewhere is to be asked without a key.
+        """
         if not name:
             raise BadInput("--model openai: names no model. Give openai:NAME, as the server calls it.")
         self.name = name
+        self.called = called or f"--model openai:{name}"
         self.base_url = _address(settings.base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not self._key and not _is_local(self.base_url):
             raise BadInput(
-                f"--model openai:{name}: OPENAI_API_KEY is not set. Set it to your key, or name a server on this machine with "
+                f"{self.called}: OPENAI_API_KEY is not set. Set it to your key, or name a server on this machine with "
                 "--base-url http://127.0.0.1:8000/v1."
             )
         if not re.fullmatch(r"[!-~]*", self._key):
@@ -173,7 +177,7 @@ class OpenAIChat(Backend):
             if response.status == "answered" or (number >= GIVE_UP_AFTER and failed < number):
                 break
             if failed >= GIVE_UP_AFTER:
-                raise BadInput(f"--model openai:{self.name}: the server refuses every question: {response.error}")
+                raise BadInput(f"{self.called}: the server refuses every question: {response.error}")
         self._settled = True
 
     def _timed(self, request: Request, server: Address, flight: InFlight) -> Response:
@@ -214,7 +218,7 @@ class OpenAIChat(Backend):
                     raise Stopped from None
                 words = without_key(str(trouble), self._key)
                 if trouble.kind == "fatal":
-                    raise BadInput(f"--model openai:{self.name}: {words}") from None
+                    raise BadInput(f"{self.called}: {words}") from None
                 if trouble.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
                 if (not self._settled or trouble.parameter == self.parameters.limit_name) and self.parameters.give_way(
@@ -258,7 +262,7 @@ class OpenAIChat(Backend):
         self._failures += 1
         if self._failures >= GIVE_UP_AFTER:
             raise BadInput(
-                f"--model openai:{self.name}: the server gives no answers any more ({words}). Every answer so far is kept; run the same "
+                f"{self.called}: the server gives no answers any more ({words}). Every answer so far is kept; run the same "
                 "command again to go on."
             )
 
