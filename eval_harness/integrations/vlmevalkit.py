@@ -13,7 +13,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -127,6 +127,8 @@ def describe(path: Path) -> Described:
 def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every row. Raises BadInput for a table that cannot be read."""
     keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
+    of_two = questions[questions["question_type"] == "yes_no"]
+    yes_no = dict(zip(of_two["question_id"].astype(str), of_two["options"], strict=True))
     header: dict[str, int] = {}
     for number, cells in enumerate(_rows(path), 1):
         if not header:
@@ -144,7 +146,7 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
                 where, f"its answer is {clip(row['answer'])}, the dataset says {key}: another version of the dataset"
             )
             continue
-        said = row["prediction"]
+        said = _in_words(row["prediction"], yes_no.get(identity, ()))
         failed = said.startswith(FAILED)
         yield (
             where,
@@ -156,6 +158,22 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
                 "seconds": None,
             },
         )
+
+
+LETTER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)
+
+
+def _in_words(said: str, options: Sequence[str]) -> str:
+    """An answer to a question of yes or no, which VLMEvalKit asks by letters: a letter alone, or with its option, in words.
+
+    >>> _in_words("B.", ["yes", "no"]), _in_words("(A) Yes", ["yes", "no"]), _in_words("A mass.", ["yes", "no"])
+    ('B (no)', 'A (yes)', 'A mass.')
+    """
+    found = LETTER.fullmatch(said)
+    place = LETTERS.index(found[1]) if found else len(options)
+    if found is None or place >= len(options) or found[2].casefold() not in ("", options[place].casefold()):
+        return said
+    return f"{found[1]} ({options[place]})"
 
 
 def _rows(path: Path) -> Iterator[list[str]]:

@@ -5,6 +5,7 @@ See also: computing scores (`scores/`), assembling a result from a run (`scoring
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ def read_result(path: Path) -> Result:
     Raises BadInput when the file is missing, is not JSON, or does not fit the schema (the first misfit is named).
     """
     try:
-        return Result.model_validate_json(path.read_bytes())
+        return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
     except FileNotFoundError:
         raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
     except ValidationError as error:

@@ -6,6 +6,7 @@ See also: asking the model (`ask.py`), reading and scoring answers (`scoring.py`
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 from collections.abc import Iterable, Iterator
@@ -85,7 +86,7 @@ def read_run(folder: Path) -> Run:
     """Read `run.json`. Raises BadInput when the folder is no run folder or the file does not fit."""
     path = folder / "run.json"
     try:
-        return Run.model_validate_json(path.read_bytes())
+        return Run.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
     except FileNotFoundError:
         raise BadInput(f"{folder}: not a run folder (it has no run.json). `medprobe eval --out` makes one.") from None
     except NotADirectoryError:

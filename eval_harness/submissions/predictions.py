@@ -48,6 +48,8 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     entries = readers.read(reader, path, questions, found) if reader else _entries(path, questions, found)
     rows = ((place, _row(identity, said)) for place, identity, said in entries)
     records, problems = checked_answers(rows, questions, MOST_SAMPLES, "mc", found)
+    if records and all(record["sample"] > 0 for record in records):
+        found.add(str(path), f"its samples begin with {min(r['sample'] for r in records)}. Number them from 0.")
     if not records and not problems:
         found.add(str(path), "holds no answers. Each record needs question_id and response.")
     return Predictions({(record["question_id"], record["sample"]): record for record in records}, problems)

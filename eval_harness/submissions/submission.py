@@ -77,7 +77,9 @@ class Submission:
     def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:
         """Raise BadInput with all problems in one line, or return if there are none."""
         if self.problems:
-            inside = [line.removeprefix(f"{what}, ").removeprefix(f"{what}: ") for line in self.problems[:SHOWN]]
+            inside = [
+                line.removeprefix(f"{what}, ").removeprefix(f"{what}: ").rstrip(".") for line in self.problems[:SHOWN]
+            ]
             shown = "; ".join(inside)
             more = len(self.problems) - SHOWN
             count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "

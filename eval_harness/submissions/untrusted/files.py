@@ -226,7 +226,11 @@ def json_lines(path: Path, found: Found, constants: bool = False, torn: bool = F
 def _csv(path: Path, found: Found) -> Iterator[Placed]:
     with path.open("rb") as file:
         _, header = next(_lines(file, path))
-        file.seek(0)
+        if header.lower().startswith("sep="):  # Excel's own way to name the divider
+            start, header = file.tell(), next(_lines(file, path), (0, ""))[1]
+        else:
+            start = 0
+        file.seek(start)
         delimiter = _delimiter(header)
         if header.count(delimiter) > 200:
             raise BadInput(f"{path}: has over 200 columns. Keep question_id, response and sample.")

@@ -42,6 +42,7 @@ SHAPES = {
     "semicolons, BOM, CRLF, empty columns at the end": lambda f: (
         "\ufeff" + table(f, ";", "\r\n").replace("\r\n", ";;\r\n")
     ),
+    "Excel's line that names the divider": lambda f: "sep=;\r\n" + table(f, ";", "\r\n"),
     "another divider in a header": lambda f: table(f.assign(**{"a,b,c,d": "x"}), ";"),
     "texts over several lines": lambda f: table(f.assign(response=f["response"] + '\nfor "this";\r\nand, that')),
     "samples as a column with gaps has them": lambda f: table(f.assign(sample=0.0)),
@@ -68,6 +69,12 @@ def test_every_shape_gives_the_same_scores(data, frame, tmp_path, shape):
     found = prepare(path, "mediconfusion", "Model", str(data))
     assert found.problems == [] and found.notes == []
     assert found.result.scores == plain.result.scores
+
+
+def test_samples_that_begin_with_1_are_told_and_not_counted_as_missing(data, frame, tmp_path):
+    path = write_lines(tmp_path / "a.jsonl", [row | {"sample": n} for row in frame.to_dict("records") for n in (1, 2)])
+    (problem,) = prepare(path, "mediconfusion", "Model", str(data)).problems
+    assert "samples begin with 1. Number them from 0" in problem
 
 
 def test_numbers_are_ids_also_where_a_column_made_them_fractions(data, frame, tmp_path):

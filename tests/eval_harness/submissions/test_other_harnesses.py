@@ -46,7 +46,9 @@ def drawn(data, seed):
     rng = random.Random(seed)
     for row in default_questions(data).itertuples():
         place = rng.randrange(len(row.options))
-        text = rng.choice(TEXTS).format(letter="ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place], text=row.options[place])
+        # A question of yes or no has no letters but in VLMEvalKit.
+        letter = row.options[place] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place]
+        text = rng.choice(TEXTS).format(letter=letter, text=row.options[place])
         yield row, None if rng.random() < 0.1 else text
 
 
@@ -196,6 +198,18 @@ def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
         if file.name != "model_medprobe.tsv":  # a spreadsheet or a TSV in pandas makes "None" and an empty answer alike
             assert found.result.scores == expected.result.scores, file
             assert list(found.answers["status"]) == list(expected.answers["status"])
+
+
+def test_letters_that_vlmevalkit_shows_for_yes_and_no_are_read(tmp_path):
+    """It asks every question by letters (its own accuracy of these answers is the same: docs/harnesses.md)."""
+    data = tmp_path / "probmed"
+    build("probmed", out=data)
+    said = [(question, "AB"[number % 2] + (".", "", f") {question.options[number % 2]}")[number % 3])
+            for number, question in enumerate(questions_of(data).itertuples())]  # fmt: skip
+    found = prepare(vlmevalkit_xlsx(tmp_path, said, data), "probmed", "M", str(data))
+    assert found.problems == [] and [list(choice) for choice in found.answers["choice"]] == [
+        [number % 2] for number in range(len(said))
+    ]
 
 
 def test_a_log_names_model_and_benchmark_itself_and_lands(mediconfusion, tmp_path):

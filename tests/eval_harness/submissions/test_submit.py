@@ -127,6 +127,17 @@ def test_a_part_and_a_baseline_land_only_as_such(data, tmp_path):
     assert any("baseline" in problem for problem in prepare(oracle).problems)
 
 
+def test_files_of_a_run_that_an_editor_has_saved_land(run, tmp_path):
+    """A byte order mark, other ends of line, and files of other programs beside them change nothing."""
+    before = prepare(run)
+    for name in ("run.json", "result.json", "answers.jsonl"):
+        content = (run / name).read_bytes()
+        (run / name).write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
+    (run / "desktop.ini").write_text("x")
+    found = prepare(run)
+    assert found.problems == [] and found.files() == before.files()
+
+
 def test_a_run_that_claims_to_be_reproduced_is_stored_as_submitted(run, tmp_path):
     edit(run / "result.json", lambda d: d.update(provenance="reproduced"))
     submit(run, tmp_path / "store")
