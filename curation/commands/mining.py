@@ -46,6 +46,8 @@ def embed(
     gpus_per_worker: GpusPerWorker = 0,
 ) -> None:
     """Embed a folder of images. Goes on where it was stopped; images embedded before cost nothing."""
+    from curation.images.image_index import INDEX
+    from curation.images.set_images import REPORT
     from curation.mining.embedding import embed as embed_images
     from curation.mining.encoders import encoder_spec, load_encoder
     from curation.mining.pair_search import pick_device
@@ -61,6 +63,11 @@ def embed(
     loaded = load_encoder(spec, pick_device(device))
     path = embed_images(images, out, loaded, batch_size, dtype, encode=encode)
     typer.echo(f"wrote {path}")
+    if not (images.absolute().parent / REPORT).is_file():
+        typer.echo(
+            f"{out / INDEX} holds the names of the image files: if they say who is shown, begin with `medprobe curate deidentify`.",
+            err=True,
+        )
 
 
 def pairs(

@@ -55,7 +55,7 @@ def texts(
 def withdraw(
     folder: Annotated[
         Path,
-        typer.Argument(help="set that `probe`, `hallucinate` or `export` wrote (the source, not the built dataset)"),
+        typer.Argument(help="set that `probe`, `hallucinate`, `export` or `gmai` wrote (not the built dataset)"),
     ],
     group: Annotated[
         str, typer.Option(help="the patient, study or article to take out: as in the table, or its id (g-...)")
@@ -64,10 +64,19 @@ def withdraw(
     """Take a patient out of a set: images, questions and entries; the rest keeps its ids."""
     import json
 
+    from curation.gmai.items import JOURNAL, withdraw_patient
     from curation.withdraw import withdraw as withdraw_group
 
-    for what, count in withdraw_group(folder, group).items():
+    private = folder / "private"
+    is_gmai = (private / JOURNAL).is_file()
+    for what, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
         typer.echo(f"taken out: {count} {what}")
+    if is_gmai:
+        typer.echo(
+            f"next: medprobe curate gmai SOURCES --out {folder}, which makes {folder / 'dataset'} and {folder / 'tsv'} without them, and "
+            "publish again. Until then these, earlier builds and published revisions still hold the images."
+        )
+        return
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     typer.echo(
         f"rewrote {folder}; next: medprobe build {manifest['format']} --as {manifest['name']} --source {folder}, and publish again. "

@@ -22,12 +22,14 @@ from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, Sources
 from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
-from dataset_builders.journal import Journal
+from dataset_builders.files import lock, replace_file
+from dataset_builders.journal import Journal, line_of, read_journal
 from dataset_builders.pseudonyms import Pseudonyms, pseudonyms_of
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
+WITHDRAWN = "withdrawn.json"
+"""Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
 VERSION = 2
 
 
@@ -73,6 +75,7 @@ def read_items(
     """
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
+    gone = read_withdrawn(private)
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
@@ -87,7 +90,7 @@ def read_items(
                 state = _state(unit, read)
                 entry = done.get((dataset.name, unit.key))
                 if entry is None or entry["state"] != state or not _is_there(entry, private):
-                    entry = _read(unit, dataset, sources, private, ids) | {"state": state}
+                    entry = _read(unit, dataset, sources, private, ids, gone) | {"state": state}
                     journal.append(entry)
                 own = [_item(each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
@@ -136,6 +139,35 @@ def together(items: list[Item]) -> list[Item]:
     ]
 
 
+def read_withdrawn(private: Path) -> frozenset[str]:
+    """The keyed ids of patients who have withdrawn."""
+    path = private / WITHDRAWN
+    return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else frozenset()
+
+
+def withdraw_patient(private: Path, group: str) -> dict[str, int]:
+    """Take a patient's pictures out of the work folder, with what was journalled of them; returns counts. The next run makes the set
+    without them. `group`: the keyed id, as in the column `group` of the set.
+
+    Raises BadInput for an id that no item has.
+    """
+    with lock(private, "gmai"):
+        entries = read_journal(private / JOURNAL)
+        theirs = [entry for entry in entries if any(item["patient"] == group for item in entry["items"])]
+        kept = [entry for entry in entries if not any(item["patient"] == group for item in entry["items"])]
+        if not theirs:
+            raise BadInput(
+                f"{private}: no item is of {group!r}. Give the id as in the column `group` of the set (g-...)."
+            )
+        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {group})).encode())
+        replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
+        used = {item["picture"] for entry in kept for item in entry["items"]}
+        pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
+        for picture in pictures:
+            (private / PICTURES / f"{picture}.png").unlink(missing_ok=True)
+    return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}
+
+
 def _settings(dataset: Dataset, sources: Sources) -> str:
     """What decides how a unit is read, beside its files."""
     later = {"license", "ethics", "exhaustive", "task", "department", "region", "together"}
@@ -155,13 +187,15 @@ def _is_there(entry: dict[str, Any], private: Path) -> bool:
     return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
-def _read(unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms) -> dict[str, Any]:
+def _read(
+    unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
+) -> dict[str, Any]:
     """The journal's entry of one unit; its pictures are on the disk."""
     items: list[dict[str, Any]] = []
     skips: list[Skip] = []
     try:
         for picture in unit.load():
-            made, left_out = _store(picture, dataset, sources, private, ids)
+            made, left_out = _store(picture, dataset, sources, private, ids, gone)
             items += made
             skips += left_out
     except Skipped as reason:
@@ -173,11 +207,16 @@ def _read(unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Ps
 
 
 def _store(
-    picture: Picture, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms
+    picture: Picture, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
 ) -> tuple[list[dict[str, Any]], list[Skip]]:
-    """A picture as a PNG without metadata, and its items; targets that are too small are skipped."""
+    """A picture as a PNG without metadata, and its items; targets that are too small are skipped, and patients who have withdrawn."""
     import imagehash
 
+    # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
+    alone = f"\0{dataset.name}\0{picture.study or picture.key}"
+    patient = ids.group(f"{dataset.registry}\0{picture.patient or alone}")
+    if patient in gone:
+        return [], [Skip(dataset.name, patient, "its patient has withdrawn")]
     original = picture.pixels.shape
     factor = fit(sources.longest_side, picture.pixels)
     pixels = np.ascontiguousarray(scale_pixels(picture.pixels, factor))
@@ -186,9 +225,6 @@ def _store(
     file = private / PICTURES / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
-    alone = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = ids.group(f"{dataset.registry}\0{picture.patient or alone}")
     study = ids.of("s", f"{dataset.registry}\0{picture.patient or ''}\0{picture.study or alone}")
     shared = {
         "dataset": dataset.name,

@@ -2,12 +2,13 @@
 
 import csv
 import json
+import random
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 from typer.testing import CliRunner
 
 from curation.command_line import app
@@ -19,6 +20,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.pseudonyms import pseudonyms_of
 from tests.curation.model_server import model_server
+from tests.planting import found_below, found_in, planted
+
+SAID = []
+"""What the commands printed."""
 
 
 def medprobe_curate(*words):
@@ -27,11 +32,13 @@ def medprobe_curate(*words):
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
+    SAID.append(done.output)
     return done.output
 
 
-def drawn_radiographs(folder):
-    """A dozen pictures that differ in brightness and a spot, with long captions; the last two show one patient."""
+def drawn_radiographs(folder, people):
+    """A dozen pictures that differ in brightness and a spot, with long captions; the last two show one patient. File names and the texts in
+    the files name people."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:64, :64]
@@ -39,12 +46,15 @@ def drawn_radiographs(folder):
     for k in range(14):
         spot = 150 * np.exp(-((x - rng.integers(10, 54)) ** 2 + (y - rng.integers(10, 54)) ** 2) / 60)
         picture = np.clip(60 + 5 * k + spot + rng.normal(0, 8, (64, 64)), 0, 255).astype(np.uint8)
-        Image.fromarray(picture).save(folder / f"{k}.png")
+        person, about = people[k % len(people)], PngImagePlugin.PngInfo()
+        about.add_text("Description", person.everything)
+        name = f"{person.name.replace('^', '_')}_{person.number}_{k}.png"
+        Image.fromarray(picture).save(folder / name, pnginfo=about)
         rows.append(
             (
-                f"{k}.png",
+                name,
                 f"Drawn picture {k}. " + "A bright spot on a grey ground with some noise over it. " * 3,
-                f"p{min(k, 12)}",
+                f"{people[0].number} {min(k, 12)}",
             )
         )
     with (folder.parent / "table.csv").open("w", newline="") as file:
@@ -72,8 +82,9 @@ def answer(prompt, before):
 
 @pytest.mark.parametrize("kind", ["drawn", pytest.param("real", marks=pytest.mark.sources)])
 def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path, request):
+    people = [planted(random.Random(seed)) for seed in range(3)]
     if kind == "drawn":
-        images, table, count = drawn_radiographs(tmp_path / "images")
+        images, table, count = drawn_radiographs(tmp_path / "images", people)
     else:
         images, table, count = real_radiographs(request.getfixturevalue("sources"), tmp_path)
     e, p, q, out = (tmp_path / name for name in ("embeddings", "pairs", "questions", "my-benchmark"))
@@ -102,7 +113,7 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     said = medprobe_curate("histograms", p, "--embeddings", e, "--encoder", "dinov2", "--out", tmp_path / "h.html")
     assert f"dinov2: median {pairs['sim_gen'].median():.3f}" in said
     assert (tmp_path / "h.html").read_text().count("<rect") == 24
-    with model_server(answer) as (url, _):
+    with model_server(answer) as (url, log_of_server):
         chat = ("--model", "stand-in", "--base-url", url)
         assert f"written: {len(pairs)}" in medprobe_curate(
             "write", p, "--table", table, "--out", q, *chat, "--price", "2.5,10"
@@ -132,6 +143,23 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     numbers = json.loads((tmp_path / "quality.json").read_text())
     assert numbers["pairs"] == len(pairs) - 1
     assert numbers["images_seen"] == numbers["images"]
+    if kind == "drawn":  # nothing that is built, logged, sent or said names anybody, but for the tables of the images
+        tables = tuple(
+            rf"{name}$"
+            for name in (
+                "images.parquet",
+                "pairs.parquet",
+                "set_aside.parquet",
+                "drafts.parquet",
+                "categories.json",
+                "table.csv",
+            )
+        )
+        assert (q / "journal.jsonl").stat().st_size
+        assert (q / "categories.jsonl").stat().st_size
+        assert found_below(tmp_path, people, ("^images", *tables)) == []
+        assert found_in(repr(log_of_server.asked).encode(), people) == []
+        assert found_in("".join(SAID).encode(), people) == []
 
 
 @pytest.mark.sources

@@ -282,6 +282,9 @@ def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
     made = pipeline.run(path, tmp_path / "set", quiet=True)
     assert (tmp_path / "set" / "private" / "journal.jsonl").read_bytes() == journal
     assert made.funnel["read"]["nifti-ct"]["pictures"] == alone.funnel["read"]["nifti-ct"]["pictures"]
+    assert alone.funnel["read"]["nifti-ct"]["patients"] == 4, (
+        "slices of a volume without a patient id are of one patient"
+    )
     assert {len(w.case.item.pictures) for w in made.written} == {2}
     repository = open_repository(tmp_path / "set" / "dataset")
     for split_name in repository.splits:

@@ -10,6 +10,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curation.command_line import app
+from curation.gmai import pipeline
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from curation.withdraw import withdraw
 from curation.writing.question_writing import DRAFTS
@@ -17,6 +18,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.pseudonyms import pseudonyms_of
+from tests.curation.gmai_phantoms import write_all
 
 
 def run(*words):
@@ -124,3 +126,26 @@ def test_what_is_no_set_of_ours_is_refused(tmp_path):
     with pytest.raises(BadInput, match="is no set"):
         withdraw(tmp_path, "x")
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
+    """Their pictures are gone at once, also from the work folder; the next run reads the source again and stores nothing of theirs."""
+    path = write_all(tmp_path, only={"nifti", "coco"})
+    out = tmp_path / "ward"
+    first = pipeline.run(path, out, quiet=True)
+    group = first.written[0].case.item.patient
+    theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
+    assert "taken out" in run("withdraw", out, "--group", group)
+    assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
+    assert group not in (out / "private" / "journal.jsonl").read_text()
+    second = pipeline.run(path, out, quiet=True)
+    assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
+    assert {w.case.item.patient for w in second.written} == {w.case.item.patient for w in first.written} - {group}
+    before = {w.case.case: (w.question, w.choice) for w in first.written}
+    kept = [w for w in second.written if w.case.case in before]
+    assert len(kept) >= sum(w.case.item.patient != group for w in first.written) - 2
+    assert all((w.question, w.choice) == before[w.case.case] for w in kept)
+    assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
+    assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
+    with pytest.raises(BadInput, match="no item is of 'nobody'"):
+        run("withdraw", out, "--group", "nobody")
