@@ -64,6 +64,35 @@ def made(tmp_path_factory):
     return base, shown
 
 
+def test_images_by_path_and_a_text_only_build_are_the_same_set(made, tmp_path):
+    """`image_path` may be a list too; a text-only build has the fingerprint of the whole one; a missing second image is named."""
+    base, shown = made
+    folder = tmp_path / "named"
+    folder.mkdir()
+    with (base / "source" / "set_VAL.tsv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    with (folder / "set_VAL.tsv").open("w", newline="") as stream:
+        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        table.writerow(["index", "image_path", "question", "A", "B", "C", "answer"])
+        for row in rows:
+            names = [f"{row['index']}_{number}.png" for number in range(len(shown[row["index"]]))]
+            for name, data in zip(names, shown[row["index"]], strict=True):
+                (folder / name).write_bytes(data)
+            cell = names[0] if len(names) == 1 else json.dumps(names)
+            table.writerow([row["index"], cell, *(row[column] for column in ("question", "A", "B", "C", "answer"))])
+    build("gmai-mmbench", source=folder, out=tmp_path / "set")
+    build("gmai-mmbench", source=folder, out=tmp_path / "text", text_only=True)
+    whole, text = (open_repository(tmp_path / name) for name in ("set", "text"))
+    images = {name: data for case in whole.cases("validation") for name, data in case.images.items()}
+    questions = whole.questions("validation").to_dict("records")
+    assert {row["question_id"]: [images[name] for name in image_ids(row)] for row in questions} == shown
+    assert text.manifest["splits"] == whole.manifest["splits"]
+    several = next(index for index, pictures in shown.items() if len(pictures) > 1)
+    (folder / f"{several}_1.png").unlink()
+    with pytest.raises(BadInput, match=f"1 of .* images are missing.*{several}_1.png"):
+        build("gmai-mmbench", source=folder, out=tmp_path / "set")
+
+
 class Listener:
     """Keeps what it is asked."""
 
