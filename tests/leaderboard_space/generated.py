@@ -11,6 +11,7 @@ import html
 import json
 import re
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +24,16 @@ from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparisons import paired_test
+from eval_harness.submissions.submission import Submission
 from leaderboard_space import comparing
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.sections import Section
 from leaderboard_space.data.standings import info_of
+from leaderboard_space.data.topics import matching, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, compare, model
+from leaderboard_space.views import cases, compare, model, submit
 from tests.leaderboard_space.claims import (
     Truth,
     check_caption,
@@ -181,6 +184,21 @@ def _alone(format: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, S
     return found
 
 
+def _by_image_type(store: Path | None, section: Section, truth: dict[str, Raw]) -> Iterator[Score]:
+    """Every score of every result by image type, and the printed ones."""
+    asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet") if store else None
+    for entry in section.entries:
+        if entry.folder is None or truth[entry.key].units is None or asked is None:
+            yield from (
+                s for cells in truth[entry.key].cells.values() for cell in cells.values() for s in cell.values()
+            )
+            continue
+        given = pd.read_parquet(entry.folder / "answers.parquet")
+        for _, part in asked.groupby("image_type"):
+            said = given[given["question_id"].isin(part["question_id"])]
+            yield from score(section.format, part.reset_index(drop=True), said).scores.values()
+
+
 def plain(fragment: str) -> str:
     """HTML as the text a reader sees."""
     return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
@@ -273,6 +291,11 @@ def check_other_views(service: Service, format: str, section: Section, truth: di
         model = html.unescape(name)
         assert rounds_to(x, values[model, "set_accuracy"]) and rounds_to(y, values[model, "confusion"]), (model, x, y)
     assert ("Dashed lines are chance." in page or "Short dashes are chance" in page) <= ('class="guess"' in page)
+    if '<table class="board transfer"' in page:
+        table = page[page.index('<table class="board transfer"') :]
+        check_behind(table[: table.index("</table>")], [*_by_image_type(service.board.store, section, truth)])
+    for found in [found for found in truth.values() if found.units is not None][:2]:
+        check_submitted(found, format)
     for key, found in truth.items():
         listed = dict(
             re.findall(
@@ -315,6 +338,7 @@ def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -
         check_trust(sentence, tested, counts["▲"], counts["▼"])
     elif "the paper's random run" not in page:  # which has no exact chance to be tested against
         assert tested == 0, (sentence, marks)
+    check_topics(front, format, rows)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
         own = model.page(service, {"id": name})
         said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
@@ -404,6 +428,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         partial=len(truth) - len(held), up=up, models=len(set(models)) == len(models),
     )  # fmt: skip
     check_places([row for row in rows if row[0] in main], truth, held, metric, up, cell)
+    check_place_titles(page, {key: place for key, _, place, _, _ in rows if key in main and place[:1].isdigit()})
     known = [score for score in held.values() if score.value is not None]
     drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
     check_caption(
@@ -425,6 +450,89 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
             assert int(found[1]) <= len(hidden) and ("published" in kinds) >= (found[2] == "only published"), said
         if said.startswith("Published cells are shown as printed"):
             assert any(truth[key].result.kind == "published" for key in held), said
+
+
+def check_place_titles(page: str, places: dict[str, str]) -> None:
+    """What the tooltip of a rank says of the other ranked rows."""
+    for key, said in re.findall(r'data-key="([^"]*)"><td class="place" title="([^"]*)"', page):
+        if html.unescape(key) not in places:
+            continue
+        found = re.fullmatch(
+            r"(may be|not) the best; of the others (\d+) significantly ahead, (\d+) significantly behind, (\d+) not told apart from it",
+            html.unescape(said),
+        )
+        assert found, said
+        first = int(places[html.unescape(key)].partition("–")[0])
+        assert sum(map(int, found.groups()[1:])) == len(places) - 1, (said, places)
+        assert (found[1] == "may be") == (first == 1) and (first > 1 or found[2] == "0"), (said, places)
+
+
+def check_submitted(found: Raw, format: str) -> None:
+    """What the tab Submit says of a result's scores and responses, and how it counts problems."""
+    result = found.result
+    empty = pd.DataFrame()
+    problems = [
+        *(f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(found.scores) % 9)),
+        *["a.csv: is cut off"] * (result.benchmark.questions % 2),
+    ]
+    refused = plain(submit.report(Submission("run", None, result, empty, empty, problems=problems)))  # type: ignore[arg-type]
+    assert ("cannot be submitted as it is" in refused) == bool(problems) != ("ready to be submitted" in refused), (
+        refused
+    )
+    if problems:
+        kinds = len({line[:7] for line in problems})
+        assert f"{len(problems)} problem{'s' * (len(problems) > 1)}" in refused, refused
+        again = re.findall(r"The same (\d+) more times?", refused)
+        assert sum(map(int, again)) == len(problems) - kinds and (f"of {kinds} kind" in refused) == (
+            kinds < len(problems)
+        )
+    page = submit.report(Submission("run", None, result, empty, empty))  # type: ignore[arg-type]
+    named = {info_of(metric, format).label: score for metric, score in found.scores.items()}
+    rows = re.findall(
+        r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>',
+        page,
+    )
+    for label, value, ends, _, n, verdict in rows:
+        score = named[html.unescape(label)]
+        assert score.value is None or rounds_to(value.removesuffix(" %"), score.value), (label, value, score)
+        if score.low is not None and score.high is not None:
+            low, high = ends.split("–")
+            assert rounds_to(low, score.low) and rounds_to(high, score.high), (label, ends, score)
+        assert int(n.partition(" ")[0].replace(",", "")) == score.n, (label, n, score)
+        said = {"better": "significantly better", "worse": "significantly worse", "no different": "not told apart"}
+        assert verdict.startswith(said.get(score.verdict or "", "")) and bool(verdict) == bool(score.verdict), (
+            label,
+            verdict,
+        )
+    responses = re.search(r"Responses: (.*?)\.<", page)
+    counts = sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) [a-z]", responses[1])) if responses else 0
+    assert counts == sum(result.statuses.values()), (responses, result.statuses)
+
+
+def check_topics(front: Front, format: str, rows: list[Raw]) -> None:
+    """The page of a topic: its first sentence, how many marks are corrected together, and every number in its tables."""
+    labels = front.labels()
+    for id, topic in list(topics(labels).items())[:40]:
+        held = matching(topic, labels)
+        if not held or any(label.facet != FACET.get(format) for label, _ in held):
+            continue
+        page = front.topic({"id": id, "all": format})
+        sentence = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
+        same = any(how == "same" for _, how in held)
+        assert sentence.endswith(" knows of it." if same else " knows something related."), (sentence, held)
+        marks = re.findall(r'<span class="mark">(.)</span>', page)
+        number = re.search(r"at 95% for all ([\d,]+) marks?", page)
+        assert number and int(number[1].replace(",", "")) == sum(mark != "·" for mark in marks), (number, marks)
+        check_behind(
+            page,
+            [
+                score
+                for found in rows
+                for cell in found.cells.get(FACET[format], {}).values()
+                for score in cell.values()
+            ],
+        )
+        return
 
 
 def check_places(
