@@ -101,9 +101,20 @@ def _symmetric(upper: NDArray[Any], models: int, diagonal: float) -> NDArray[Any
 def _mcnemar(only_a: Floats, only_b: Floats) -> Floats:
     """Two-sided mid-p value of McNemar's test: 2 P(X < min) + P(X = min), X binomial(a + b, 1/2); 1 where a = b."""
     least, n = np.minimum(only_a, only_b), only_a + only_b
+    first, which = _kinds(least, n)
+    least, n = least[first], n[first]
     upto = special.bdtr(least, n.astype(np.int64), 0.5)
     at = np.exp(special.gammaln(n + 1) - special.gammaln(least + 1) - special.gammaln(n - least + 1) - n * math.log(2))
-    return np.where(only_a == only_b, 1.0, np.minimum(1.0, 2 * upto - at))
+    return np.where(2 * least == n, 1.0, np.minimum(1.0, 2 * upto - at))[which]
+
+
+def _kinds(*counts: Floats) -> tuple[Ints, Ints]:
+    """Of P rows of whole numbers, one row of each kind, and the kind of every row: of hundreds of models many pairs are alike."""
+    code = np.zeros(len(counts[0]))
+    for column in counts:
+        code = code * (column.max(initial=0) + 1) + column
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which
 
 
 def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> tuple[Floats, Ints]:
@@ -122,7 +133,9 @@ def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> t
     how = np.full(len(row), HOW.index(NORMAL))
     step = _steps(top) if outcomes.paired else np.zeros(len(top), np.int64)
     chunk = max(1, 2_000_000 // max(top.shape[1], 1))
-    listed = np.flatnonzero(few)
+    every = np.flatnonzero(few)
+    alike = _alike(top, row[every], column[every]) if outcomes.paired and bool(np.all(step == 1)) else None
+    listed = every if alike is None else every[alike[0]]
     for start in range(0, len(listed), chunk):
         which = listed[start : start + chunk]
         a, b = row[which], column[which]
@@ -132,11 +145,32 @@ def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> t
             middle = ((share[a] + share[b]) / 2)[:, None]
             d = (top[a] - middle * base[a]) / total[a] - (top[b] - middle * base[b]) / total[b]
         p[which], how[which] = listed_sign_flips(d, np.lcm(step[a], step[b]))
+    if alike is not None:
+        p[every], how[every] = p[listed][alike[1]], how[listed][alike[1]]
     if not outcomes.paired:
         # A model that counts in k clusters gives k signs to flip, however many clusters the other counts in.
         counted = (base > 0).sum(axis=1)
         p = np.fmax(p, np.exp2(1.0 - np.minimum(np.minimum(counted[row], counted[column]), 1000)))
     return np.minimum(p, 1.0), how
+
+
+MOST_HITS = 3
+"""Hits in a cluster up to which pairs of models are looked at by how many clusters differ by 1, 2 ... hits."""
+
+
+def _alike(top: NDArray[np.float32], row: Ints, column: Ints) -> tuple[Ints, Ints] | None:
+    """One pair of each kind, and the kind of every pair (P,), where `top` (M, G) are whole: the p-value of a pair follows from how many
+    clusters differ by 1, 2 ... and from the difference of the sums. None where clusters are too large for this to save anything."""
+    most = int(top.max(initial=0))
+    if not row.size or most > MOST_HITS or top.min(initial=0) < 0 or (top.shape[1] + 1.0) ** (most + 1) > 2**52:
+        return None
+    has = [(top == hits).astype(np.float32) for hits in range(most + 1)]
+    counts = []
+    for apart in range(1, most + 1):
+        both = sum(has[hits] @ has[hits + apart].T for hits in range(most + 1 - apart))
+        counts.append((both + both.T)[row, column].astype(np.float64))
+    total = top.sum(axis=1, dtype=np.float64)
+    return _kinds(np.abs(total[row] - total[column]), *counts)
 
 
 def _paired_variance(score: NDArray[np.float32], row: Ints, column: Ints) -> tuple[Floats, NDArray[np.bool_]]:

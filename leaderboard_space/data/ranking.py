@@ -30,6 +30,10 @@ EXACT_UP_TO = 2000
 decides (Berry-Esseen: with so many trials the exact p-value is then surely under, or over, 0.05), and the exact law the rest."""
 
 
+BLOCK = 2_000_000
+"""Numbers that an interval's sums hold at a time."""
+
+
 @dataclass(frozen=True)
 class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
@@ -50,6 +54,8 @@ class MetricUnits:
 
     def of(self, runs: Ints) -> MetricUnits:
         """The same units for some of the runs."""
+        if np.array_equal(runs, np.arange(self.top.shape[0])):
+            return self
 
         def some(values: NDArray[Any]) -> NDArray[Any]:
             return values[runs] if values.shape[0] > 1 else values
@@ -220,8 +226,20 @@ def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats]:
         )
         weight, per_cluster = units.per_cluster(units.base)[0], units.per_cluster(squares[None, :])[0]
         plain = units.binary and bool(np.all(base == base[0]))
-        sums = units.per_cluster(units.top)
-        return clustered_intervals(sums, squared, crossed.astype(float), weight, per_cluster, plain)[:2]
+        block = max(1, BLOCK // base.size)  # some runs at a time: hundreds of them times all units would take gigabytes
+        parts = [
+            clustered_intervals(
+                units.per_cluster(units.top[at : at + block]),
+                squared[at : at + block],
+                crossed[at : at + block].astype(float),
+                weight,
+                per_cluster,
+                plain,
+            )[:2]
+            for at in range(0, runs, block)
+        ]
+        low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+        return low, high
     low, high = np.full(runs, np.nan), np.full(runs, np.nan)
     for run in range(runs):
         found = statistics.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)
