@@ -27,6 +27,7 @@ class StandIn(Backend):
 
     needs_images = True
     one_token = True
+    several_images = True  # a model that takes one image a question says so when it is loaded
 
     def __init__(self, model: str) -> None:
         self.model = Model(name=label_of(model))

@@ -26,10 +26,10 @@ def model_server(answer: Callable[[str, int], str | int]) -> Iterator[tuple[str,
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            system, prompt = (message["content"] for message in body["messages"])
+            *system, prompt = (message["content"] for message in body["messages"])
             with log.lock:
                 before = log.times(prompt)
-                log.asked.append((system, prompt))
+                log.asked.append(("".join(system), prompt))
                 said = answer(prompt, before)
             if isinstance(said, int):
                 status, payload = said, {"error": {"message": "as the test asked", "code": str(said)}}

@@ -11,10 +11,9 @@ from dataset_builders.sources.phantoms import write_sources
 from tests.curation.model_server import model_server
 
 
-@pytest.fixture
-def source(tmp_path):
-    folder = tmp_path / "source"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source")
     write_sources("mediconfusion", folder)
     return folder
 

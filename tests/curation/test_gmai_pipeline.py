@@ -182,9 +182,9 @@ def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_
     (tmp_path / "s.yaml").write_text(
         json.dumps({"datasets": [{"name": "a", "reader": "folders", "path": folder, "modality": "Dermoscopy"}]})
     )
-    done = medprobe("curate", "gmai", "s.yaml", "--out", out, cwd=tmp_path, code=2)
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    with pytest.raises(BadInput, match=said) as told:
+        pipeline.run(tmp_path / "s.yaml", out, quiet=True)
+    assert "\n" not in str(told.value)
     assert not (out / "dataset").exists()
     assert not (out / "tsv").exists()
 

@@ -17,8 +17,8 @@ from tests.curation.model_server import model_server
 
 
 @pytest.mark.parametrize("format", BENCHMARKS)
-def test_a_rule_scores_as_the_harness_scores_it(format, tmp_path):
-    folder = build(format, out=tmp_path / "data").folder
+def test_a_rule_scores_as_the_harness_scores_it(format, phantoms, tmp_path):
+    folder = phantoms / format
     found = check_text(folder)
     run = evaluate(EvalConfig(format, "baseline:always-A", str(folder), split=found.split, out=tmp_path / "run"))[0]
     assert found.blind["always the first option"] == run.scores[found.metric].model_dump()
@@ -40,8 +40,8 @@ def test_a_text_that_gives_the_answer_away_is_told(tmp_path):
     assert any("asked more than once" in line for line in found.warnings())
 
 
-def test_a_model_without_images_is_scored_by_the_formats_own_metric(tmp_path):
-    folder = build("probmed", out=tmp_path / "data").folder
+def test_a_model_without_images_is_scored_by_the_formats_own_metric(phantoms, tmp_path):
+    folder = phantoms / "probmed"
     out = tmp_path / "quality.html"
     with model_server(lambda prompt, before: "yes") as (address, log):
         words = ["quality", str(folder), "--out", str(out), "--model", "stand-in", "--base-url", address]

@@ -19,6 +19,7 @@ import yaml
 
 from dataset_builders.build import build
 from tests.eval_harness import tiny_families
+from tests.eval_harness.test_several_images import write_source
 
 PYTHON = os.environ.get("MEDPROBE_VLLM", "")
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,9 +64,9 @@ def environment():
     return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
 
 
-def answers(place, python, name, methods, **model):
+def answers(place, python, name, methods, benchmark="mediconfusion", **model):
     """Method -> question id -> the journal's line, of a sweep over them: the model is loaded once."""
-    document = {"models": [{"max_tokens": 5, **model}], "benchmarks": ["mediconfusion"], "methods": list(methods)}
+    document = {"models": [{"max_tokens": 5, **model}], "benchmarks": [benchmark], "methods": list(methods)}
     (place / f"{name}.yaml").write_text(yaml.safe_dump(document))
     done = subprocess.run(
         [python, "-m", "medprobe", "sweep", f"{name}.yaml"],
@@ -137,6 +138,19 @@ def test_vllm_in_process_and_served_answer_as_transformers_does(place):
         served = answers(place, sys.executable, "served", ("mc",), model="openai:tiny", base_url=url)
     # Not `gd`: of a model with random weights a server's few alternatives hold no option's letter.
     assert compared("vllm serve, mc", expected["mc"], served["mc"])[0]
+
+
+def test_several_images_of_a_question_are_seen_as_by_transformers(place):
+    write_source(place / "several", several=True)
+    build("gmai-mmbench", source=place / "several", out=place / "data" / "gmai-mmbench")
+    methods = ("mc", "ps")
+    expected = answers(place, sys.executable, "several", methods, "gmai-mmbench", model="tiny")
+    engine = {"model": "vllm:tiny", "dtype": "float32", "engine": ENGINE}
+    in_process = answers(place, PYTHON, "several-vllm", methods, "gmai-mmbench", **engine)
+    for method in methods:
+        same, apart = compared(f"several images, {method}", expected[method], in_process[method])
+        assert same
+        assert apart < 1e-3
 
 
 def test_an_adapter_in_vllm_answers_as_merged_into_transformers(place):
