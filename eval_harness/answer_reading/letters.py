@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.options import words_of
-from eval_harness.answer_reading.plain_text import hints, says
+from eval_harness.answer_reading.plain_text import hints, says, words_in
 from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
 
 Found = tuple[int, ...] | None
@@ -267,7 +267,7 @@ _VERDICT_WORDS = (
     "correct right true yes best likely present incorrect wrong false no not unlikely less absent improbable implausible impossible"
     " eliminated excluded ruled most very highly"
 )
-VERDICT_WORDS = frozenset(_VERDICT_WORDS.split())
+VERDICT_WORDS = words_in(_VERDICT_WORDS)
 _VERDICTS = hints(_VERDICT_WORDS)
 
 

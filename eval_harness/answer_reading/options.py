@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.measures import exact, has_status, spell_status
-from eval_harness.answer_reading.plain_text import CJK, hints, spell_out
+from eval_harness.answer_reading.plain_text import CJK, hints, spell_out, words_in
 
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
 _WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
@@ -19,29 +19,7 @@ _TOO_COMMON = frozenset(
 """Options that are everyday words: named only where the response leads with them or an answer statement does."""
 
 
-STOP = frozenset(
-    {
-        "the",
-        "of",
-        "in",
-        "on",
-        "at",
-        "to",
-        "and",
-        "or",
-        "with",
-        "for",
-        "by",
-        "from",
-        "is",
-        "are",
-        "was",
-        "be",
-        "an",
-        "as",
-    }
-    | {"it", "its", "this", "that", "into", "other", "than", "both"}
-)
+STOP = words_in("the of in on at to and or with for by from is are was be an as it its this that into other than both")
 _NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", "none", "non"})
 _IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
 _SUFFIX = re.compile(
@@ -62,13 +40,12 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptionTexts:
-    """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option
-    (None where two options read the same); `common` are options that are everyday words, `negative` those that begin with a
-    negation; `longest` is the most characters an option has; `lone` are options that are one letter; `leads` the first words;
-    `stems` are the stems of each option's words, `telling` those that no other option has; `exact` maps an option as a formula to it;
-    `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; in a text that
-    does not say one of `hints` `pattern` finds nothing; `listed`: the words of the
-    list of options, each after its letter."""
+    """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option (None where
+    two options read the same); `common` are options that are everyday words, `negative` those that begin with a negation; `longest` is
+    the most characters an option has; `lone` are options that are one letter; `leads` the first words; `stems` are the stems of each
+    option's words, `telling` those that no other option has; `exact` maps options as formulas to them; `numeric` are
+    options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; in a text that does not say one of `hints`
+    `pattern` finds nothing; `listed`: the words of the list of options, each after its letter."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str] | None
@@ -131,15 +108,15 @@ def _aliases(options: tuple[str, ...]) -> dict[str, int | None]:
 
 
 _MODALITIES = tuple(
-    tuple(name.split(" ") for name in names)
+    tuple(name.split(" ") for name in names.split("|"))
     for names in (
-        ("ct", "computed tomography", "computer tomography", "computerized tomography"),
-        ("mri", "magnetic resonance imaging", "mr imaging", "mr"),
-        ("x ray", "xray", "radiograph", "radiography", "plain film"),
-        ("ultrasound", "ultrasonography", "sonography", "sonogram"),
-        ("pet", "positron emission tomography"),
-        ("oct", "optical coherence tomography"),
-        ("ecg", "ekg", "electrocardiogram", "electrocardiography"),
+        "ct|computed tomography|computer tomography|computerized tomography",
+        "mri|magnetic resonance imaging|mr imaging|mr",
+        "x ray|xray|radiograph|radiography|plain film",
+        "ultrasound|ultrasonography|sonography|sonogram",
+        "pet|positron emission tomography",
+        "oct|optical coherence tomography",
+        "ecg|ekg|electrocardiogram|electrocardiography",
     )
 )
 """Names of one imaging modality, which mean the same wherever they stand."""
@@ -175,20 +152,10 @@ _NONE = re.compile(
 )
 _NONE_NAMES = tuple(
     f"none of {which}"
-    for which in (
-        "the above",
-        "these",
-        "them",
-        "the options",
-        "the choices",
-        "the given options",
-        "the listed options",
-        "the provided options",
-        "the above options",
-        "the answers",
-        "the options given",
-    )
-)
+    for options in ("options", "choices", "answers")
+    for which in ("the above", "these", "them", f"the {options}", f"the given {options}", f"the listed {options}",
+                  f"the provided {options}", f"the above {options}", f"the {options} given")
+)  # fmt: skip
 
 
 def _none_names(options: Sequence[tuple[str, ...]]) -> dict[str, int | None]:
@@ -200,26 +167,9 @@ def _none_names(options: Sequence[tuple[str, ...]]) -> dict[str, int | None]:
 _WORDS_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMBER_WORDS = dict(zip(_WORDS_TO_TWELVE, map(str, range(1, 13)), strict=True))
 _BOUNDS = frozenset({"minus", "plus", "lessthan", "morethan", "atleast", "atmost", "plusminus"})
-_UNITS = frozenset(
-    {"percent", "degrees", "celsius", "fahrenheit", "mm", "cm", "m", "km", "nm", "um", "µm", "ml", "l", "mg", "g", "kg"}
-    | {
-        "cc",
-        "hz",
-        "khz",
-        "mmhg",
-        "bpm",
-        "ms",
-        "s",
-        "min",
-        "hu",
-        "frac",
-        "sqrt",
-        "cdot",
-        "times",
-        "pi",
-        "text",
-        "mathrm",
-    }
+_UNITS = words_in(
+    "percent degrees celsius fahrenheit mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min hu frac sqrt cdot times pi text"
+    " mathrm"
 )
 
 

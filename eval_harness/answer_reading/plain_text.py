@@ -14,9 +14,14 @@ from eval_harness.answer_reading.measures import spell_measures
 _WORD = re.compile(r"[^\W_]+")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=256)
 def _beginnings(text: str) -> frozenset[str]:
     return frozenset(word[:4] for word in _WORD.findall(text.lower()))
+
+
+def words_in(text: str) -> frozenset[str]:
+    """A vocabulary written as one string."""
+    return frozenset(text.split())
 
 
 def hints(words: str) -> frozenset[str]:
@@ -134,8 +139,10 @@ def spell_out(text: str) -> str:
         text = _CONTRACTED.sub(lambda match: match[1] + _NOT.get(match[1].lower(), " not"), text)
         text = _IS_SHORT.sub(r"\1 is", text)
     text = spell_measures(text)
-    if "ae" in text or "oe" in text or "our" in text or "re" in text:
-        text = _ENDS_IN_RE.sub(r"\1er", _EXTRA_VOWEL.sub("", text))
+    for part in _BRITISH:
+        if part in text:
+            text = _ENDS_IN_RE.sub("er", _EXTRA_VOWEL.sub("", text))
+            break
     if "annot" in text:
         text = text.replace("cannot", "can not").replace("Cannot", "Can not")
     return text
@@ -146,7 +153,8 @@ _EXTRA_VOWEL = re.compile(
     r"|(?<=an)a(?=esth)|\ba(?=etiol)|(?<=tumo|colo)u(?=r)",
     re.IGNORECASE,
 )
-_ENDS_IN_RE = re.compile(r"\b(\w*(?:met|lit|cent|fib|tit))re(?=s?\b)", re.IGNORECASE)
+_ENDS_IN_RE = re.compile(r"(?:(?<=met|lit|fib|tit)|(?<=cent))re(?=s?\b)", re.IGNORECASE)
+_BRITISH = words_in("ae AE edem esoph estr hoea noea foet Foet umour olour metre litre centre fibre titre")
 """British spelling, which is made American: haemorrhage, oedema, diarrhoea, foetal, tumour, fibre."""
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from eval_harness.answer_reading.plain_text import BOX, hints, says
+from eval_harness.answer_reading.plain_text import BOX
 
 _NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
@@ -36,8 +36,7 @@ _TAG = re.compile(
     r"|(?P<end7><\|(?:end_thinking|end_of_(?:thought|thinking|think)|(?:thinking|think)_end)\|>)",
     re.IGNORECASE,
 )
-_MARKS = re.compile(r"[<\[◁]|assistantfinal")
-_HARMONY = hints("analysis commentary")
+_MARKS = re.compile(r"[<\[◁]|analysis|commentary|assistantfinal")
 _HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
 _HARMONY_FINAL = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
@@ -90,7 +89,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     >>> split_reasoning("It could be A, but", opened=True)
     Split(reasoning='It could be A, but', answer='', unfinished=True)
     """
-    if not opened and not (_MARKS.search(text) or says(text, _HARMONY)):
+    if not opened and not _MARKS.search(text):
         return _thought_line(text)
     finals = list(_HARMONY_FINAL.finditer(text))
     if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):

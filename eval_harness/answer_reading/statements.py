@@ -29,7 +29,6 @@ from eval_harness.answer_reading.options import OptionTexts, named_option
 from eval_harness.answer_reading.plain_text import hints, says
 from eval_harness.answer_reading.polarity import is_denied, is_supposed, negated_before, sentence_end
 
-_ADJECTIVE = r"(?:final|correct|right|best|true|chosen|selected|appropriate|likely|accurate|suitable|my)"
 _LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
     r"(?:(?<![^\W_])|(?<=[\u3040-\uffff]))(?P<word>answers?|ans|options?|choices?|letters?|response|selection|conclusion"

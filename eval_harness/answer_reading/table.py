@@ -182,7 +182,11 @@ def _whole(said: Said) -> Found:
         return ()
     if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(plain_words(text))) is not None:
         return (place,)
-    if len(said.raw) <= 4 * texts.longest + 40 and (place := texts.exact.get(exact(said.raw))) is not None:
+    if (
+        texts.exact
+        and len(said.raw) <= 4 * texts.longest + 40
+        and (place := texts.exact.get(exact(said.raw))) is not None
+    ):
         return (place,)
     if text.lower().strip(" .") == "none" and (place := texts.index.get("none of the above")) is not None:
         return (place,)
