@@ -57,11 +57,11 @@ def digests_of(answers: pd.DataFrame) -> Digests:
         pd.Series(plain, index=answers.index, dtype=object),
         answers["choice"].map(lambda choice: repr(sorted(map(int, choice)))),
     )
-    keys, *others = (pd.util.hash_array(column.to_numpy(dtype=object)) for column in columns)
+    keys, exact, plain_texts, choices = (pd.util.hash_array(column.to_numpy(dtype=object)) for column in columns)
     order = np.argsort(keys)
     texts = pd.Series(plain, dtype=object)
     own = (~texts.duplicated(keep=False) & (texts.str.len() >= PARAGRAPH)).to_numpy(bool)
-    return Digests(keys[order], *(column[order] for column in others), own[order])
+    return Digests(keys[order], exact[order], plain_texts[order], choices[order], own[order])
 
 
 def stored_digests(path: Path) -> Digests:

@@ -117,7 +117,8 @@ def _pair(place: str, pair: str, record: Record, found: Found) -> Iterator[tuple
     """MediConfusion's two images of a pair; question ids are `<pair>-1` and `<pair>-2`."""
     answer = record.get("answer")
     for side in (1, 2):
-        said, name = record, f"image_{side}"
+        said: Any = record
+        name = f"image_{side}"
         if isinstance(answer, dict):
             said, name = answer.get(f"im{side}"), "full_answer"
         if not isinstance(said, dict) or name not in said:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -99,7 +99,7 @@ def _all(check: PullRequests, tell: Callable[[Outcome], None]) -> list[Outcome]:
     outcomes = []
     waiting: list[tuple[Discussion, int | None]]
     waiting = [(each, MOST_AT_ONCE) for each in in_rounds(listed) if each.status != "draft"]
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     while waiting:
         pull, most = waiting.pop(0)
         begun, what = time.monotonic(), f"{name}@{pull.num}"

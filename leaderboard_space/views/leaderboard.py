@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from eval_harness.results import Result
 from leaderboard_space import findings, sentences
 from leaderboard_space.data.groups import GROUPS as APART
-from leaderboard_space.data.groups import called
+from leaderboard_space.data.groups import Group, called
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.random_run import is_random_run
 from leaderboard_space.data.sections import Section, Snapshot
@@ -217,7 +217,7 @@ def _row(
     tag: str,
     found: Standings,
     branches: Sequence[Path],
-    ranked: Mapping[str, int],
+    ranked: Mapping[Group, int],
     abstentions: bool,
     format: str,
 ) -> str:
