@@ -72,7 +72,7 @@ class Comparison:
 
     def has_answers(self, entry: Entry) -> bool:
         """Whether the result can be compared question by question."""
-        return self.outcomes is not None and entry.key in self.outcomes.runs
+        return self.outcomes is not None and entry.key in self.outcomes.row_of
 
     def name(self, entry: Entry) -> str:
         """How a chosen result is called: what tells it apart from the others that are chosen."""
@@ -85,7 +85,7 @@ class Comparison:
     def score(self, entry: Entry, metric: str) -> Score | None:
         """The result's score, from its answers where they are known; None where it has none."""
         if self.outcomes is not None and self.has_answers(entry) and metric in self.outcomes.metrics:
-            units = self.outcomes.metrics[metric].part(runs=np.array([self.outcomes.runs.index(entry.key)]))
+            units = self.outcomes.metrics[metric].part(runs=np.array([self.outcomes.row_of[entry.key]]))
             found: Score | None = scores_of(units, info_of(metric).higher_is_better)[0]
         else:
             found = entry.result.scores.get(metric)
@@ -126,7 +126,7 @@ class Comparison:
         """A run's units as the paired test takes them. A unit is named by its number, which is the same for both runs."""
         assert self.outcomes is not None
         units = self.outcomes.metrics[metric]
-        top, base = units.run(self.outcomes.runs.index(entry.key))
+        top, base = units.run(self.outcomes.row_of[entry.key])
         return pd.DataFrame(
             {
                 "metric": metric,

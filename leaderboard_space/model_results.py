@@ -155,10 +155,10 @@ def ends_of(line: Line) -> list[Ends]:
 def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
     """Value of a facet -> the score of the line's result there: from its answers where they are known, else as the result says."""
     entry, outcomes = line.row.entry, line.outcomes
-    if outcomes is None or entry.key not in outcomes.runs or metric not in outcomes.metrics:
+    if outcomes is None or entry.key not in outcomes.row_of or metric not in outcomes.metrics:
         held = {label: scores.get(metric) for label, scores in entry.result.breakdown.get(facet, {}).items()}
     else:
-        units, runs = outcomes.metrics[metric], np.array([outcomes.runs.index(entry.key)])
+        units, runs = outcomes.metrics[metric], np.array([outcomes.row_of[entry.key]])
         held = {}
         for label, rows in outcomes.rows_by_label(facet).items():
             mask = np.zeros(len(outcomes.questions), dtype=bool)

@@ -233,7 +233,7 @@ class Service:
         known = (
             name
             for name in facets
-            if name == breakdown.METRICS_FACET or breakdown.known(asked.section, asked.outcomes, name, asked.metric)
+            if any(breakdown.speaks_of(entry, asked.outcomes, name, asked.metric) for entry in asked.section.entries)
         )
         return (wanted if wanted in facets else next(known)), facets
 
@@ -360,6 +360,9 @@ class Service:
     def fitting(self, asked: Asked) -> Asked:
         """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
         choice of branches empties the board as long as anything is known of them."""
+        are_measured = all(entry.result.kind == "measured" for entry in asked.section.entries)
+        if are_measured and asked.tree.size and not self.known_standings(asked).selected:
+            return asked  # no question, no score
         for metric in dict.fromkeys((asked.metric, *asked.metrics)):
             found = replace(asked, metric=metric)
             if self.known(found):

@@ -37,7 +37,7 @@ def right_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
     units, at = outcomes.metrics[name], outcomes.places[name].case
     shares = np.empty((len(keys), cases))
     for row, key in enumerate(keys):
-        top, base = units.run(outcomes.runs.index(key))
+        top, base = units.run(outcomes.row_of[key])
         counted = base > 0
         total = np.bincount(at, counted, minlength=cases)
         right = np.bincount(at, counted & (top > 0), minlength=cases)
@@ -65,7 +65,7 @@ def right_of_case(outcomes: Outcomes, keys: Sequence[str], case: int) -> Floats:
     name = headline_of(outcomes)
     if name is None or not keys:
         return np.full(len(keys), np.nan)
-    runs = np.array([outcomes.runs.index(key) for key in keys])
+    runs = np.array([outcomes.row_of[key] for key in keys])
     units = outcomes.metrics[name].part(np.flatnonzero(outcomes.places[name].case == case), runs)
     counted = np.broadcast_to(units.base > 0, units.top.shape)
     total = counted.sum(axis=1)

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,11 @@ class Outcomes:
     case_of_question: Ints
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was computed of them and is asked for again."""
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Entry key -> row of its run."""
+        return {key: at for at, key in enumerate(self.runs)}
 
     def rows_by_label(self, facet: str) -> dict[str, Ints]:
         """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""

@@ -30,6 +30,8 @@ EXACT_UP_TO = 2000
 decides (Berry-Esseen: with so many trials the exact p-value is then surely under, or over, 0.05), and the exact law the rest."""
 
 
+NOTHING = Score(value=None, n=0, n_cases=0)
+"""The score where nothing counts."""
 BLOCK = 2_000_000
 """Numbers that an interval's sums hold at a time."""
 
@@ -92,6 +94,8 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     """
     runs = units.top.shape[0]
     counted = units.base > 0
+    if not counted.any():
+        return [NOTHING] * runs
     n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
     n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
     top = units.top.sum(axis=1, dtype=np.float64)
@@ -99,7 +103,7 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
         return [
             Score(value=_round(top[run]), n=int(n[run]), n_cases=int(n_cases[run]))
             if n[run]
-            else Score(value=None, n=0, n_cases=0)  # none of nothing is no count
+            else NOTHING  # none of nothing is no count
             for run in range(runs)
         ]
     total = np.broadcast_to(units.base.sum(axis=1), runs)
@@ -122,7 +126,7 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
             interval_method=CLUSTERED,
         )
         if of > 0
-        else Score(value=None, n=0, n_cases=0)
+        else NOTHING
         for value, left, right, level, size, cases, of, verdict in zip(
             *(np.broadcast_to(100 * shares, runs).tolist() for shares in (share, low, high, chance)),
             *(numbers.tolist() for numbers in (n, n_cases, total)),

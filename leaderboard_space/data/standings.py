@@ -259,9 +259,8 @@ def _ranked(
     models = [row for row in rows if not row.is_baseline and row.score.value is not None]
     p = unpaired_p_values([row.score for row in models], are_counts)
     if units is not None and outcomes is not None and not units.is_count:
-        run_of = {key: number for number, key in enumerate(outcomes.runs)}
         here = [number for number, row in enumerate(models) if row.recomputed]
-        runs = [run_of[models[number].entry.key] for number in here]
+        runs = [outcomes.row_of[models[number].entry.key] for number in here]
         if runs:
             p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)

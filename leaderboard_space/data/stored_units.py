@@ -34,7 +34,7 @@ class RunColumns:
 def compact(values: Column) -> Column:
     """The same numbers in bytes, where they are small and whole."""
     if values.dtype == np.uint8:
-        return values
+        return values.copy()  # a part of a file's column would keep the whole of it in memory
     small = values.size > 0 and bool(np.all((values >= 0) & (values <= LARGEST_BYTE) & (values == np.floor(values))))
     return values.astype(np.uint8) if small else values
 

@@ -41,18 +41,11 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.format).first_facet)
 
 
-def known(section: Section, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
-    """Whether any cell of this facet has the metric."""
-    if outcomes is not None and metric in outcomes.metrics:
-        return True
-    return any(
-        metric in scores for entry in section.entries for scores in entry.result.breakdown.get(facet, {}).values()
-    )
-
-
 def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
     """Whether a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
-    if facet == METRICS_FACET or (outcomes is not None and entry.key in outcomes.runs):
+    if facet == METRICS_FACET:
+        return True
+    if outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of:
         return True
     return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
 

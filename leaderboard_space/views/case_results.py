@@ -18,7 +18,7 @@ MOST_RUNS = 60
 
 def answered_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results of which answers are known."""
-    return [entry for entry in section.entries if entry.key in outcomes.runs]
+    return [entry for entry in section.entries if entry.key in outcomes.row_of]
 
 
 def counted_of(section: Section, outcomes: Outcomes) -> list[str]:
@@ -26,7 +26,7 @@ def counted_of(section: Section, outcomes: Outcomes) -> list[str]:
     models = [
         entry.key
         for entry in section.entries
-        if entry.key in outcomes.runs and entry.result.model.kind != "baseline" and entry.standing.withdrawal is None
+        if entry.key in outcomes.row_of and entry.result.model.kind != "baseline" and entry.standing.withdrawal is None
     ]
     return models or list(outcomes.runs)
 
@@ -35,7 +35,7 @@ def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results of which answers are shown: all, or the best where there are more than a reader can take in."""
     name = headline_of(outcomes)
     if name is None:
-        return [entry for entry in section.entries if entry.key in outcomes.runs][:MOST_RUNS]
+        return [entry for entry in section.entries if entry.key in outcomes.row_of][:MOST_RUNS]
     share = dict(zip(outcomes.runs, outcomes.metrics[name].shares(None).tolist(), strict=True))
     entries = [entry for entry in section.entries if entry.key in share]
     best = {entry.key for entry in sorted(entries, key=lambda entry: -np.nan_to_num(share[entry.key]))[:MOST_RUNS]}

@@ -36,7 +36,7 @@ def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[En
     """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
     assert found.outcomes is not None
     units, at = found.outcomes.metrics[found.metric], found.outcomes.places[found.metric]
-    left, right = (units.run(found.outcomes.runs.index(entry.key))[0] for entry in (one, other))
+    left, right = (units.run(found.outcomes.row_of[entry.key])[0] for entry in (one, other))
     for unit in np.flatnonzero(left != right):
         if at.question[unit] >= 0:
             where = [int(at.question[unit])]
