@@ -181,8 +181,8 @@ def test_every_page_in_both_themes_and_on_small_screens(
         page.evaluate(f"medprobe.visit({address!r})")
         page.locator(shows).first.wait_for(timeout=WAIT)
         page.wait_for_function(
-            "document.getAnimations().length === 0", timeout=WAIT
-        )  # colours on their way are no finding
+            "document.getAnimations().length === 0 && !document.querySelector('.busy')", timeout=WAIT
+        )  # colours on their way, and what fades while an answer is awaited, are no finding
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append((address, "beyond the screen"))
         first = page.locator("table.board:visible tbody tr[data-key], table.matrix:visible tbody tr").first
