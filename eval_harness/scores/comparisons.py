@@ -167,7 +167,7 @@ def _alike(top: NDArray[np.float32], row: Ints, column: Ints) -> tuple[Ints, Int
     has = [(top == hits).astype(np.float32) for hits in range(most + 1)]
     counts = []
     for apart in range(1, most + 1):
-        both = sum(has[hits] @ has[hits + apart].T for hits in range(most + 1 - apart))
+        both = np.add.reduce([has[hits] @ has[hits + apart].T for hits in range(most + 1 - apart)])
         counts.append((both + both.T)[row, column].astype(np.float64))
     total = top.sum(axis=1, dtype=np.float64)
     return _kinds(np.abs(total[row] - total[column]), *counts)

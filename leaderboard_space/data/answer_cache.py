@@ -76,7 +76,8 @@ def save(key: str, named: str, names: pd.DataFrame, numbers: pd.DataFrame) -> No
     """
     if not (folder() / f"{named}.arrow").exists():
         _write(named, pa.Table.from_pandas(names, preserve_index=False))
-    columns, values = {}, {}
+    columns: dict[str, Column] = {}
+    values: dict[str, list[float]] = {}
     for name in numbers.columns:
         columns[name] = compact(numbers[name].to_numpy(float))
         if columns[name].dtype != np.uint8:

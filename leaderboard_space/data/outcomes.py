@@ -102,7 +102,8 @@ class Outcomes:
         """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
         if ("labels", facet) not in self.memory:
             self.memory["labels", facet] = labels_of(self.questions, facet).rows()
-        return self.memory["labels", facet]
+        found: dict[str, Ints] = self.memory["labels", facet]
+        return found
 
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
         """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""

@@ -264,7 +264,8 @@ def _verdicts(
     p = np.ones(top.size)
     shared = units.base.shape[0] == 1 and units.expected.shape[0] == 1
     runs = np.flatnonzero(outside)
-    for some in [runs] if shared and runs.size else runs[:, None]:
+    together: Sequence[Ints] = [runs] if shared and runs.size else [runs[at : at + 1] for at in range(runs.size)]
+    for some in together:
         used = _row(counted, some[0])
         p[some] = _chance_p_values(units, some, used, top[some])
     for run in np.flatnonzero(tested):

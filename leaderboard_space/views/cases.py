@@ -210,14 +210,9 @@ def _label_meant(outcomes: Outcomes, said: str) -> tuple[str, str] | None:
         return facet, label
     wanted = said.casefold()
     known = [(facet, label) for facet, label, _ in label_choices(outcomes)]
-    for names in (
-        lambda facet, label: (_label_name(facet, label),),
-        lambda facet, label: (label, shown_label(facet, label)),
-    ):
-        found = [one for one in known if wanted in (name.casefold() for name in names(*one))]
-        if len(found) == 1:
-            return found[0]
-    return None
+    found = [one for one in known if _label_name(*one).casefold() == wanted]
+    found = found or [one for one in known if wanted in (one[1].casefold(), shown_label(*one).casefold())]
+    return found[0] if len(found) == 1 else None
 
 
 def _form(board: Board, key: str, chosen: _List) -> str:
