@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
@@ -31,6 +32,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
         raise BadInput(f"--dtype {settings.dtype}: not a torch dtype. Give float32, bfloat16 or float16.")
     if settings.adapter:
         require("peft")
+        check_adapter(settings.adapter)
     trust = settings.trust_remote_code
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust}
     if settings.attention:
@@ -149,6 +151,12 @@ def _quantization(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
     if name == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def check_adapter(adapter: str) -> None:
+    """Raise BadInput for a folder that holds no peft adapter; any other name may be one of the Hub."""
+    if Path(adapter).is_dir() and not (Path(adapter) / "adapter_config.json").exists():
+        raise BadInput(f"--adapter {adapter}: holds no adapter_config.json, so it is no peft adapter.")
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:

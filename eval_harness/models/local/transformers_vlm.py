@@ -54,6 +54,7 @@ class TransformersVLM(Backend):
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.model_id = model_id
+        _check_generation(settings.generation)
         self.processor, loaded, odd = load_pretrained(model_id, settings)
         tokenizer = self.processor.tokenizer
         encoder_decoder = is_encoder_decoder(loaded.config)
@@ -63,7 +64,6 @@ class TransformersVLM(Backend):
                 each.padding_side = "right" if encoder_decoder or each is not tokenizer else "left"
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        _check_generation(settings.generation)
         self.network: Network = Network(loaded, int(tokenizer.pad_token_id), settings.generation)
         ends = loaded.generation_config.eos_token_id
         self._ends = set(ends if isinstance(ends, list) else [ends])
@@ -304,24 +304,34 @@ class TransformersVLM(Backend):
         }
 
 
-GENERATION = (
-    "top_k",
-    "top_p",
-    "min_p",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "bad_words_ids",
-    "min_new_tokens",
-)
-"""Options of `generate` that `--generation` may set: those that work row by row, one token after the other."""
+GENERATION = {
+    "top_k": "TopKLogitsWarper",
+    "top_p": "TopPLogitsWarper",
+    "min_p": "MinPLogitsWarper",
+    "repetition_penalty": "RepetitionPenaltyLogitsProcessor",
+    "no_repeat_ngram_size": "NoRepeatNGramLogitsProcessor",
+    "bad_words_ids": "NoBadWordsLogitsProcessor",
+    "min_new_tokens": "MinNewTokensLengthLogitsProcessor",
+}
+"""Options of `generate` that `--generation` may set, those that work row by row, one token after the other -> the class of transformers
+that takes the value."""
 
 
 def _check_generation(given: Mapping[str, Any]) -> None:
-    """Raises BadInput for options that would change what an answer is (beams, several sequences) or that are not known."""
+    """Raises BadInput for options that would change what an answer is (beams, several sequences), that are not known, or whose values
+    transformers does not take."""
+    import transformers
+
     if wrong := sorted(given.keys() - set(GENERATION)):
         raise BadInput(
             f"--generation: {', '.join(wrong)} cannot be set for a local model. There is: {', '.join(GENERATION)}."
         )
+    for name, value in given.items():
+        further = {"bad_words_ids": {"eos_token_id": 0}, "min_new_tokens": {"min_new_tokens": value, "eos_token_id": 0}}
+        try:
+            getattr(transformers, GENERATION[name])(0 if name == "min_new_tokens" else value, **further.get(name, {}))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"--generation: {name} {value!r}: {first_line(error).rstrip('.')}.") from None
 
 
 def _with_seconds(response: Response, seconds: float) -> Response:

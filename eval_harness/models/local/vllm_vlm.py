@@ -20,7 +20,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
 from eval_harness.models.local.chat_form import decode_image
-from eval_harness.models.local.pretrained import first_line, set_pixels
+from eval_harness.models.local.pretrained import check_adapter, first_line, set_pixels
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.results import Model
 
@@ -321,8 +321,7 @@ def _adapter(adapter: str | None) -> Any:
             adapter = snapshot_download(adapter)
         except (OSError, ValueError) as error:
             raise BadInput(f"--adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
-    if not (Path(adapter) / "adapter_config.json").exists():
-        raise BadInput(f"--adapter {adapter}: holds no adapter_config.json, so it is no peft adapter.")
+    check_adapter(adapter)
     return LoRARequest("adapter", 1, str(adapter))
 
 
