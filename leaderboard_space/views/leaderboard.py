@@ -280,7 +280,7 @@ def _unread(result: Result) -> list[str]:
 _UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or failed"}
 
 
-def _place(row: Row, found: Standings, ranked: Mapping[str, int]) -> str:
+def _place(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
     """The cell of a row's places, which tells from how many others it is told apart."""
     if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
         return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
