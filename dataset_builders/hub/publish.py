@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.hub.commits import commit_files
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.space_files import space_files
 
@@ -186,8 +187,6 @@ def _commit(
 
     Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
     """
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-
     sent: list[str] = []
     gone: list[str] = []
 
@@ -209,12 +208,8 @@ def _commit(
         if not adding and not stale:
             return there
         sent[:], gone[:] = adding, stale
-        operations = [CommitOperationDelete(path) for path in stale] + [
-            CommitOperationAdd(path, str(content) if isinstance(content := files[path], Path) else content)
-            for path in adding
-        ]
-        message = f"Publish {tag}" if tag else "Publish"
-        api.create_commit(repo_id, operations, commit_message=message, repo_type=kind, parent_commit=there.head or None)
+        changed = {path: files[path] for path in adding} | dict.fromkeys(stale)
+        commit_files(api, repo_id, changed, f"Publish {tag}" if tag else "Publish", kind, parent=there.head or None)
         return _look(api, repo_id, kind) or there
 
     now = with_retries(once)

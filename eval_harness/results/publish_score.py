@@ -14,6 +14,7 @@ import yaml
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect, connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.hub.commits import commit_files
 from eval_harness.results import Result
 from eval_harness.results.eval_results import eval_result_entries, to_yaml
 from eval_harness.runs.folder import read_run
@@ -110,14 +111,12 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     What main or an open pull request of this account holds already is not proposed again. Raises BadInput: no token, no such repository,
     a Hub that refuses or cannot be reached.
     """
-    from huggingface_hub import CommitOperationAdd
-
     check_repo_id(model)
     api = connect_with_token()
     with hub_errors(model, "sign in"):
         who = str(with_retries(api.whoami).get("name"))
     title = f"Add {file.path} (medprobe)"
-    operations = [CommitOperationAdd(file.path, file.content)]
+    files = {file.path: file.content}
 
     def look() -> tuple[str, str] | None:
         if _content(api, model, None, file.path) == file.content:
@@ -129,11 +128,9 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
 
     def propose() -> tuple[str, str]:
         for number, address in _own_pulls(api, model, who, title):
-            api.create_commit(model, operations, commit_message=title, revision=f"refs/pr/{number}")
+            commit_files(api, model, files, title, "model", revision=f"refs/pr/{number}")
             return address, "updated"
-        done = api.create_commit(
-            model, operations, commit_message=title, commit_description=_description(file), create_pr=True
-        )
+        done = commit_files(api, model, files, title, "model", description=_description(file), pull_request=True)
         if done.pr_url is None:
             raise BadInput(f"{model}: the Hub does not say where the pull request is. Run this again to find it.")
         return done.pr_url, "opened"

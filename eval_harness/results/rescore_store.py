@@ -236,9 +236,9 @@ def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float
 
 def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored], None]) -> list[Rescored]:
     """The same for a store on the Hub: a copy is read again, and what changed is one commit on top of exactly what was read."""
-    from huggingface_hub import CommitOperationAdd
-
-    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet
+    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
+    from dataset_builders.hub.commits import commit_files
+    from eval_harness.submissions.stores.hub_store import files_at, holds_content
 
     check_repo_id(repo_id)
     api = connect_with_token()
@@ -262,14 +262,17 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored]
         ]
         if changed:
             with hub_errors(repo_id, "write the results that were read again"):
-                api.create_commit(
-                    repo_id,
-                    [
-                        CommitOperationAdd(path.relative_to(root).as_posix(), path.read_bytes())
-                        for path in sorted(changed)
-                    ],
-                    commit_message=f"Answers read again by reader {READER_VERSION}",
-                    repo_type="dataset",
-                    parent_commit=revision,
-                )
+                files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
+                message = f"Answers read again by reader {READER_VERSION}"
+
+                def landed() -> bool | None:
+                    head = str(api.repo_info(repo_id, repo_type="dataset").sha)
+                    if head == revision:
+                        return None
+                    there = files_at(api, repo_id, head, list(files))
+                    if all(holds_content(api, repo_id, head, there.get(p), (root / p).read_bytes()) for p in files):
+                        return True
+                    raise BadInput(f"{repo_id}: somebody else changed it meanwhile. Run this again.")
+
+                with_retries(lambda: bool(commit_files(api, repo_id, files, message, parent=revision)), look=landed)
     return outcomes

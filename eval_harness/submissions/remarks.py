@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of, with_retries
+from dataset_builders.hub.commits import commit_files
 from dataset_builders.sources.problems import clip
 from dataset_builders.temporary import temporary_folder
 from eval_harness.results.landing import (
@@ -134,8 +135,6 @@ def _found(result: str, folders: list[str], store: str) -> str:
 
 
 def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: ignore[no-untyped-def]
-    from huggingface_hub import CommitOperationAdd
-
     check_repo_id(repo_id)
     api = connect_with_token()
     with quiet(), hub_errors(repo_id, "add a remark"):
@@ -151,13 +150,8 @@ def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: i
             raise BadInput(f"{repo_id}: {folder} has {MOST_NOTES} notes already.")
 
         def commit(as_pull_request: bool) -> str:
-            done = api.create_commit(
-                repo_id,
-                [CommitOperationAdd(path, record.to_bytes())],
-                commit_message=f"{'Withdraw' if name == WITHDRAWN else 'Note under'} {folder}"[:190],
-                repo_type="dataset",
-                create_pr=as_pull_request,
-            )
+            message = f"{'Withdraw' if name == WITHDRAWN else 'Note under'} {folder}"[:190]
+            done = commit_files(api, repo_id, {path: record.to_bytes()}, message, pull_request=as_pull_request)
             return str(done.pr_url) if as_pull_request else f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}"
 
         try:

@@ -19,6 +19,7 @@ from filelock import FileLock
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, quiet, with_retries
+from dataset_builders.hub.commits import commit_files
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.stores.hub_store import fetched, files_at
 
@@ -85,15 +86,13 @@ class HubLedger:
             return with_retries(lambda: self._once(api, change, message, until), TRIES)
 
     def _once(self, api: HfApi, change: Change[T], message: str, until: float) -> T:
-        from huggingface_hub import CommitOperationAdd
-
         if time.monotonic() > until:
             raise BadInput(f"{self.repo_id}: the Hub is in trouble or too busy. Try again in a few minutes.")
         head = private_head(api, self.repo_id, "the ledger")
         meaning, documents = change(lambda path: self._read(api, head, path))
         if documents:
-            operations = [CommitOperationAdd(path, _content(document)) for path, document in documents.items()]
-            api.create_commit(self.repo_id, operations, commit_message=message, repo_type="dataset", parent_commit=head)
+            files = {path: _content(document) for path, document in documents.items()}
+            commit_files(api, self.repo_id, files, message, parent=head)
         return meaning
 
     def _read(self, api: HfApi, head: str, path: str) -> Document | None:

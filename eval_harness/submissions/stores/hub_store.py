@@ -22,6 +22,7 @@ from dataset_builders.hub.client import (
     status_of,
     with_retries,
 )
+from dataset_builders.hub.commits import commit_files
 from dataset_builders.temporary import temporary_folder
 from eval_harness.results import Result
 from eval_harness.results.landing import LANDING, Landing, now
@@ -54,8 +55,6 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
     a commit whose answer got lost is found instead of being made twice.
     Raises BadInput: no token, no such store, other answers of this run there, a Hub that refuses or cannot be reached.
     """
-    from huggingface_hub import CommitOperationAdd
-
     check_repo_id(repo_id)
     api = connect(token) if token else connect_with_token()
     files = submission.files()
@@ -68,14 +67,7 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
         return (place, False) if place else None
 
     def propose_it() -> tuple[str, bool]:
-        done = api.create_commit(
-            repo_id,
-            [CommitOperationAdd(path, content) for path, content in sorted(files.items())],
-            commit_message=title,
-            commit_description=_description(submission),
-            repo_type="dataset",
-            create_pr=True,
-        )
+        done = commit_files(api, repo_id, files, title, description=_description(submission), pull_request=True)
         place = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
         if place is None:
             raise BadInput(f"{repo_id}: the Hub does not say where the pull request is. Run this again to find it.")
@@ -138,8 +130,6 @@ def commit_to_main(
     Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
     Raises Conflict where main holds something else in their place, and whatever the Hub's client raises.
     """
-    from huggingface_hub import CommitOperationAdd
-
     head: str | None = None
     content: dict[str, bytes] = {}
 
@@ -153,14 +143,7 @@ def commit_to_main(
         return None
 
     def commit() -> bool:
-        api.create_commit(
-            repo_id,
-            [CommitOperationAdd(path, data) for path, data in sorted(content.items())],
-            commit_message=message,
-            commit_description=description,
-            repo_type="dataset",
-            parent_commit=head,
-        )
+        commit_files(api, repo_id, content, message, description=description, parent=head)
         return True
 
     return with_retries(commit, LANDING_TRIES, look)
