@@ -1,4 +1,4 @@
-"""Fixtures: a phantom dataset, a run on it, and the owner of an empty store on the loopback Hub."""
+"""Fixtures: a phantom dataset and a run on it, to be read only, and the owner of an empty store on the loopback Hub."""
 
 import pytest
 from huggingface_hub import HfApi
@@ -7,12 +7,12 @@ from tests.eval_harness.submissions.submitting import phantom, run_folder
 from tests.localhub.accounts import CURATOR, READER
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data(tmp_path_factory):
     return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run(data, tmp_path_factory):
     return run_folder(data, tmp_path_factory.mktemp("runs") / "run")
 

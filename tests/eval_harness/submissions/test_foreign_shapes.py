@@ -10,12 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval_harness.submissions.submit import prepare
-from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
+from tests.eval_harness.submissions.submitting import responses, write_lines
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.eval_harness.submissions.honest import NAMES, Case, cases, datasets, 
 from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR
 
-COUNT = 16
+COUNT = 10
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
     (tmp_path / "store" / "results").mkdir(parents=True)
     with board(tmp_path / "store", tmp_path / "home", list(data.values())) as (address, _):
         client = Client(address, verbose=False)
-        for case in cases(14, 5):
+        for case in cases(14, 3):
             folder = run(case, data[case.format], tmp_path / f"made-{case.number}")
             said = handed_in(folder, data[case.format], client)
             assert said["ok"] and said["new"], (case, said)

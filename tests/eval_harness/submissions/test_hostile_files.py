@@ -22,16 +22,11 @@ from eval_harness.submissions.validation import checked_answers
 from eval_harness.submissions.verification import sandboxed
 from tests.eval_harness.submissions.hostile import FILES, result_json
 from tests.eval_harness.submissions.sandboxed import the_dataset
-from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder, write_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 MEMORY = 1 << 30
 """Bytes that reading any hostile file may take in this process (imports included); they are read in the sandbox."""
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
 
 
 def told(path, data) -> str:

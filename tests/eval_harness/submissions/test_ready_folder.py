@@ -16,15 +16,10 @@ from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests.commands import medprobe
-from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder, write_lines
 from tests.eval_harness.test_judge import Server
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
 
 
 @pytest.fixture(scope="module")

@@ -16,17 +16,12 @@ from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.stores import hub_store
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import phantom, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import responses, run_folder, write_lines
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
 
 STORE = "ORG/results"
 REPO = {"repo_id": STORE, "repo_type": "dataset"}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
 
 
 def really_run(data, folder, model="baseline:always-A", **more) -> Path:

@@ -16,11 +16,6 @@ from tests.eval_harness.submissions.submitting import phantom, questions_of, res
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return phantom("mediconfusion", tmp_path_factory.mktemp("data") / "mediconfusion")
-
-
-@pytest.fixture(scope="module")
 def probmed(tmp_path_factory):
     return phantom("probmed", tmp_path_factory.mktemp("data") / "probmed")
 
