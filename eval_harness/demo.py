@@ -16,7 +16,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.runs.folder import read_run
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.submissions.submit import submit_run
+from eval_harness.submissions.submit import submit
 
 TINY = "tiny-vlm"
 BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")
@@ -64,7 +64,7 @@ def _evaluation(format: str, model: str, folder: Path, say: Callable[[str], None
     out = folder / "runs" / f"{format}-{Path(model).name.removeprefix('baseline:')}"
     data = folder / "data" / format
     if (out / "result.json").exists() and _is_current(out, data):
-        submit_run(out, folder)
+        submit(out, folder)
         return
     result, _ = evaluate(
         EvalConfig(
@@ -79,7 +79,7 @@ def _evaluation(format: str, model: str, folder: Path, say: Callable[[str], None
     )
     assert result is not None  # the demo is one process
     say(f"evaluated {result.model.name} on {format}")
-    submit_run(out, folder)
+    submit(out, folder)
 
 
 def _is_current(out: Path, data: Path) -> bool:

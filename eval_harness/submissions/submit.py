@@ -99,15 +99,6 @@ def deliver(submission: Submission, to: str | Path, token: str | None = None, ac
     return Submitted(submission, str(folder), new)
 
 
-def submit_run(folder: Path, store: Path, dry_run: bool = False) -> Path:
-    """Add a run to a store folder; returns where it lies (or would, with `dry_run`). Raises BadInput as `submit`."""
-    if dry_run:
-        submission = prepare(folder)
-        submission.check(folder)
-        return store / submission.folder
-    return Path(submit(folder, store).place)
-
-
 def prepare(
     what: Path,
     benchmark: str | None = None,
