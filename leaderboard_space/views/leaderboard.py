@@ -158,7 +158,7 @@ def _table(
         f"{column_head('num abst', 'Abstained', 'abstained', ABSTAINED) if abstentions else ''}"
         f"{column_head('src', 'Source', 'source')}</tr></thead>"
     )
-    others = Counter(str(row.group) for row in found.rows if row.first is not None)
+    others = Counter(row.group for row in found.rows if row.first is not None)
     body = ""
     for title, rows in _groups(section.format, found.rows):
         heading = ""
