@@ -160,7 +160,7 @@ def _written(write: Callable[[Path], Any], folder: Path) -> list[Path]:
 
 
 def _target(data: Path) -> Any:
-    from leaderboard_space.data.trusted_data import TrustedData
+    from leaderboard_space.data.store.trusted_data import TrustedData
     from leaderboard_space.submitting.targets import _of_dataset
 
     trusted = TrustedData([str(data)])

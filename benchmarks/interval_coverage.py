@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_harness.scores.comparisons import difference_interval
+from eval_harness.scores.comparing.comparisons import difference_interval
 from eval_harness.scores.intervals import NORMAL, clustered_interval, clustered_intervals
 from eval_harness.scores.outcomes import Outcomes
 

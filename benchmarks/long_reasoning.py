@@ -28,7 +28,7 @@ from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.data.store.trusted_data import TrustedData
 
 PLUG_IN = """
 import random

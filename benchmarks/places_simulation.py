@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.interval_coverage import MEDICONFUSION
-from eval_harness.scores.comparisons import pairwise
+from eval_harness.scores.comparing.comparisons import pairwise
+from eval_harness.scores.comparing.ranks import Places, places
 from eval_harness.scores.outcomes import Outcomes
-from eval_harness.scores.ranks import Places, places
 
 CLUSTER = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)
 

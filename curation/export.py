@@ -24,10 +24,10 @@ from curation.images.set_images import copy_images, manifest_of
 from curation.review.agreement import agreement
 from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL
+from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.journal import read_journal
-from dataset_builders.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.temporary import temporary_folder
 
 UNLABELLED = "Other"

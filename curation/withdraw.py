@@ -14,8 +14,8 @@ from typing import Any
 
 from curation.review.review_log import LOG
 from dataset_builders.build import replacing
+from dataset_builders.contents.pseudonyms import KEYED, key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.pseudonyms import KEYED, key_file, pseudonyms_of
 
 KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 

@@ -10,12 +10,12 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import facet_of, read_choices
-from leaderboard_space.data.sections import Section
-from leaderboard_space.data.standings import ALL, ONE, metrics_of
+from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
+from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.service import Asked, Service
-from leaderboard_space.views.breakdown import METRICS_FACET, Cells, cells_of, facets_of
+from leaderboard_space.views.tables.breakdown import METRICS_FACET, Cells, cells_of, facets_of
 
 
 def tools(board: Board, service: Service) -> list[Callable[..., Any]]:

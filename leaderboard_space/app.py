@@ -36,16 +36,19 @@ from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.body_limit import BodyLimit
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.claims import Claims
+from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import Front
 from leaderboard_space.html import text
 from leaderboard_space.preview import TITLE, Preview
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import about, cases, claims, compare, model
+from leaderboard_space.views import about, claims
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.comparing import compare
+from leaderboard_space.views.model_pages import model
 
 ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

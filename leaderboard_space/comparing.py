@@ -1,6 +1,6 @@
 """Any results on the same questions compared with each other: paired where the answers of both are known, else by their numbers.
 
-See also: drawing (`views/compare.py`), sentences (`sentences.py`).
+See also: drawing (`views/comparing/compare.py`), sentences (`sentences.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pandas as pd
 from eval_harness.results import Score
 from eval_harness.scores.statistics import paired_test
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranking import scores_of, unpaired_difference
-from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.standings import info_of, metrics_of, with_interval
-from leaderboard_space.views.choices import labels
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.ranking import scores_of, unpaired_difference
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.views.tables.choices import labels
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""

@@ -15,10 +15,10 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import Score
 from eval_harness.results.spreadsheets import harmless
 from leaderboard_space.data.facets import facet_of
-from leaderboard_space.data.groups import reader_of
 from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.standings import Row, Standings, own_cell, with_interval
+from leaderboard_space.data.ranks.groups import reader_of
+from leaderboard_space.data.ranks.standings import Row, Standings, own_cell, with_interval
+from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import SEPARATOR, Path
 
 Table = list[dict[str, Any]]

@@ -15,12 +15,12 @@ from dataset_builders.benchmarks import spec as dataset_spec
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.overview import OFFICIAL, Overview, overview
+from leaderboard_space.data.ranks.standings import ONE, Standings, with_interval
 from leaderboard_space.data.search import Hit, search
-from leaderboard_space.data.sections import Section
-from leaderboard_space.data.standings import ONE, Standings, with_interval
+from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.store.trust import is_higher_better, verdicts
 from leaderboard_space.data.topics import Label, Relation, Topic, fold, known_topics, labels_of, matching, topics
 from leaderboard_space.data.tree import FACET_LABEL
-from leaderboard_space.data.trust import is_higher_better, verdicts
 from leaderboard_space.html import count
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view

@@ -1,6 +1,6 @@
 """Everything that the board knows of one model: its results in every set of questions, and where each is weak and strong.
 
-See also: which names mean one model (`identity.py`), drawing (`views/model.py`).
+See also: which names mean one model (`data/models/identity.py`), drawing (`views/model_pages/model.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from eval_harness.results import Score
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.groups import GROUPS
-from leaderboard_space.data.identity import identity_of
-from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.random_run import is_random_run, tested
-from leaderboard_space.data.ranking import scores_of
-from leaderboard_space.data.sections import Entry, Section
-from leaderboard_space.data.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
+from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.ranks.groups import GROUPS
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.random_run import is_random_run, tested
+from leaderboard_space.data.ranks.ranking import scores_of
+from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
+from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED
 from leaderboard_space.sentences import FEW
 from leaderboard_space.service import Service

@@ -16,12 +16,12 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.claims import Claims
-from leaderboard_space.data.cost import tokens_of
-from leaderboard_space.data.groups import called
-from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.sections import Entry, Section, Snapshot
-from leaderboard_space.data.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
+from leaderboard_space.data.models.claims import Claims
+from leaderboard_space.data.models.cost import tokens_of
+from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, info_of, methods_of, metrics_of, standings
+from leaderboard_space.data.store.sections import Entry, Section, Snapshot
 from leaderboard_space.data.tree import Path, Tree, branch_name
 from leaderboard_space.export import (
     as_file,
@@ -32,11 +32,12 @@ from leaderboard_space.export import (
     selection_in_words,
 )
 from leaderboard_space.html import text
-from leaderboard_space.views import aspects, breakdown, leaderboard, plots, provenance, transfer
-from leaderboard_space.views.breakdown import Cells
-from leaderboard_space.views.choices import labels
-from leaderboard_space.views.published_cells import published_cells
-from leaderboard_space.views.row_window import Value, Window, first, matching, more, window_of
+from leaderboard_space.views.charts import plots
+from leaderboard_space.views.tables import aspects, breakdown, leaderboard, provenance, transfer
+from leaderboard_space.views.tables.breakdown import Cells
+from leaderboard_space.views.tables.choices import labels
+from leaderboard_space.views.tables.published_cells import published_cells
+from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
 
 MOST_BRANCHES = 2000
 MANY = 100

@@ -17,8 +17,8 @@ import pandas as pd
 
 from curation.images.image_table import read_any
 from curation.images.set_images import copy_images, manifest_of
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.pseudonyms import pseudonyms_of
 from dataset_builders.schema import LETTERS
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems

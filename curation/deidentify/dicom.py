@@ -14,7 +14,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from dataset_builders.pseudonyms import Pseudonyms
+from dataset_builders.contents.pseudonyms import Pseudonyms
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset

@@ -34,11 +34,11 @@ from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.texts import Box, Recall, find_text, measure_recall
 from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT
+from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
 from dataset_builders.temporary import temporary_folder
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
@@ -169,8 +169,8 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
         return strip_metadata(data), "", None
     import pydicom
 
+    from curation.gmai.pictures.targets import Skipped
     from curation.gmai.readers.dicom_pixels import reading, shown
-    from curation.gmai.targets import Skipped
 
     with reading():
         try:

@@ -2,3 +2,6 @@
 
 See also: the stages in order (`pipeline.py`), what a source may be (`sources.py`), one reader per format (`readers/`).
 """
+
+FORMAT = "gmai-mmbench"
+"""The benchmark whose format the sets have."""

@@ -17,14 +17,14 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from curation.gmai.geometry import encode_mask, fit, scale_mask, scale_pixels
+from curation.gmai.pictures.geometry import encode_mask, fit, scale_mask, scale_pixels
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
+from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
-from dataset_builders.pseudonyms import Pseudonyms, pseudonyms_of
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"

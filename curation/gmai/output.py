@@ -16,16 +16,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from curation.gmai.blind import Branch
+from curation.gmai import FORMAT
+from curation.gmai.asking.written import Written
+from curation.gmai.checks.blind import Branch
 from curation.gmai.items import PICTURES
-from curation.gmai.labels import LabelTable
-from curation.gmai.overlay import shown_png
+from curation.gmai.labelling.labels import LabelTable
+from curation.gmai.pictures.overlay import shown_png
 from curation.gmai.sources import Dataset, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
-from curation.gmai.written import Written
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
+from dataset_builders.contents.pseudonyms import KEYED
 from dataset_builders.lexical_tree import Row, tree_page
-from dataset_builders.pseudonyms import KEYED
 from dataset_builders.temporary import temporary_folder
 
 COLUMNS = (
@@ -66,7 +67,7 @@ def write_tsvs(
     finally:
         for stream, _ in files.values():
             stream.close()
-    manifest: dict[str, Any] = {"name": name, "format": "gmai-mmbench", "made_by": "medprobe curate gmai", "ids": KEYED}
+    manifest: dict[str, Any] = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
     mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
     known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
     manifest["notes"] = [f"MeSH ids of the labels: {known or 'none given'}."]
@@ -147,7 +148,7 @@ def write_outputs(
         report(page)
         for file in [*tsv.iterdir(), *keys.iterdir()]:
             shutil.copyfile(file, source / file.name)
-        built = build("gmai-mmbench", name=name, source=source, out=out / "dataset")
+        built = build(FORMAT, name=name, source=source, out=out / "dataset")
         for file in keys.iterdir():
             (private / file.name).unlink(missing_ok=True)
             shutil.copyfile(file, private / file.name)

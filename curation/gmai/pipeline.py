@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curation.gmai import blind, questions, tags, validation
+from curation.gmai.asking import questions
+from curation.gmai.asking.options import Drawer, Pools
+from curation.gmai.asking.selecting import Appearance, select, split
+from curation.gmai.asking.written import CASES, Written, read_drawn, write_drawn
 from curation.gmai.cases import Case, Cell, make_cases, values_of, without_duplicates
+from curation.gmai.checks import blind, validation
 from curation.gmai.items import Item, read_items
-from curation.gmai.labels import LabelTable, read_labels
-from curation.gmai.options import Drawer, Pools
+from curation.gmai.labelling import tags
+from curation.gmai.labelling.labels import LabelTable, read_labels
 from curation.gmai.output import write_outputs, write_report
-from curation.gmai.selecting import Appearance, select, split
+from curation.gmai.pictures.targets import Skip, reasons
 from curation.gmai.sources import Sources, read_sources
-from curation.gmai.targets import Skip, reasons
-from curation.gmai.written import CASES, Written, read_drawn, write_drawn
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput

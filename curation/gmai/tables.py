@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from curation.gmai.labels import LabelTable
-from curation.gmai.tree_values import GRANULARITIES
-from curation.gmai.written import Written
+from curation.gmai.asking.written import Written
+from curation.gmai.labelling.labels import LabelTable
+from curation.gmai.labelling.tree_values import GRANULARITIES
 
 
 def table_of(written: list[Written], subject: str, abbreviations: Mapping[str, str]) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """The images of a custom set: copied without metadata under keyed hashes, with what the table says of each (licence, source, group).
 
-See also: the hashes (`dataset_builders/pseudonyms.py`), what is removed (`dataset_builders/images/metadata.py`).
+See also: the hashes (`dataset_builders/contents/pseudonyms.py`), what is removed (`dataset_builders/images/metadata.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
+from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.pseudonyms import KEYED, Pseudonyms
 from dataset_builders.sources.problems import Problems
 
 REPORT = "deidentification.json"

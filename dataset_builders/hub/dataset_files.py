@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from dataset_builders.about import check_said
 from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.contents.about import check_said
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.card_header import read_card_header
 from dataset_builders.images.terms import allows_copies

@@ -1,7 +1,7 @@
 """Writes the questions of a task of eval.yaml as inspect-ai reads them: the image as a data URI, the key as letters, ids beside them.
 
 A URI that several questions share is stored once per row group, like the images themselves (`writer.py`).
-See also: which tasks there are (`dataset_builders/eval_yaml.py`).
+See also: which tasks there are (`dataset_builders/contents/eval_yaml.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The prompts are ours (a template per question type), the scorer is our reader, and the metrics are computed by our scoring from the samples'
 metadata, so that the same answers give the same numbers as `medprobe score`. Loaded by the entry point group `inspect_ai`; needs the extra
-`inspect`. See also: the Hub's own tasks (`dataset_builders/eval_yaml.py`), reading a log (`inspect_log.py`).
+`inspect`. See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log (`inspect_log.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`medprobe compare`: what differs between two results, in settings, answers and scores. "My number differs from the paper's" starts here.
 
-See also: comparing many models (`scores/comparisons.py`), drawing (the board).
+See also: comparing many models (`scores/comparing/comparisons.py`), drawing (the board).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import Result, Score, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import units
-from eval_harness.scores.comparisons import paired_test
-from eval_harness.scores.sign_flips import SMALLEST
+from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparing.sign_flips import SMALLEST
 
 MOST_LISTED = 8
 

@@ -1,7 +1,7 @@
 """A result as `.eval_results/*.yaml`, the Hub's form for scores in a model's repository. It has no field for interval, n or prompt: they
 go into the notes.
 
-A dataset's eval.yaml declares one metric per task (`dataset_builders/eval_yaml.py`), and only that metric is written for it.
+A dataset's eval.yaml declares one metric per task (`dataset_builders/contents/eval_yaml.py`), and only that metric is written for it.
 See also: proposing the file to a model's repository (`publish_score.py`).
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from dataset_builders.benchmarks import spec
+from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
-from dataset_builders.eval_yaml import metric_of_task
 from dataset_builders.files import replace_file
 from eval_harness.results import Result, Score, read_result
 

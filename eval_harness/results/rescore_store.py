@@ -24,8 +24,8 @@ from eval_harness.results import Result, read_result
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.runs.scoring import Reread, write_result
 from eval_harness.scores import HEADLINE
+from eval_harness.submissions.checks.validation import checked_answers
 from eval_harness.submissions.examination import computed_again
-from eval_harness.submissions.validation import checked_answers
 
 HISTORY = "history"
 JUDGED = "judge: "

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from eval_harness.results import Verdict
-from eval_harness.scores.comparisons import PairedTest, Pairs, paired_test, pairwise
+from eval_harness.scores.comparing.comparisons import PairedTest, Pairs, paired_test, pairwise
+from eval_harness.scores.comparing.ranks import Places, holm, places
 from eval_harness.scores.intervals import (
     CLUSTERED,
     LEVEL,
@@ -22,7 +23,6 @@ from eval_harness.scores.intervals import (
     wilson,
 )
 from eval_harness.scores.outcomes import Outcomes, pack
-from eval_harness.scores.ranks import Places, holm, places
 
 __all__ = [
     "CLUSTERED",

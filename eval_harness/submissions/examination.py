@@ -26,12 +26,8 @@ from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
 from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.scoring import ANSWERS_SCHEMA, SCHEMA_1_COLUMNS, Reread, answer_frame, make_result, scores_of
 from eval_harness.scores import Scored
-from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.plausibility import doubts, odd_selection
-from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
-from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
-from eval_harness.submissions.untrusted.files import Placed, parquet_rows, parse_object, printable
-from eval_harness.submissions.validation import (
+from eval_harness.submissions.checks.plausibility import doubts, odd_selection
+from eval_harness.submissions.checks.validation import (
     JUDGED,
     check_samples,
     checked_answers,
@@ -42,6 +38,10 @@ from eval_harness.submissions.validation import (
     wrong_row,
     wrong_standing,
 )
+from eval_harness.submissions.datasets import Dataset, Find
+from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
+from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
+from eval_harness.submissions.untrusted.files import Placed, parquet_rows, parse_object, printable
 
 
 def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str | None = None) -> Submission:

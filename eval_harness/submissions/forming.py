@@ -24,13 +24,13 @@ from eval_harness.answers import READER_VERSION
 from eval_harness.results import SCHEMA_VERSION, Benchmark, Method, Model, Result, normal_name, read_result
 from eval_harness.runs.folder import read_run
 from eval_harness.runs.scoring import without_judge
+from eval_harness.submissions.checks.validation import JUDGED, check_samples, checked_answers, different_claims
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.examination import computed_again, examine, read_claims, read_rows
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import check_size
 from eval_harness.submissions.untrusted.files import Found, Placed, check_file, json_lines, parquet_rows, printable
-from eval_harness.submissions.validation import JUDGED, check_samples, checked_answers, different_claims
 
 T = TypeVar("T")
 ELSEWHERE = "answers were given by another harness; its prompt and generation settings are not known"

@@ -19,9 +19,9 @@ import pandas as pd
 
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations import readers
+from eval_harness.submissions.checks.validation import checked_answers
 from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
 from eval_harness.submissions.untrusted.files import Found, Record, listed, read_records
-from eval_harness.submissions.validation import checked_answers
 
 
 @dataclass

@@ -24,12 +24,12 @@ from dataset_builders.fingerprints import PREFIX, fingerprint_of
 from eval_harness.results import Result, read_result, scan_store
 from eval_harness.results.landing import LANDING, WITHDRAWN, read_standing
 from eval_harness.results.store_source import Folder, open_store
-from leaderboard_space.data import answer_cache
-from leaderboard_space.data.outcomes import Layout, RunUnits, align, digest_of, read_questions, read_run
-from leaderboard_space.data.possible import without_impossible
-from leaderboard_space.data.sections import Entry, Loaded, Section, Snapshot, group
+from leaderboard_space.data.ranks.outcomes import Layout, RunUnits, align, digest_of, read_questions, read_run
+from leaderboard_space.data.ranks.possible import without_impossible
+from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
+from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.data.tree import published_tree, tree_of
-from leaderboard_space.data.trusted_data import TrustedData
 
 RESCAN_SECONDS = 5.0
 """How often the store is looked at for new files."""

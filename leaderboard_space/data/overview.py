@@ -11,10 +11,10 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.results import Model, Score, Verdict
 from leaderboard_space import findings
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.groups import order_of
-from leaderboard_space.data.sections import Section
-from leaderboard_space.data.standings import Row, Standings, with_interval
-from leaderboard_space.data.trust import is_higher_better, verdicts
+from leaderboard_space.data.ranks.groups import order_of
+from leaderboard_space.data.ranks.standings import Row, Standings, with_interval
+from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.store.trust import is_higher_better, verdicts
 from leaderboard_space.sentences import Trust
 
 OFFICIAL = ("complete", "unconfirmed")

@@ -16,7 +16,7 @@ from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import chains_of, spec
 from leaderboard_space.data.facets import Path, choice, facet_of, groups_of, organ_and_modality
-from leaderboard_space.data.ranking import Bools, Ints
+from leaderboard_space.data.ranks.ranking import Bools, Ints
 
 FACET_LABEL = {
     "category": "Category",

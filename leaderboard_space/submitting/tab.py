@@ -25,9 +25,9 @@ from eval_harness.submissions.stores.folder_store import duplicate_submissions
 from eval_harness.submissions.submission import Submission
 from eval_harness.submissions.submit import deliver
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.identity import identity_of
-from leaderboard_space.data.sections import Entry, group
-from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.store.sections import Entry, group
+from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 
 from leaderboard_space.data.facets import facet_of
-from leaderboard_space.data.sections import Section
+from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path
 from leaderboard_space.html import text
 

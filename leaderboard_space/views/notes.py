@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
-from leaderboard_space.data.sections import Section, Snapshot
-from leaderboard_space.data.standings import (
+from leaderboard_space.data.ranks.standings import (
     Standings,
 )
+from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, text
-from leaderboard_space.views.published_cells import Printed
+from leaderboard_space.views.tables.published_cells import Printed
 
 
 def notes(

@@ -11,10 +11,10 @@ from eval_harness.results import Result, Score
 from eval_harness.scores import METRICS
 from eval_harness.submissions.hidden_test import HiddenScore
 from eval_harness.submissions.submission import Submission
-from leaderboard_space.data.standings import info_of
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import count, interval, number, plural, text
 from leaderboard_space.submitting.waiting import Waiting
-from leaderboard_space.views.leaderboard import GROUPS
+from leaderboard_space.views.tables.leaderboard import GROUPS
 
 MOST_PROBLEMS = 50
 """Kinds of problems that are spelled out; the rest are counted."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from leaderboard_space import findings, sentences
 from leaderboard_space.data.facets import choice
+from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
-from leaderboard_space.data.sections import Section
-from leaderboard_space.data.standings import Row, Standings, info_of
+from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Label, Relation, Topic, topic_table
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, interval, percent, plural, text

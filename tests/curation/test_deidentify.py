@@ -17,8 +17,8 @@ from curation.deidentify.dicom import deidentify_dataset
 from curation.deidentify.folder import deidentify, read_boxes
 from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.deidentify.texts import covered, find_text, measure_recall
+from dataset_builders.contents.pseudonyms import Pseudonyms, key_file
 from dataset_builders.errors import BadInput
-from dataset_builders.pseudonyms import Pseudonyms, key_file
 from tests.planting import KINDS, found_below, found_in, image_file, planted
 
 PRIVATE = (r"\.key$", r"\.names\.csv$")

@@ -16,9 +16,9 @@ from curation.images.image_table import MIN_CAPTION, read_table
 from curation.review.review_log import ReviewLog
 from curation.writing.prompts import WRITE, fill, one_line
 from dataset_builders.build import build
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.pseudonyms import pseudonyms_of
 from tests.curation.model_server import model_server
 from tests.planting import found_below, found_in, planted
 

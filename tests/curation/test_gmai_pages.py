@@ -6,8 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from curation.gmai import pipeline, tags, validation
-from curation.gmai.questions import CANDIDATES
+from curation.gmai import pipeline
+from curation.gmai.asking.questions import CANDIDATES
+from curation.gmai.checks import validation
+from curation.gmai.labelling import tags
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from tests.curation.gmai_phantoms import write_all
@@ -39,8 +41,8 @@ def until(what, seconds=60):
 
 @pytest.mark.browser
 def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
-    from curation.gmai.tagging_page import build_tagging
-    from curation.gmai.validation_page import build_validation
+    from curation.gmai.checks.validation_page import build_validation
+    from curation.gmai.labelling.tagging_page import build_tagging
 
     path = write_all(tmp_path, only={"coco"})
     out = tmp_path / "set"

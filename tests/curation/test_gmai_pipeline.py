@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 from curation.commands.questions import open_writer
-from curation.gmai import pipeline, validation, validation_page
-from curation.gmai.tree_values import DEPARTMENTS
+from curation.gmai import pipeline
+from curation.gmai.checks import validation, validation_page
+from curation.gmai.labelling.tree_values import DEPARTMENTS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.lexical_tree import read_tree

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from curation.gmai.pictures.targets import Skipped
+from curation.gmai.pictures.windows import to_grey
 from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, read_sources
-from curation.gmai.targets import Skipped
-from curation.gmai.windows import to_grey
 from dataset_builders.errors import BadInput
 from tests.curation.gmai_phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
 
@@ -330,8 +330,8 @@ def test_polygons_rle_and_masks_are_one_shape(tmp_path):
     from pycocotools import mask as encoder
     from scipy.ndimage import binary_fill_holes
 
-    from curation.gmai.geometry import decode_mask, encode_mask
-    from curation.gmai.overlay import contour_of
+    from curation.gmai.pictures.geometry import decode_mask, encode_mask
+    from curation.gmai.pictures.overlay import contour_of
     from curation.gmai.readers.coco import decode
 
     rng = np.random.default_rng(3)

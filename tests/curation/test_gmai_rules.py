@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from curation.gmai import blind
+from curation.gmai.asking.options import Drawer, Pools
+from curation.gmai.asking.questions import OURS, problems_of
+from curation.gmai.asking.selecting import Appearance, select, split
+from curation.gmai.asking.written import Written
 from curation.gmai.cases import Case, without_duplicates
+from curation.gmai.checks import blind
 from curation.gmai.items import Item
-from curation.gmai.labels import Label, LabelTable, Possible, folded, read_labels
-from curation.gmai.options import Drawer, Pools
-from curation.gmai.overlay import burn_box, burn_contour, burn_mask
-from curation.gmai.questions import OURS, problems_of
-from curation.gmai.selecting import Appearance, select, split
+from curation.gmai.labelling.labels import Label, LabelTable, Possible, folded, read_labels
+from curation.gmai.labelling.tags import assigned, merge
+from curation.gmai.labelling.tree_values import BOX, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
+from curation.gmai.pictures.overlay import burn_box, burn_contour, burn_mask
 from curation.gmai.sources import Overlay, Sources
-from curation.gmai.tags import assigned, merge
-from curation.gmai.tree_values import BOX, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
-from curation.gmai.written import Written
 from dataset_builders.errors import BadInput
 
 # Options, over generated tables
@@ -238,7 +238,7 @@ def test_an_overlay_never_hides_the_target(seed):
 def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
     for granularity, texts in OURS.items():
         for task in TASKS:
-            from curation.gmai.questions import noun_of
+            from curation.gmai.asking.questions import noun_of
 
             for text in texts:
                 assert problems_of(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == []
@@ -329,7 +329,7 @@ def test_near_duplicates_of_other_patients_go_and_contradicting_ones_both():
 
 
 def test_the_text_only_majority_finds_a_branch_that_gives_its_answers_away():
-    from curation.gmai.options import Choice
+    from curation.gmai.asking.options import Choice
 
     rng = random.Random(0)
     for gives_away in (True, False):

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from curation.gmai.labels import folded
-from curation.gmai.tree_values import DEPARTMENTS, TASKS
+from curation.gmai.labelling.labels import folded
+from curation.gmai.labelling.tree_values import DEPARTMENTS, TASKS
 from dataset_builders.lexical_tree import read_tree
 
 SOURCES = Path(__file__).resolve().parents[3] / "shared" / "sources"

@@ -16,9 +16,9 @@ from curation.command_line import app
 from curation.custom_sets.custom_questions import read_questions
 from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
 from dataset_builders.build import build
+from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.pseudonyms import key_file, pseudonyms_of
 from tests.curation.model_server import model_server
 
 ORGANS = ("brain", "chest", "knee")

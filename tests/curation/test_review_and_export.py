@@ -15,10 +15,10 @@ from curation.report.quality_page import write_report
 from curation.review.agreement import agreement, gwet_ac1
 from curation.review.review_log import CHECKS, LOG, WRONG, Review, ReviewLog
 from curation.writing.question_writing import DRAFTS
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.images.metadata import strip_metadata
 from dataset_builders.journal import read_journal
-from dataset_builders.pseudonyms import pseudonyms_of
 
 
 @pytest.fixture

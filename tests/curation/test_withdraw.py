@@ -15,9 +15,9 @@ from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from curation.withdraw import withdraw
 from curation.writing.question_writing import DRAFTS
 from dataset_builders.build import build
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.pseudonyms import pseudonyms_of
 from tests.curation.gmai_phantoms import write_all
 
 

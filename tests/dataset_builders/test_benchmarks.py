@@ -78,7 +78,7 @@ WRITES = {
     "curation/report/quality.py": {"mediconfusion"},
     "curation/export.py": {"mediconfusion"},
     "curation/commands/custom_sets.py": {"probmed", "halt-medvqa"},
-    "curation/gmai/output.py": {"gmai-mmbench"},
+    "curation/gmai/__init__.py": {"gmai-mmbench"},
 }
 """The makers of custom sets, and the report on one: each knows the format of one benchmark."""
 

@@ -10,7 +10,7 @@ from datasets import load_dataset
 
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.build import build
-from dataset_builders.eval_yaml import metric_of_task
+from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS

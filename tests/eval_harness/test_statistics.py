@@ -12,8 +12,8 @@ from scipy import stats
 from benchmarks import interval_coverage, places_simulation
 from dataset_builders.errors import BadInput
 from eval_harness.scores import statistics
+from eval_harness.scores.comparing.sign_flips import HOW, listed_sign_flips
 from eval_harness.scores.intervals import wilson
-from eval_harness.scores.sign_flips import HOW, listed_sign_flips
 
 SIZES = [25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, 3, *[2] * 20, *[1] * 28]
 """Cluster sizes like those of MediConfusion's pairs: 176 in 60 components, a few large."""

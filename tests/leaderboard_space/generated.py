@@ -23,17 +23,20 @@ from eval_harness.benchmarks import spec
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import METRICS, score, units
-from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.submissions.submission import Submission
 from leaderboard_space import comparing
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.sections import Section
-from leaderboard_space.data.standings import info_of
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import matching, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, compare, model, submit
+from leaderboard_space.views import submit
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.comparing import compare
+from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.claims import (
     Truth,
     check_caption,

@@ -17,7 +17,7 @@ SERVE = """
 import sys
 from eval_harness.results import store_source
 from leaderboard_space.data import board
-from leaderboard_space.data import trusted_data
+from leaderboard_space.data.store import trusted_data
 store_source.RECHECK_SECONDS = board.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
 from eval_harness.submissions.hidden_test import HiddenTest
 from leaderboard_space.app import serve

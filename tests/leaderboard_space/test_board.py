@@ -14,13 +14,14 @@ from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.sections import Entry, group
-from leaderboard_space.data.standings import standings
+from leaderboard_space.data.ranks.standings import standings
+from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.export import as_csv
 from leaderboard_space.findings import headline
 from leaderboard_space.html import interval, number, text
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, compare
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.comparing import compare
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leaderboard_space.data import answer_cache
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import cells_under
 from leaderboard_space.data.published_results import board_results, departments
-from leaderboard_space.data.sections import Entry
-from leaderboard_space.data.standings import own_score, standings
+from leaderboard_space.data.ranks.standings import own_score, standings
+from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import published_tree, tree_of
 from tests.leaderboard_space.stores import add_run, answers, questions
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.standings import standings
+from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.html import number
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import MODELS, add_run, answers, make_store, questions

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.data.answers_shown import answers_to
 from leaderboard_space.data.board import Board
-from leaderboard_space.views import case, case_results, cases
+from leaderboard_space.data.evidence.answers_shown import answers_to
+from leaderboard_space.views.case_pages import case, case_results, cases
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 FORMAT = "halt-medvqa"

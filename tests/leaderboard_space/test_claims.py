@@ -10,13 +10,13 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.results.landing import Standing, Withdrawal
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.claims import Claim, Claims
+from leaderboard_space.data.models.claims import Claim, Claims
 from leaderboard_space.data.published_results import read_table
-from leaderboard_space.data.sections import Entry
+from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.model_results import entries_of
 from leaderboard_space.service import Service
 from leaderboard_space.views import claims as view
-from leaderboard_space.views import model
+from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.stores import add_run, answers, questions
 from tests.localhub.accounts import CURATOR
 

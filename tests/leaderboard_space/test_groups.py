@@ -10,9 +10,9 @@ import pytest
 from eval_harness.answers import READER_VERSION
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.standings import ALL, ONE, Standings, standings
+from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, standings
 from leaderboard_space.service import Service
-from leaderboard_space.views import compare
+from leaderboard_space.views.comparing import compare
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, remark, withdraw
 
 FORMAT = "halt-medvqa"

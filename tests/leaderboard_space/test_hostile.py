@@ -12,7 +12,8 @@ from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
 from leaderboard_space.export import as_csv, as_json, breakdown_table
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, compare
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.comparing import compare
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 TAGS = '<img src=x onerror="alert(1)"><script>alert(1)</script>'

@@ -14,7 +14,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.submit import prepare, submit
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import ready_folder, receive
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.targets import Target, targets

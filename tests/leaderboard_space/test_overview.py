@@ -16,13 +16,13 @@ from eval_harness.scores import HEADLINE
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.store.trust import holm, p_against_guessing, verdicts
 from leaderboard_space.data.topics import known_topics, slug_of, topics
-from leaderboard_space.data.trust import holm, p_against_guessing, verdicts
 from leaderboard_space.front import Front
 from leaderboard_space.html import WORDS
 from leaderboard_space.sentences import Trust
 from leaderboard_space.service import Service
-from leaderboard_space.views import model
+from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.claims import rounds_to
 from tests.leaderboard_space.generated import plain
 

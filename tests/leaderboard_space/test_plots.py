@@ -11,7 +11,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.service import Service
-from leaderboard_space.views.scatter import written
+from leaderboard_space.views.charts.scatter import written
 
 
 @pytest.fixture(scope="module")

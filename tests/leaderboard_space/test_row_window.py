@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leaderboard_space import service as service_module
 from leaderboard_space.data.board import Board
 from leaderboard_space.service import Service
-from leaderboard_space.views.row_window import FIRST, MORE, Window, first, matching, window_of
+from leaderboard_space.views.tables.row_window import FIRST, MORE, Window, first, matching, window_of
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 MODELS = 83

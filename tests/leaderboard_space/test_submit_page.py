@@ -14,7 +14,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.trusted_data import TrustedData
+from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.views.submit import grouped

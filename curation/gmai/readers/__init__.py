@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+from curation.gmai.pictures.targets import Skip, Unit
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Skip, Unit
 
 Reader = Callable[[Dataset, Sources], tuple[list[Unit], list[Skip]]]
 MODULES = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.pictures import (
     Names,
     open_picture,
@@ -19,7 +20,6 @@ from curation.gmai.readers.pictures import (
 )  # fmt: skip
 from curation.gmai.readers.tables import number_box
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_json
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.dicom_pixels import (
     about,
     header,
@@ -27,7 +28,6 @@ from curation.gmai.readers.pictures import files_below, patient_of, relative
 from curation.gmai.readers.tables import labels_in, rows_by_image
 from curation.gmai.readers.volumes import Labelled, pictures_of
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
 """Modalities whose single pictures can carry a label of a table or folder."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.slices import square_pixels
+from curation.gmai.pictures.slices import square_pixels
+from curation.gmai.pictures.targets import Skipped
+from curation.gmai.pictures.windows import to_grey, to_rgb, window_for
 from curation.gmai.sources import Dataset
-from curation.gmai.targets import Skipped
-from curation.gmai.windows import to_grey, to_rgb, window_for
 
 MODALITY = {
     "CR": "X-ray", "DX": "X-ray", "RG": "X-ray", "CT": "CT", "MR": "MRI", "MG": "Mammography", "US": "UltraSound", "XA": "Angiography",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from curation.gmai.pictures.targets import Picture, Skip, Target, Unit
 from curation.gmai.readers.pictures import open_picture, patient_of, pictures_below, relative
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Target, Unit
 
 
 def units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:

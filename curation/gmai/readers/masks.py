@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.pictures import (
     files_below,
     open_picture,
@@ -19,7 +20,6 @@ from curation.gmai.readers.pictures import (
     size_mismatch,
 )  # fmt: skip
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from dataset_builders.images.lookup import SUFFIXES
 
 

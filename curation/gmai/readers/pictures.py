@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from curation.gmai.pictures.targets import Skip, Skipped
 from curation.gmai.sources import Dataset
-from curation.gmai.targets import Skip, Skipped
 from curation.images.image_index import open_rgb
 from dataset_builders.images.lookup import SUFFIXES, ImageError
 

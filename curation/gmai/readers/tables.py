@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.pictures import Names, open_picture, patient_of, pictures_below, relative
 from curation.gmai.sources import Columns, Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from curation.images.image_index import open_rgb
 from dataset_builders.benchmarks.gmai_mmbench.tsv import REFERENCE_LENGTH, image_of, records
 from dataset_builders.errors import BadInput

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.pictures import (
     Names,
     files_below,
@@ -16,7 +17,6 @@ from curation.gmai.readers.pictures import (
     size_mismatch,
 )  # fmt: skip
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from dataset_builders.errors import BadInput
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curation.gmai.slices import largest_slices, square_pixels
+from curation.gmai.pictures.slices import largest_slices, square_pixels
+from curation.gmai.pictures.targets import Picture, Skip, Target, Unit
+from curation.gmai.pictures.windows import to_grey, to_rgb, window_for
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Target, Unit
-from curation.gmai.windows import to_grey, to_rgb, window_for
 
 
 @dataclass

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.coco import decode
 from curation.gmai.readers.pictures import files_below, open_picture, patient_of, pictures_below, relative
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.targets import Picture, Skip, Skipped, Target, Unit
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
 

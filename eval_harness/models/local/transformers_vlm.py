@@ -146,8 +146,8 @@ class TransformersVLM(Backend):
 
     def _compare_with_server(self, settings: Settings) -> None:
         """Ask the server of the same model, too; what differs is told. Raises BadInput where it cannot be asked."""
+        from eval_harness.models.http.served_copy import compare_with_server
         from eval_harness.models.local.self_test import small_requests
-        from eval_harness.models.local.served_copy import compare_with_server
 
         tokens = min(12, self.network.model.generation_config.max_new_tokens or 12)
         questions = [replace(question, max_tokens=tokens) for question in small_requests(self.needs_images)]

@@ -30,8 +30,8 @@ from eval_harness.runs.planning.requests import (
     with_example_images,
 )
 from eval_harness.runs.planning.selection import Selection, select_questions
+from eval_harness.submissions.checks.validation import wrong_fields, wrong_names, wrong_standing
 from eval_harness.submissions.untrusted.envelope import FREE_BYTES, check_size, wrong_free_fields
-from eval_harness.submissions.validation import wrong_fields, wrong_names, wrong_standing
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from dataset_builders.hub.client import is_unavailable
 from dataset_builders.temporary import temporary_folder
 from eval_harness.results import Result, read_result
 from eval_harness.results.landing import LANDING, Landing, read_landing
-from eval_harness.submissions.likeness import Digests, digests_of, likeness, stored_digests
-from eval_harness.submissions.names import look_alike
+from eval_harness.submissions.checks.likeness import Digests, digests_of, likeness, stored_digests
+from eval_harness.submissions.checks.names import look_alike
 from eval_harness.submissions.submission import Submission, answers_digest
 
 

@@ -18,14 +18,14 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import STATUSES, Result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from eval_harness.submissions.checks.names import look_alike
+from eval_harness.submissions.checks.validation import wrong_fields
 from eval_harness.submissions.datasets import named_dataset
 from eval_harness.submissions.examination import examine
-from eval_harness.submissions.names import look_alike
 from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.untrusted.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
 from eval_harness.submissions.untrusted.files import MAX_RECORDS
-from eval_harness.submissions.validation import wrong_fields
 from tests.eval_harness.submissions.honest import differences
 
 NOW = datetime.now(UTC)
@@ -192,7 +192,7 @@ UNSAID = [
 @settings(max_examples=10, deadline=None)
 @given(data_=st.data())
 def test_what_only_a_store_can_say_and_what_no_run_has_is_flagged(honest, said, path, values, data_):
-    from eval_harness.submissions.plausibility import doubts
+    from eval_harness.submissions.checks.plausibility import doubts
 
     lie = Result.model_validate(changed(said, path, data_.draw(values)))
     assert doubts(lie, honest.questions, honest.answers)
@@ -200,7 +200,7 @@ def test_what_only_a_store_can_say_and_what_no_run_has_is_flagged(honest, said, 
 
 def test_honest_names_and_sizes_are_not_flagged():
     from eval_harness.results import Model
-    from eval_harness.submissions.names import odd_name
+    from eval_harness.submissions.checks.names import odd_name
 
     named = {
         "Qwen2-VL-7B": 8_290_000_000,
@@ -224,7 +224,7 @@ def test_honest_names_and_sizes_are_not_flagged():
 )  # fmt: skip
 def test_wrong_answers_that_were_taken_out_are_flagged(honest, text, delivery, left):
     """Of a model that is right now and then, the wrong answers are said never to have come, or to have said nothing."""
-    from eval_harness.submissions.plausibility import doubts
+    from eval_harness.submissions.checks.plausibility import doubts
 
     count = left + 20
     questions = honest.questions.iloc[[0] * count].assign(question_id=[str(n) for n in range(count)])
@@ -242,7 +242,7 @@ def test_wrong_answers_that_were_taken_out_are_flagged(honest, text, delivery, l
 def test_a_method_that_its_answers_do_not_go_with_is_flagged(honest, seed):
     """Answers to a question with lettered options, said to be free-form ones; prompts of another method."""
     from eval_harness.prompts import PROMPTS
-    from eval_harness.submissions.plausibility import doubts
+    from eval_harness.submissions.checks.plausibility import doubts
 
     draw = random.Random(seed)
 
@@ -265,7 +265,7 @@ def test_a_method_that_its_answers_do_not_go_with_is_flagged(honest, seed):
 @settings(max_examples=20, deadline=None)
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2035, 1, 1)))
 def test_a_run_from_before_the_benchmarks_is_flagged(honest, day):
-    from eval_harness.submissions.plausibility import doubts
+    from eval_harness.submissions.checks.plausibility import doubts
 
     made = honest.result.model_copy(update={"created_at": day.isoformat()})
     found = any("published by then" in flag for flag in doubts(made, honest.questions, honest.answers))
@@ -275,7 +275,7 @@ def test_a_run_from_before_the_benchmarks_is_flagged(honest, day):
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), room=st.integers(1, 5_000), reason=st.sampled_from(["stop", "eos", "length", None]))
 def test_answers_that_took_all_the_room_and_are_called_whole_are_flagged(honest, seed, room, reason):
-    from eval_harness.submissions.plausibility import doubts
+    from eval_harness.submissions.checks.plausibility import doubts
 
     draw = random.Random(seed)
     cut = draw.random() < 0.5
@@ -307,7 +307,7 @@ def test_bytes_beside_the_rows_are_bounded(honest, verdict, kind, data):
 
 
 def test_texts_that_are_said_to_be_held_back_are_flagged(honest, rows):
-    from eval_harness.submissions.plausibility import doubts
+    from eval_harness.submissions.checks.plausibility import doubts
 
     answers = honest.answers.copy()
     answers.loc[answers.index[:3], "delivery"] = "held back"

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from eval_harness.submissions.checks.validation import checked_answers
 from eval_harness.submissions.datasets import dataset_of
 from eval_harness.submissions.examination import examine
 from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare
 from eval_harness.submissions.untrusted.files import check_file
-from eval_harness.submissions.validation import checked_answers
 from eval_harness.submissions.verification import sandboxed
 from tests.eval_harness.submissions.hostile import FILES, result_json
 from tests.eval_harness.submissions.sandboxed import the_dataset

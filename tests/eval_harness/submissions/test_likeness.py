@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_harness.submissions.likeness import digests_of, likeness
+from eval_harness.submissions.checks.likeness import digests_of, likeness
 from eval_harness.submissions.submit import submit
 from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dataset_builders.hub.repository import open_repository
 from eval_harness.results.spreadsheets import harmless, harmless_table
 from eval_harness.runs.scoring import answer_frame, make_result
-from eval_harness.submissions.names import look_alike, skeleton
-from eval_harness.submissions.plausibility import doubts, odd_selection, odd_texts
+from eval_harness.submissions.checks.names import look_alike, skeleton
+from eval_harness.submissions.checks.plausibility import doubts, odd_selection, odd_texts
 from tests.eval_harness.submissions.submitting import phantom, questions_of, said
 
 LOOKS = {
@@ -105,7 +105,7 @@ def test_what_honest_runs_say_of_themselves_is_no_reason_to_look(result):
 def test_every_prompt_is_known_alone_and_with_another():
     """Names of prompts may hold the plus that joins two of them."""
     from eval_harness.prompts import PROMPTS
-    from eval_harness.submissions.plausibility import _prompts
+    from eval_harness.submissions.checks.plausibility import _prompts
 
     for format, name in PROMPTS:
         others = [other for at, other in PROMPTS if at == format]

@@ -1,0 +1,260 @@
+"""The words of the questions: templates per (task, granularity), of ours, of one's own, or proposed by a language model and reviewed.
+
+A question names the modality, the task and the granularity, and holds no label, synonym or parent (GMAI-MMBench, "QA generation").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from curation.gmai.cases import Case, Cell
+from curation.gmai.labelling.labels import LabelTable, folded
+from curation.gmai.labelling.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
+from curation.images.image_table import read_any
+from curation.writing.asking import Asking, Writer, ask_once
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.sources.problems import Problems
+
+PLACEHOLDER = "<modality>"
+CANDIDATES = "candidates.csv"
+REPLIES = "candidates.jsonl"
+SAMPLED, EACH = 10, 10
+"""Labels a cell is asked about, and candidates for each (the paper's figures)."""
+NOUNS = {
+    "Attribute Recognition": "attribute",
+    "Blood Vessels Recognition": "blood vessel",
+    "Bone": "bony structure",
+    "Cell Recognition": "type of cell",
+    "Counting": "count",
+    "Disease Diagnosis": "diagnosis",
+    "Image Quality Grading": "grade of image quality",
+    "Microorganism Recognition": "microorganism",
+    "Muscle": "muscular structure",
+    "Nervous Tissue": "nervous structure",
+    "Organ Recognition - Abdomen": "abdominal organ",
+    "Organ Recognition - Head and Neck": "organ of the head and neck",
+    "Organ Recognition - Pelvic": "pelvic organ",
+    "Organ Recognition - Thorax": "thoracic organ",
+    "Severity Grading": "grade of severity",
+    "Surgeon Action Recognition": "action of the surgeon",
+    "Surgical Instrument Recognition": "surgical instrument",
+    "Surgical Workflow Recognition": "step of the surgical workflow",
+}
+"""Task -> what is asked for, in words."""
+OURS = {
+    IMAGE: (
+        "Look at this <modality> image as a whole. Which {noun} among the options fits it best?",
+        "Considering the entire <modality> image, which option names the {noun} that it shows?",
+        "Which of the following is the right {noun} for the <modality> image as a whole?",
+    ),
+    BOX: (
+        "Look at the region inside the box on this <modality> image. Which option names the {noun} there?",
+        "A box marks a region of the <modality> image. Which {noun} among the options fits that region?",
+        "Which {noun} belongs to the boxed region of this <modality> image?",
+    ),
+    MASK: (
+        "Look at the tinted area on this <modality> image. Which option names the {noun} there?",
+        "A tinted mask marks an area of the <modality> image. Which {noun} among the options fits that area?",
+        "Which {noun} belongs to the tinted area of this <modality> image?",
+    ),
+    CONTOUR: (
+        "Look at the area inside the contour on this <modality> image. Which option names the {noun} there?",
+        "A contour encloses an area of the <modality> image. Which {noun} among the options fits that area?",
+        "Which {noun} belongs to the outlined area of this <modality> image?",
+    ),
+}
+SEVERAL = " More than one option can be right."
+SLICES = "These {count} images are slices of one volume, in their order; the same target is marked on each. "
+GRANULARITY_WORDS = {
+    IMAGE: ("image", "picture", "photograph", "scan", "radiograph", "slide", "frame"),
+    BOX: ("box", "boxed", "rectangle", "bounding"),
+    MASK: ("mask", "masked", "tinted", "shaded", "highlighted", "marked", "highlight", "coloured", "colored"),
+    CONTOUR: ("contour", "outline", "outlined", "contoured", "border"),
+}
+"""Words of which a question has to hold one, so that it says what is asked about."""
+TASK_WORDS = {
+    "Disease Diagnosis": (
+        "diagnosis",
+        "disease",
+        "abnormality",
+        "finding",
+        "condition",
+        "pathology",
+        "symptoms",
+        "disorder",
+    ),
+    "Severity Grading": ("severity", "grade", "stage"),
+    "Image Quality Grading": ("quality",),
+    "Counting": ("count", "number", "many"),
+    "Attribute Recognition": ("attribute", "characteristic", "feature", "property"),
+}
+SYSTEM = "You write questions for a benchmark of medical images."
+PROMPT = (
+    "Write {each} different multiple-choice questions for a benchmark of medical images. Each is about one {modality} image, asks for the "
+    "{noun} ({task}), and is about {about}. The answer will be \"{label}\", but no question may hold this answer, a synonym, or any hint "
+    "at it. Each question names the kind of image ({modality}) and says what it is about ({about}). One question per line, nothing else."
+)  # fmt: skip
+ABOUT = {
+    IMAGE: "the whole image",
+    BOX: "the region inside a box that is drawn on it",
+    MASK: "the area that is tinted on it as a mask",
+    CONTOUR: "the area that is outlined on it by a contour",
+}
+
+
+def noun_of(task: str) -> str:
+    """What a task asks for, in words."""
+    return NOUNS.get(task, task[:1].lower() + task[1:])
+
+
+def problems_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> list[str]:
+    """What is wrong with a question whose modality is a placeholder. forbidden: folded labels, synonyms and parents."""
+    found = []
+    text = f" {folded(question.replace(PLACEHOLDER, ' '))} "
+    if question.count(PLACEHOLDER) != 1:
+        found.append("does not name the modality once")
+    stems = [word[:5] for word in (*folded(noun_of(task)).split(), *TASK_WORDS.get(task, ())) if len(word) > 3]
+    if not any(word.startswith(stem) for word in text.split() for stem in stems):
+        found.append("does not say what is asked for")
+    if not any(f" {word} " in text for word in GRANULARITY_WORDS[granularity]):
+        found.append("does not say what it is about")
+    hint = next((word for word in sorted(forbidden) if word and re.search(rf" {re.escape(word)}(s|es)? ", text)), None)
+    if hint is not None:
+        found.append(f"holds the label {hint!r}")
+    if not question.rstrip().endswith((".", "?")) or len(question) > 400:
+        found.append("is no sentence")
+    return found
+
+
+def in_words(template: str, case: Case) -> str:
+    """A template as the question of a case."""
+    before = SLICES.format(count=1 + len(case.item.more)) if case.item.more else ""
+    return before + template.replace(PLACEHOLDER, case.modality) + (SEVERAL if case.is_multiple else "")
+
+
+def templates(
+    cells: dict[Cell, list[Case]], table: LabelTable, own: Path | None, candidates: Path
+) -> tuple[dict[Cell, list[str]], dict[Cell, str]]:
+    """The templates of each cell that hold no label of the cell, and cells without one -> why.
+
+    One's own file and reviewed candidates of a model (column keep: yes) go before ours. Raises BadInput listing own templates that
+    break the rules.
+    """
+    given = _own(own) if own is not None else {}
+    for key, questions in _reviewed(candidates).items():
+        given.setdefault(key, []).extend(questions)
+    problems = Problems()
+    found: dict[Cell, list[str]] = {}
+    without: dict[Cell, str] = {}
+    for cell, cases in cells.items():
+        _, task, granularity = cell
+        forbidden = forbidden_in(cases, table)
+        mine = given.get((task, granularity), [])
+        for question in mine:
+            wrong = problems_of(question, task, granularity, forbidden)
+            if wrong:
+                problems.add("questions", question, wrong[0])
+        ours = [text.format(noun=noun_of(task)) for text in OURS[granularity]]
+        good = [text for text in mine or ours if not problems_of(text, task, granularity, forbidden)]
+        if good:
+            found[cell] = good
+        else:
+            without[cell] = problems_of((mine or ours)[0], task, granularity, forbidden)[0]
+    problems.check("Rewrite these questions, with <modality> where the kind of image stands.")
+    return found, without
+
+
+def forbidden_in(cases: Iterable[Case], table: LabelTable) -> set[str]:
+    """Everything that must not stand in a question of a cell: the names, synonyms, raw labels and ancestors of all its labels."""
+    return {word for name in {name for case in cases for name in case.answers} for word in table.forbidden_words(name)}
+
+
+def _own(path: Path) -> dict[tuple[str, str], list[str]]:
+    table = read_any(path)
+    missing = [name for name in ("task", "granularity", "question") if name not in table.columns]
+    if missing:
+        raise BadInput(f"{path}: has no column {missing[0]!r}. It needs task, granularity, question.")
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in table.to_dict("records"):
+        if row["granularity"] not in GRANULARITIES:
+            raise BadInput(f"{path}: granularity {row['granularity']!r} is none of {', '.join(GRANULARITIES)}.")
+        found[str(row["task"]), str(row["granularity"])].append(" ".join(str(row["question"]).split()))
+    return found
+
+
+def _reviewed(path: Path) -> dict[tuple[str, str], list[str]]:
+    if not path.is_file():
+        return {}
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in read_any(path).to_dict("records"):
+        if str(row.get("keep", "")).strip().casefold() in ("yes", "y", "1", "true", "x"):
+            found[str(row["task"]), str(row["granularity"])].append(str(row["question"]))
+    return found
+
+
+def propose(
+    cells: dict[Cell, list[Case]],
+    table: LabelTable,
+    model: Writer,
+    private: Path,
+    asking: Asking,
+    quiet: bool | None = None,
+) -> dict[str, int]:
+    """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
+    writes `yes` into the column keep. Replies are journalled: a second run asks only what failed. Returns counts."""
+    prompts: dict[str, str] = {}
+    for cell, cases in cells.items():
+        names = sorted({name for case in cases for name in case.answers})
+        names.sort(key=lambda name: hashlib.sha256(f"{asking.seed}\0{cell}\0{name}".encode()).digest())
+        for name in names[:SAMPLED]:
+            prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = PROMPT.format(
+                each=EACH, modality=cell[0], noun=noun_of(cell[1]), task=cell[1], about=ABOUT[cell[2]], label=name
+            )
+    entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", quiet, SYSTEM)
+    kept_before = _keeps(private / CANDIDATES)
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0, "repeated": 0}
+    for key, entry in entries.items():
+        if entry["status"] == "failed":
+            continue
+        _, modality, task, granularity, _ = json.loads(key)
+        forbidden = forbidden_in(cells[modality, task, granularity], table)
+        for line in str(entry["reply"]).splitlines():
+            question = _as_template(line, modality)
+            if not question:
+                continue
+            counts["candidates"] += 1
+            if problems_of(question, task, granularity, forbidden):
+                counts["against the rules"] += 1
+            elif (task, granularity, question) in rows:
+                counts["repeated"] += 1
+            else:
+                keep = kept_before.get((task, granularity, question), "")
+                rows[task, granularity, question] = {
+                    "task": task, "granularity": granularity, "question": question, "keep": keep,
+                }  # fmt: skip
+    table_ = pd.DataFrame(list(rows.values()), columns=["task", "granularity", "question", "keep"])
+    replace_file(private / CANDIDATES, lambda path: table_.to_csv(path, index=False))
+    return counts | {"to review": len(rows)}
+
+
+def _keeps(path: Path) -> dict[tuple[str, str, str], str]:
+    if not path.is_file():
+        return {}
+    return {
+        (r["task"], r["granularity"], r["question"]): str(r.get("keep", "")) for r in read_any(path).to_dict("records")
+    }
+
+
+def _as_template(line: str, modality: str) -> str:
+    """A line of a reply without its number, the modality replaced by the placeholder; "" where it is blank."""
+    text = re.sub(r"^\s*(?:\d+[.)]|[-*])\s*", "", line).strip().strip('"')
+    return re.sub(rf"(?<!\w){re.escape(modality)}(?!\w)", PLACEHOLDER, text, count=1, flags=re.IGNORECASE)

@@ -1,0 +1,1 @@
+"""What people and blind baselines find wrong with finished questions."""

@@ -1,0 +1,1 @@
+"""Raw labels to canonical names and tags."""

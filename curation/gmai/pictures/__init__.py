@@ -1,0 +1,1 @@
+"""Targets, slices and windows of source images, and what is drawn on them."""

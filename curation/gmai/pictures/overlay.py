@@ -1,0 +1,78 @@
+"""Burns a target into a copy of its picture: a box, a translucent mask, or a contour, never over what it marks.
+
+The contour and the box are drawn outside the target; a mask is translucent, at most half.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageColor
+
+from curation.gmai.labelling.tree_values import BOX, CONTOUR, MASK
+from curation.gmai.pictures.geometry import decode_mask
+from curation.gmai.sources import Overlay
+
+
+def burn(pixels: np.ndarray, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay) -> np.ndarray:
+    """The picture as a question of this granularity shows it; the pixels themselves at image level, and where there is no geometry."""
+    if granularity == BOX and box is not None:
+        x, y, width, height = box
+        return burn_box(pixels, (x, y, width, height), overlay)
+    if granularity == MASK and mask is not None:
+        return burn_mask(pixels, decode_mask(mask), overlay)
+    if granularity == CONTOUR and mask is not None:
+        return burn_contour(pixels, decode_mask(mask), overlay)
+    return pixels
+
+
+def shown_png(
+    folder: Path, picture: str, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay
+) -> bytes:
+    """The PNG that a question shows: picture `picture` of `folder`, with the target burned into a copy."""
+    with Image.open(folder / f"{picture}.png") as image:
+        pixels = np.asarray(image.convert("RGB"))
+    buffer = io.BytesIO()
+    Image.fromarray(burn(pixels, granularity, box, mask, overlay)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def burn_box(pixels: np.ndarray, box: tuple[float, float, float, float], overlay: Overlay) -> np.ndarray:
+    """A copy with a frame around x, y, width, height; where the box ends at the picture's edge, the frame is drawn on the edge."""
+    height, width = pixels.shape[:2]
+    left, top = int(np.floor(box[0])), int(np.floor(box[1]))
+    right, bottom = int(np.ceil(box[0] + box[2])), int(np.ceil(box[1] + box[3]))
+    inner = np.zeros((height, width), bool)
+    inner[max(top, 1) : min(bottom, height - 1), max(left, 1) : min(right, width - 1)] = True
+    outer = np.zeros((height, width), bool)
+    by = overlay.width
+    outer[max(top - by, 0) : min(bottom + by, height), max(left - by, 0) : min(right + by, width)] = True
+    return _paint(pixels, outer & ~inner, overlay, 1.0)
+
+
+def burn_mask(pixels: np.ndarray, mask: np.ndarray, overlay: Overlay) -> np.ndarray:
+    """A copy with the mask's pixels tinted."""
+    return _paint(pixels, mask, overlay, overlay.opacity)
+
+
+def burn_contour(pixels: np.ndarray, mask: np.ndarray, overlay: Overlay) -> np.ndarray:
+    """A copy with a line around the mask (around each of its pieces and holes)."""
+    return _paint(pixels, contour_of(mask, overlay.width), overlay, 1.0)
+
+
+def contour_of(mask: np.ndarray, width: int) -> np.ndarray:
+    """(height, width): pixels outside the mask within `width` of it (4-neighbours)."""
+    from scipy.ndimage import binary_dilation
+
+    grown: np.ndarray = binary_dilation(mask, iterations=width)
+    return grown & ~mask
+
+
+def _paint(pixels: np.ndarray, where: np.ndarray, overlay: Overlay, opacity: float) -> np.ndarray:
+    colour = np.array(ImageColor.getrgb(overlay.color)[:3], float)
+    painted = pixels.copy()
+    painted[where] = (painted[where] * (1 - opacity) + colour * opacity).round().astype(np.uint8)
+    return painted

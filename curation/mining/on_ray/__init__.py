@@ -1,0 +1,1 @@
+"""Embedding and pair search on a Ray cluster."""

@@ -1,0 +1,1 @@
+"""What a dataset repository holds beside its Parquet files: card, tasks, statements, ids and groups."""

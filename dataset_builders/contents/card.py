@@ -1,0 +1,279 @@
+"""Writes the dataset card (README.md): YAML for loaders and the Hub, and a body that a stranger can use.
+
+See also: what is known of each benchmark (`benchmarks/`), the Parquet files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from dataset_builders.benchmarks import spec
+from dataset_builders.benchmarks.spec import Facts
+from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
+from dataset_builders.parquet.columns import Kind, yaml_features
+from dataset_builders.parquet.writer import Written
+from dataset_builders.schema import Case, CaseImage, Content, Question
+
+if TYPE_CHECKING:
+    from dataset_builders.contents.repository_files import Description
+
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+ORIGINS = {
+    "official": "This is the complete benchmark, built from the authors' files.",
+    "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
+    "phantom": (
+        "**These are drawn phantoms, not medical images.** They have the official layout and show that "
+        "everything works; "
+        "a score on them says nothing about medicine."
+    ),
+    "custom": (
+        "**This is not the complete official benchmark** (a sample, a part of it, or a benchmark of somebody's "
+        "own in the same "
+        "format). Scores on it are not comparable with published ones."
+    ),
+}
+
+
+def card_text(
+    description: Description,
+    content: Content,
+    columns: dict[str, dict[str, Kind]],
+    written: dict[str, Written],
+    manifest: dict[str, Any],
+    examples: list[tuple[str, CaseImage]],
+) -> str:
+    """The whole README.md."""
+    facts = spec(description.format).facts
+    head = yaml.safe_dump(_head(description, facts, columns, written), sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{head}---\n\n{_body(description, facts, content, columns, written, manifest, examples)}"
+
+
+def _head(
+    description: Description, facts: Facts, columns: dict[str, dict[str, Kind]], written: dict[str, Written]
+) -> dict[str, Any]:
+    default = "questions" if "questions" in written else "questions_text"
+    rows = sum(written[default].rows.values())
+    size = next((name for limit, name in SIZES if rows < limit), "n>1T")
+    phantom = description.origin == "phantom"
+    head: dict[str, Any] = {
+        "pretty_name": title_of(description),
+        "language": ["en"],
+        "license": "cc0-1.0" if phantom else "other",
+    }
+    if not phantom:
+        head |= {"license_name": "per-source", "license_link": "README.md#licences-and-image-terms"}
+    return {
+        **head,
+        "task_categories": ["visual-question-answering"],
+        "size_categories": [size],
+        "tags": [
+            "medical",
+            "radiology",
+            "reliability",
+            "benchmark",
+            "medprobe",
+            description.format,
+            description.origin,
+        ],
+        "configs": [
+            {
+                "config_name": config,
+                **({"default": True} if config == default else {}),
+                "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in written[config].rows],
+            }
+            for config in written
+        ],
+        "dataset_info": [
+            {
+                "config_name": config,
+                "features": yaml_features(columns[config]),
+                "splits": [
+                    {"name": split, "num_bytes": done.arrow_bytes[split], "num_examples": done.rows[split]}
+                    for split in done.rows
+                ],
+                "download_size": done.parquet_bytes,
+                "dataset_size": sum(done.arrow_bytes.values()),
+            }
+            for config, done in written.items()
+        ],
+    }
+
+
+def title_of(description: Description) -> str:
+    """What to call the repository."""
+    own = description.name != description.format
+    title = description.name if own else spec(description.format).facts.title
+    return f"{title} (phantoms)" if description.origin == "phantom" else title
+
+
+def summary_of(description: Description) -> str:
+    """What it is, for eval.yaml, which shows no card: what may be compared with published numbers and what not."""
+    whole = description.origin == "official" and not description.partial
+    kind = "part" if description.partial and description.origin == "official" else description.origin
+    said = [spec(description.format).facts.what, *([] if whole else [ORIGINS[kind]])]
+    said += ["Text only: the questions without their images."] if description.text_only else []
+    return " ".join(said).replace("**", "").replace("*", "")
+
+
+def _body(
+    description: Description,
+    facts: Facts,
+    content: Content,
+    columns: dict[str, dict[str, Kind]],
+    written: dict[str, Written],
+    manifest: dict[str, Any],
+    examples: list[tuple[str, CaseImage]],
+) -> str:
+    parts = [
+        f"# {title_of(description)}",
+        facts.what,
+        ORIGINS["part" if description.partial and description.origin == "official" else description.origin],
+    ]
+    if description.partial:
+        parts.append(f"**Partial:** {description.partial}.")
+    if description.text_only:
+        parts.append("**Text only:** this build has no images (config `questions_text` alone).")
+    parts += [
+        _use(description, written),
+        _configs(description, columns, written),
+        _example(content, examples),
+        _built(content),
+        f"## How answers are scored\n\n{facts.metrics}",
+        f"## Limits\n\n{facts.limits}\n\n"
+        "**Contamination.** The images and texts this benchmark is made of have been public for years and may be "
+        "in a model's training "
+        "data. Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of "
+        "text corpora.",
+        _patients(content),
+        _licences(description, facts, content),
+        f"## Citation\n\n```bibtex\n{facts.citation}\n```",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _use(description: Description, written: dict[str, Written]) -> str:
+    config = "questions" if "questions" in written else "questions_text"
+    split = next(iter(written[config].rows), "test")
+    lines = ["from datasets import load_dataset", ""]
+    if config == "questions":
+        lines += [
+            f'questions = load_dataset("ORG/{description.name}")["{split}"]      # a row per question, with its image',
+            f'cases = load_dataset("ORG/{description.name}", "cases", streaming=True)["{split}"]',
+        ]
+    else:
+        lines.append(f'questions = load_dataset("ORG/{description.name}", "questions_text")["{split}"]')
+    return (
+        "## Use\n\n```python\n" + "\n".join(lines) + "\n```\n\n"
+        "Put the repository's name, or the path of a folder that holds it. `answer` holds positions in `options` "
+        "(0 is the first), and is "
+        "empty where the answer is hidden."
+        + (
+            "\n\nThe files store each image once, however many questions show it. Loading `questions` without "
+            "streaming repeats it in "
+            "your cache; `cases` (one row per case, its images once) does not."
+            if config == "questions"
+            else ""
+        )
+    )
+
+
+def _configs(description: Description, columns: dict[str, dict[str, Kind]], written: dict[str, Written]) -> str:
+    about = {
+        "questions": "a question with its image",
+        "cases": "the questions scored together, each of their images once",
+        "questions_text": "a question without its image",
+        "lexical_tree": "a leaf of the lexical tree",
+        **{config: PURPOSE for config in written if config.split("_")[0] == CONFIG},
+        **spec(description.format).configs,
+    }
+    lines = ["## Configs", "", "| config | a row is | splits (rows) | MB |", "|---|---|---|---|"]
+    for config, done in written.items():
+        rows = ", ".join(f"{split} ({count:,})" for split, count in done.rows.items())
+        lines.append(f"| `{config}` | {about.get(config, '')} | {rows} | {done.parquet_bytes / 1e6:.1f} |")
+    names = list(columns[next(iter(columns))])
+    own = "`, `".join(names)
+    return "\n".join(lines) + f"\n\nColumns: `{own}`. A facet that the source does not give is null."
+
+
+def _example(content: Content, examples: list[tuple[str, CaseImage]]) -> str:
+    first = next((case for cases in content.cases.values() for case in cases), None)
+    if first is None:
+        return ""
+    lines = ["## Example", ""]
+    for question in first.questions[:2]:
+        lines += [f"- `{question.question_id}`: {_inline(question.question)}", *_options(question)]
+    for path, image in examples:
+        lines += [
+            "",
+            f"![{image.image_id}]({path})",
+            f"{image.image_id}: {_inline(image.source or 'source unknown')}, {image.license}",
+        ]
+    return "\n".join(lines)
+
+
+def _options(question: Question) -> list[str]:
+    return [
+        f"  - "
+        f"{'**' if place in question.answer else ''}{_inline(option)}{'** (right)' if place in question.answer else ''}"
+        for place, option in enumerate(question.options)
+    ]
+
+
+def _inline(text: str) -> str:
+    return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
+
+
+def _built(content: Content) -> str:
+    lines = [
+        "## How it was built",
+        "",
+        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` "
+        "holds a sha256 per image and "
+        "the fingerprint of each split (sha256 over ids, questions, options, types and answers).",
+        "",
+        "| count | here | paper | |",
+        "|---|---|---|---|",
+    ]
+    for count in content.counts:
+        paper = f"{count.paper:,}" if count.paper is not None else ""
+        differs = count.paper is not None and count.paper != count.found
+        lines.append(
+            f"| {_inline(count.what)} | {count.found:,} | {paper} | "
+            f"{_inline(count.note) if differs or not paper else ''} |"
+        )
+    return "\n".join([*lines, "", *(f"- {_inline(note)}" for note in content.notes)]).rstrip()
+
+
+def _patients(content: Content) -> str:
+    """What the makers of a custom set say of the people in it."""
+    if not content.patients:
+        return ""
+    said = [f"- **{what.capitalize()}:** {_inline(words)}" for what, words in content.patients.items()]
+    return "\n".join(["## Patients", "", *said])
+
+
+def _licences(description: Description, facts: Facts, content: Content) -> str:
+    lines = ["## Licences and image terms", ""]
+    if description.origin == "phantom":
+        lines.append("Questions and images were made by medprobe and are given away under CC0-1.0.")
+        return "\n".join(lines)
+    lines.append(facts.licence)
+    found = {image.image_id: image for cases in content.cases.values() for case in cases for image in _images(case)}
+    by_licence = Counter(image.license for image in found.values())
+    if found:
+        lines += ["", "| licence of the image | images |", "|---|---|"]
+        lines += [f"| {_inline(licence)} | {count:,} |" for licence, count in sorted(by_licence.items())]
+        lines += [
+            "",
+            "`image_license` and `image_source` say it per question. An image of unknown licence must not be "
+            "passed on: keep a copy of this "
+            "repository that holds such images private.",
+        ]
+    return "\n".join(lines)
+
+
+def _images(case: Case) -> tuple[CaseImage, ...]:
+    return case.images

@@ -1,0 +1,207 @@
+"""Writes a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
+
+See also: the Parquet layout (`parquet/writer.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dataset_builders.contents.card import card_text, summary_of, title_of
+from dataset_builders.contents.eval_yaml import eval_yaml, tasks_of
+from dataset_builders.fingerprints import fingerprint_of_cases
+from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.lexical_tree import COLUMNS
+from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
+from dataset_builders.parquet.task_files import task_columns, write_task
+from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
+from dataset_builders.schema import Case, CaseImage, Content, Count
+
+SCHEMA_VERSION = 1
+EXAMPLES = 3
+SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")
+"""Licences under which an example image may stand in the card."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a repository says about itself. `partial` says in words what is missing, None where nothing is."""
+
+    name: str
+    format: str
+    origin: str
+    partial: str | None
+    text_only: bool
+    has_tasks: bool = True
+    """Whether eval.yaml is written, with the config of its tasks."""
+
+
+def write_repository(folder: Path, description: Description, content: Content) -> tuple[str, ...]:
+    """Write all files of a repository into the empty `folder`; returns lines that tell people what was counted.
+
+    Raises BadInput naming every image that is none, too large or cut off.
+    """
+    known = ImageFacts()
+    configs = ["questions_text"] if description.text_only else ["questions", "cases", "questions_text"]
+    written: dict[str, Written] = {config: Written() for config in configs}
+    several = content.has_several_images
+    for split, cases in content.cases.items():
+        for config, done in write_cases(folder, description.format, configs, split, cases, known, several).items():
+            _add(written[config], done)
+    more = {} if description.text_only else content.more
+    for config, splits in more.items():
+        written[config] = Written()
+        for split, cases in splits.items():
+            done = write_cases(folder, description.format, [config], split, cases, known, several)[config]
+            _add(written[config], done)
+    known.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    columns: dict[str, dict[str, Kind]] = {
+        config: columns_of(description.format, config, several) for config in written
+    }
+    if content.tree is not None:
+        columns["lexical_tree"] = TREE_COLUMNS
+        rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
+        written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
+    tasks = tasks_of(description.format, content) if description.has_tasks and not several else []
+    if description.has_tasks and several:
+        content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
+    for task, cases in tasks:
+        columns[task.config] = task_columns(images=not description.text_only)
+        done = write_task(folder, task.config, task.split, cases, known, images=not description.text_only)
+        _add(written.setdefault(task.config, Written()), done)
+    known.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    if tasks:
+        text = eval_yaml(
+            title_of(description),
+            summary_of(description),
+            [task for task, _ in tasks],
+            images=not description.text_only,
+        )
+        (folder / "eval.yaml").write_text(text, encoding="utf-8")
+    manifest = _manifest(description, content, known)
+    (folder / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    examples = [] if description.text_only else _examples(folder, content)
+    card = card_text(description, content, columns, written, manifest, examples)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    return (
+        *(
+            f"{config}: {', '.join(f'{split} {rows}' for split, rows in done.rows.items())}"
+            for config, done in written.items()
+        ),
+        *([f"partial: {description.partial}"] if description.partial else []),
+        *count_lines(content.counts, description.origin),
+        *(f"note: {note}" for note in content.notes),
+    )
+
+
+def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
+    """Write the private answers into the empty `folder`: a dataset repository of its own (question_id, answer)."""
+    asked = [
+        q
+        for cases in content.cases.values()
+        for case in cases
+        for q in case.questions
+        if q.question_id in content.hidden
+    ]
+    rows: dict[str, list[Any]] = {
+        "question_id": [q.question_id for q in asked],
+        "answer": [list(content.hidden[q.question_id]) for q in asked],
+    }
+    _write_table(folder, "answers", "test", rows, ANSWER_COLUMNS)
+    (folder / "manifest.json").write_text(
+        json.dumps({"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(asked)}, indent=1) + "\n"
+    )
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: answers\n  data_files:\n  - split: test\n    path: answers/test-*\n---\n\n"
+        f"# Hidden test answers of {name}\n\nPrivate: used only for scoring. Publishing this folder spoils the test.\n"
+    )
+
+
+def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
+    """The count report, a line each: what was found beside what the paper says (which phantoms are not held against)."""
+    lines = []
+    for count in counts:
+        if origin == "phantom":
+            lines += [f"{count.what}: {count.found:,}"] if count.found else []
+            continue
+        differs = count.paper is not None and count.paper != count.found
+        beside = f" (paper: {count.paper:,})" if count.paper is not None else ""
+        mark = " DIFFERS" if differs and origin == "official" else ""
+        note = f", {count.note}" if count.note and (differs or count.paper is None) else ""
+        lines.append(f"{count.what}: {count.found:,}{beside}{mark}{note}")
+    return lines
+
+
+def _write_table(
+    folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind]
+) -> Written:
+    file = ParquetFile(folder / config / f"{split}-00000-of-00001.parquet", columns)
+    arrays = [pa.array(rows[name], arrow_type(kind)) for name, kind in columns.items()]
+    table = pa.Table.from_arrays(arrays, schema=file.schema)
+    file.write(table)
+    file.close()
+    return Written({split: table.num_rows}, {split: table.nbytes}, file.path.stat().st_size)
+
+
+def _add(total: Written, part: Written) -> None:
+    total.rows.update(part.rows)
+    total.arrow_bytes.update(part.arrow_bytes)
+    total.parquet_bytes += part.parquet_bytes
+
+
+def _manifest(description: Description, content: Content, known: ImageFacts) -> dict[str, Any]:
+    def splits(of: dict[str, list[Case]]) -> dict[str, Any]:
+        return {
+            split: {
+                "questions": sum(len(case.questions) for case in cases),
+                "cases": len(cases),
+                "fingerprint": fingerprint_of_cases(cases),
+            }
+            for split, cases in of.items()
+        }
+
+    made: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "name": description.name,
+        "format": description.format,
+        "origin": description.origin,
+        "partial": description.partial,
+        "splits": splits(content.cases),
+        "images": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in sorted(known.facts.items())},
+        "report": {
+            "counts": [
+                {"what": count.what, "found": count.found, "paper": count.paper, "note": count.note}
+                for count in content.counts
+            ],
+            "notes": content.notes,
+        },
+    }
+    if content.more and not description.text_only:
+        made["more"] = {config: splits(of) for config, of in content.more.items()}
+    if content.patients is not None:
+        made["patients"] = content.patients
+    return made
+
+
+def _examples(folder: Path, content: Content) -> list[tuple[str, CaseImage]]:
+    """Up to three example images whose licence lets anybody share them, as (path in the repository, image)."""
+    found: list[tuple[str, CaseImage]] = []
+    seen: set[str] = set()
+    for image in (image for cases in content.cases.values() for case in cases for image in case.images):
+        if image.license in SHARED_LICENCES and image.image_id not in seen and image.read is not None:
+            seen.add(image.image_id)
+            data = strip_metadata(image.read())
+            suffix = file_name(image.name, data).rsplit(".", 1)[-1].lower()
+            path = f"examples/{len(found) + 1}.{suffix}"
+            (folder / "examples").mkdir(exist_ok=True)
+            (folder / path).write_bytes(data)
+            found.append((path, image))
+            if len(found) == EXAMPLES:
+                break
+    return found

@@ -1,0 +1,1 @@
+"""Tests between models and the ranks that follow."""

@@ -1,0 +1,1 @@
+"""Questions with images and answers."""

@@ -1,0 +1,140 @@
+"""Which cases of a set are looked at: by words, by a label, by who got them wrong; in which order; and which cases are near one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dataset_builders.benchmarks import FACETS
+from eval_harness.scores import HEADLINE
+from eval_harness.scores.grading import shown_images
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
+from leaderboard_space.data.tree import UNLABELLED
+
+SEARCHED = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
+            "image_type", "scenario")  # fmt: skip
+MOST_LABELS = 60
+"""Values of a facet up to which they are offered as a choice; more are found by searching."""
+DISPUTED = (1 / 3, 2 / 3)
+"""Shares of right answers between which, ends included, a case is disputed."""
+
+
+def headline_of(outcomes: Outcomes) -> str | None:
+    """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first. None where
+    every key is hidden."""
+    name = HEADLINE.get(outcomes.format)
+    return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
+
+
+def right_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
+    """How much of each case each of some results got right (K, C), by the headline; NaN for a case that is not scored."""
+    name = headline_of(outcomes)
+    cases = int(outcomes.case_of_question.max(initial=-1)) + 1
+    if name is None or not keys:
+        return np.full((len(keys), cases), np.nan)
+    units, at = outcomes.metrics[name], outcomes.places[name].case
+    shares = np.empty((len(keys), cases))
+    for row, key in enumerate(keys):
+        top, base = units.run(outcomes.row_of[key])
+        counted = base > 0
+        total = np.bincount(at, counted, minlength=cases)
+        right = np.bincount(at, counted & (top > 0), minlength=cases)
+        with np.errstate(invalid="ignore"):
+            shares[row] = np.where(total > 0, right / np.maximum(total, 1), np.nan)
+    return shares
+
+
+def mean_right(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
+    """How much of each case (C,) some results got right on average; NaN for a case that none is scored on. Kept with the outcomes."""
+    key = ("mean right", *keys)
+    if key not in outcomes.memory:
+        cases = int(outcomes.case_of_question.max(initial=-1)) + 1
+        total, known = np.zeros(cases), np.zeros(cases)
+        for one in keys:
+            (share,) = right_shares(outcomes, [one])
+            total += np.nan_to_num(share)
+            known += np.isfinite(share)
+        outcomes.memory[key] = np.where(known > 0, total / np.maximum(known, 1), np.nan)
+    return outcomes.memory[key]
+
+
+def right_of_case(outcomes: Outcomes, keys: Sequence[str], case: int) -> Floats:
+    """How much of one case each of some results got right (K,), by the headline; NaN where it is not scored."""
+    name = headline_of(outcomes)
+    if name is None or not keys:
+        return np.full(len(keys), np.nan)
+    runs = np.array([outcomes.row_of[key] for key in keys])
+    units = outcomes.metrics[name].part(np.flatnonzero(outcomes.places[name].case == case), runs)
+    counted = np.broadcast_to(units.base > 0, units.top.shape)
+    total = counted.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.where(total > 0, (counted & (units.top > 0)).sum(axis=1) / np.maximum(total, 1), np.nan)
+
+
+def matching(outcomes: Outcomes, wanted: str) -> Bools:
+    """The cases (C,) of which any question has every word in its text, id, options or labels."""
+    questions = outcomes.questions
+    mask = np.ones(len(questions), dtype=bool)
+    if wanted.strip():
+        columns = [name for name in SEARCHED if name in questions.columns]
+        haystack = questions[columns].fillna("").map(str).agg(" ".join, axis=1).str.lower()
+        for word in wanted.lower().split():
+            mask &= haystack.str.contains(word, regex=False).to_numpy(dtype=bool)
+    return _of_cases(outcomes, mask)
+
+
+def labelled(outcomes: Outcomes, facet: str, label: str) -> Bools:
+    """The cases (C,) of which any question has a label."""
+    mask = np.zeros(len(outcomes.questions), dtype=bool)
+    rows = outcomes.rows_by_label(facet).get(label)
+    if rows is not None:
+        mask[rows] = True
+    return _of_cases(outcomes, mask)
+
+
+def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
+    """(facet, label, how many cases) of the facets that have few enough values to choose from; the largest first within a facet."""
+    found = []
+    for facet in FACETS.get(outcomes.format, ()):
+        values = {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
+        if 1 < len(values) <= MOST_LABELS:
+            sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}
+            found += [(facet, label, size) for label, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0]))]
+    return found
+
+
+def selected(mean: Floats, show: str) -> Bools:
+    """The cases (C,) that `show` asks for, by how much of each the results got right on average (C,): `wrong`, where no result got anything
+    right; `disputed`, where between a third and two thirds was right."""
+    with np.errstate(invalid="ignore"):
+        if show == "wrong":
+            return np.asarray(mean == 0)
+        if show == "disputed":
+            return np.asarray((mean >= DISPUTED[0] - 1e-9) & (mean <= DISPUTED[1] + 1e-9))
+    return np.ones(mean.size, dtype=bool)
+
+
+def ordered(cases: Ints, mean: Floats, order: str) -> Ints:
+    """Cases by number: as stored; `wrong`, where least was right on average (C,) first; `split`, where results differ most first. What is
+    not scored comes last."""
+    if order == "stored" or not cases.size or not mean.size:
+        return cases
+    rate = np.where(np.isfinite(mean), mean if order == "wrong" else np.abs(mean - 0.5), 2.0)[cases]
+    return cases[np.argsort(rate, kind="stable")]
+
+
+def sharing_images(outcomes: Outcomes, case: int) -> Ints:
+    """The other cases that hold an image of this one."""
+    if "image_id" not in outcomes.questions.columns:
+        return np.zeros(0, np.int64)
+    images = shown_images(outcomes.questions)
+    of_case = outcomes.case_of_question[images.index]
+    found = np.unique(of_case[images.isin(images[of_case == case].dropna()).to_numpy(dtype=bool)])
+    return found[found != case]
+
+
+def _of_cases(outcomes: Outcomes, questions: Bools) -> Bools:
+    cases = int(outcomes.case_of_question.max(initial=-1)) + 1
+    return np.bincount(outcomes.case_of_question, questions, minlength=cases) > 0

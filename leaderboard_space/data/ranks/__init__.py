@@ -1,0 +1,1 @@
+"""Scores of a selection, ranked and grouped."""

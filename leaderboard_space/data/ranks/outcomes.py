@@ -1,0 +1,243 @@
+"""The answers of a section's runs as aligned units, so that any selection of questions is scored in milliseconds.
+
+See also: which runs belong together (`sections.py`), statistics (`ranking.py`), the tree of branches (`tree.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import has_fingerprint
+from eval_harness.scores import METRICS, units
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
+from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.store.stored_units import (
+    NOT_COUNTED,
+    Column,
+    RunColumns,
+    StoredUnits,
+    compact,
+    compact_run,
+    stack,
+)
+from leaderboard_space.data.tree import labels_of
+
+BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
+"""Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
+
+
+UNCOUNTED = ("question", "keyword", "modality", "department", "granularity", "organ", "source_dataset", "categories", "image_license",
+             "image_source", "caption", "ai_question", "ai_options")  # fmt: skip
+"""Columns that decide no unit; without them units are made twice as fast. Selections and breakdowns take them from the questions."""
+
+NAMES, NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
+"""The columns of units that say what they are, and those that say how a run did."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is the same for every run on the same questions: per metric the part of the table that its units are, sorted by cluster."""
+
+    named: str
+    """A digest of what the units are: runs of the same name have the same units, in the same order."""
+    order: dict[str, slice]
+    table: pd.DataFrame
+    """What the units are: NAMES, and the facets that BALANCED needs."""
+    chance: dict[str, Floats] = field(default_factory=dict)
+    """Per metric what a guesser gets for each unit (see `stored_units.compact_run`)."""
+    columns: dict[str, tuple[Column, Column]] = field(default_factory=dict)
+    """The first run's `base` and `count` per metric. Most runs have the same: they hold these arrays instead of copies."""
+
+
+@dataclass(frozen=True)
+class RunUnits:
+    """The units of one run, per metric, ordered as the layout says."""
+
+    metrics: Mapping[str, RunColumns]
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the units of a metric hang: on a question (`question` >= 0) or, where it is -1, on the case `case`."""
+
+    question: Ints
+    case: Ints
+    per_image: bool
+    """A unit of a case counts once per selected question of the case (MediConfusion's pairs), else once."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Runs x units per metric, on the same questions. `runs` are the keys of the entries, in row order."""
+
+    format: str
+    questions: pd.DataFrame
+    runs: list[str]
+    metrics: dict[str, StoredUnits]
+    places: dict[str, Place]
+    case_of_question: Ints
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was computed of them and is asked for again."""
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Entry key -> row of its run."""
+        return {key: at for at, key in enumerate(self.runs)}
+
+    def rows_by_label(self, facet: str) -> dict[str, Ints]:
+        """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
+        if ("labels", facet) not in self.memory:
+            self.memory["labels", facet] = labels_of(self.questions, facet).rows()
+        found: dict[str, Ints] = self.memory["labels", facet]
+        return found
+
+    def rows(self, metric: str, selected: Bools | None) -> Ints | None:
+        """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
+        if selected is None or selected.all():
+            return None
+        place = self.places[metric]
+        per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)
+        of_case = per_case[place.case].astype(np.int64)
+        if not place.per_image:
+            of_case = np.minimum(of_case, 1)
+        times = np.where(place.question >= 0, selected[place.question].astype(np.int64), of_case)
+        return np.repeat(np.arange(times.size), times)
+
+
+def read_questions(path: Path, expected: str) -> pd.DataFrame:
+    """The questions of a fingerprint, lists as Python lists.
+
+    Raises BadInput when the file is missing, unreadable, or holds other questions than its name says.
+    """
+    try:
+        content = path.read_bytes()
+        table = pq.read_table(pa.BufferReader(content))
+        frame = pd.DataFrame(
+            {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
+        )
+        key = answer_cache.key_of("questions", expected, content)
+        is_named = answer_cache.is_noted(key) or has_fingerprint(frame, expected)
+        if is_named:
+            answer_cache.note(key)
+    except FileNotFoundError:
+        raise BadInput(f"{path.name}: the questions are not in the store.") from None
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+        raise BadInput(f"{path.name}: the questions cannot be read ({type(error).__name__}: {error}).") from None
+    if not is_named:
+        raise BadInput(f"{path.name}: holds other questions than its name says (their fingerprint is another one).")
+    return frame
+
+
+def read_run(
+    format: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None, digest: str | None = None
+) -> RunUnits:
+    """Units of the run whose answers are at `path`; `layout` is that of another run on the same questions.
+
+    With the `digest_of` the questions the units are kept on disk, and taken from there the next time.
+    Raises BadInput when the answers cannot be read or do not fit the questions.
+    """
+    try:
+        key = answer_cache.key_of(format, digest, path.read_bytes()) if digest is not None else None
+        kept = answer_cache.load(key) if key else None
+        names = None
+        if kept is not None and (layout is None or layout.named != kept[0]):
+            names = answer_cache.load_names(kept[0])
+            kept = kept if names is not None and len(names) == len(kept[1]["count"]) else None
+        if kept is None:
+            table = _units(format, questions, path)
+            names, numbers = table.drop(columns=list(NUMBERS)), table[list(NUMBERS)]
+            named = layout.named if layout is not None and layout.table.equals(names) else answer_cache.name_of(names)
+            if key:
+                answer_cache.save(key, named, names, numbers)
+            kept = (named, {name: compact(numbers[name].to_numpy(float)) for name in NUMBERS})
+    except FileNotFoundError:
+        raise BadInput("its answers are not in the store.") from None
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+        reason = str(error).replace(f"{path.parent}{os.sep}", "")  # not where the store lies
+        raise BadInput(f"its answers cannot be read ({type(error).__name__}: {reason}).") from None
+    if layout is None or layout.named != kept[0]:
+        assert names is not None
+        layout = _layout(names, kept[0])
+    top, base, expected, count = (kept[1][name] for name in ("numerator", "denominator", "chance", "count"))
+    metrics = {}
+    for name, rows in layout.order.items():
+        chance = layout.chance.setdefault(name, np.full(rows.stop - rows.start, NOT_COUNTED))
+        found = compact_run(top[rows], base[rows], expected[rows], count[rows], chance)
+        old = layout.columns.setdefault(name, (found.base, found.count))
+        same = [a if np.array_equal(a, b) else b for a, b in zip(old, (found.base, found.count), strict=True)]
+        metrics[name] = replace(found, base=same[0], count=same[1])
+    return RunUnits(metrics, layout)
+
+
+def digest_of(questions: pd.DataFrame) -> str:
+    """A digest of everything in the questions that decides units."""
+    deciding = questions.drop(columns=list(UNCOUNTED), errors="ignore")
+    return hashlib.sha256(deciding.to_json(orient="split").encode("utf-8", "replace")).hexdigest()
+
+
+def _units(format: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The units of a run that the board counts; the shares of letters are left out."""
+    answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
+    answers = answers.astype({"question_id": object, "status": object})
+    table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
+    facets = [facet for facet in sorted(set(BALANCED.values())) if facet in table.columns]
+    table = table.loc[~table["metric"].str.startswith("share_"), [*NAMES, *facets, *NUMBERS]]
+    order = np.lexsort((table["cluster"].to_numpy(), pd.factorize(table["metric"])[0]))
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _layout(table: pd.DataFrame, named: str) -> Layout:
+    codes, names = pd.factorize(table["metric"])
+    bounds = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
+    return Layout(
+        named=named,
+        order={str(name): slice(bounds[i], bounds[i + 1]) for i, name in enumerate(names)},
+        table=table,
+    )
+
+
+def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) -> Outcomes:
+    """Stack runs on the same questions, and of the same layout, into matrices."""
+    case_codes, case_names = pd.factorize(questions["case_id"])
+    question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
+    metrics: dict[str, StoredUnits] = {}
+    places: dict[str, Place] = {}
+    layout = next(iter(runs.values())).layout
+    for name, rows in layout.order.items():
+        part = layout.table.iloc[rows]
+        facet = BALANCED.get(name)
+        metrics[name] = stack(
+            [run.metrics[name] for run in runs.values()],
+            layout.chance[name],
+            case=pd.factorize(part["case_id"])[0].astype(np.int64),
+            cluster=part["cluster"].to_numpy(np.int64),
+            balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
+            is_count=name in METRICS and METRICS[name].unit == "count",
+        )
+        places[name] = Place(
+            question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
+            case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
+            per_image=spec(format).per_image,
+        )
+    return Outcomes(
+        format=format,
+        questions=questions,
+        runs=list(runs),
+        metrics=metrics,
+        places=places,
+        case_of_question=case_codes.astype(np.int64),
+    )

@@ -1,0 +1,43 @@
+"""What a score is tested against where nobody knows exact chance: the paper's own run of random answers, which is a sample of guessing.
+
+One rule for every page: exact chance where it is known, else the paper's random run on the same cells, else no test.
+See also: marks that are corrected for all that are shown together (`trust.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from eval_harness.results import Result, Score
+from eval_harness.scores import MetricInfo
+from eval_harness.scores.intervals import LEVEL
+from leaderboard_space.data.ranks.ranking import unpaired_difference
+from leaderboard_space.data.store.sections import Entry
+
+
+def is_random_run(result: Result) -> bool:
+    """Whether a result is a paper's own run of random answers."""
+    return result.kind == "published" and result.model.kind == "baseline"
+
+
+def random_run(entries: Iterable[Entry], scores: Mapping[str, Score]) -> Score | None:
+    """The score of the paper's random run among these entries. `scores`: entry key -> score, all of one metric and selection."""
+    found = (scores.get(entry.key) for entry in entries if is_random_run(entry.result))
+    return next((score for score in found if score is not None and score.value is not None and score.n_cases > 0), None)
+
+
+def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
+    """The score with its verdict against a random run, which is its `chance` then; None where it is not tested so: exact chance is known,
+    there is no run, or neither end of the metric is good.
+
+    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %.
+    """
+    if run is None or run.value is None or score.verdict is not None or score.value is None or score.n_cases <= 0:
+        return None
+    if info.unit != "percent" or info.higher_is_better is None:
+        return None
+    _, _, p = unpaired_difference(score, run)
+    verdict = "no different"
+    if p < 1 - LEVEL:
+        verdict = "better" if (score.value > run.value) == info.higher_is_better else "worse"
+    return score.model_copy(update={"chance": run.value, "verdict": verdict})

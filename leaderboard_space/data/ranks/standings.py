@@ -1,0 +1,285 @@
+"""A section seen through a selection: one row per result, with its score there, its verdict, and the places it may hold.
+
+See also: the mathematics (`ranking.py`), sentences (`findings.py`), HTML (`views/`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.benchmarks import spec
+from eval_harness.results import Score, Scores
+from eval_harness.scores import HEADLINE, METRICS, MetricInfo
+from eval_harness.scores.statistics import places, published_interval
+from leaderboard_space.data.facets import cells_in, groups_of
+from leaderboard_space.data.published_results import ONLY_PRINTED
+from leaderboard_space.data.ranks.groups import (
+    GROUPS,
+    WITH_PLACES,
+    Group,
+    Grouped,
+    grouped,
+)
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
+from leaderboard_space.data.ranks.ranking import Bools, Floats, MetricUnits, p_values, scores_of, unpaired_p_values
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.tree import Path, Tree
+
+ALL, ONE = "all", "one"
+"""Which results are shown: every one of them, or one per model and account."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value), as
+    `eval_harness.scores.statistics.Places` defines them; `ahead`, `behind`: how many of them it is told apart from, by side.
+
+    `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
+    """
+
+    entry: Entry
+    score: Score
+    first: int | None = None
+    last: int | None = None
+    recomputed: bool = False
+    ahead: int = 0
+    behind: int = 0
+    group: Group = "ranked"
+    tried: int = 1
+    """Runs of this model that its account has in the store on these questions."""
+    abstained: float | None = None
+    answered_accuracy: float | None = None
+    """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
+    run: Score | None = None
+    """The paper's random run, where chance and verdict are against it (`random_run.py`) and not against exact chance."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.entry.result.model.kind == "baseline"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions. `pending`: the
+    ranks are not computed yet."""
+
+    metric: str
+    rows: list[Row]
+    hidden: list[Entry] = field(default_factory=list)
+    selected: int = 0
+    one_per_model: bool = False
+    pending: bool = False
+
+    @property
+    def models(self) -> list[Row]:
+        """The rows that are ranked: no baselines, a value, read by today's reader, not withdrawn."""
+        return [
+            row for row in self.rows if row.group == "ranked" and not row.is_baseline and row.score.value is not None
+        ]
+
+    @property
+    def standing(self) -> list[Row]:
+        """The rows but those withdrawn."""
+        return [row for row in self.rows if row.group != "withdrawn"]
+
+
+METHODS = {
+    "best": "best over methods",
+    "mc": "multiple choice",
+    "gd": "greedy decoding",
+    "ps": "prefix scoring",
+    "ff": "free form",
+}
+"""Methods as they are shown."""
+
+
+def shown_method(name: str) -> str:
+    """How a method is called."""
+    return METHODS.get(name, name)
+
+
+def info_of(metric: str, format: str = "") -> MetricInfo:
+    """What a metric means (in a format); a metric this board does not know is shown by its name."""
+    own = spec(format).metrics.get(metric) if format in BENCHMARKS else None
+    return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+
+
+def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`."""
+    there = {name for entry in section.entries for name in entry.result.scores}
+    there |= set(outcomes.metrics) if outcomes else set()
+    there = {name for name in there if not name.startswith("share_")}
+    headline = HEADLINE.get(section.format)
+    order = [headline, *(name for name in METRICS if name != headline)]
+    known = [name for name in order if name in there]
+    return [str(name) for name in known] + sorted(there - set(known))
+
+
+def methods_of(section: Section) -> list[str]:
+    """The methods by which the section's results were got."""
+    return sorted({entry.result.method.name for entry in section.entries})
+
+
+def standings(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    branches: Sequence[Path] = (),
+    shown: str = ALL,
+    with_ranks: bool = True,
+) -> Standings:
+    """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
+
+    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name. `with_ranks` False: without the tests of
+    all pairs, which of hundreds of models take seconds.
+
+    Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
+    the selected branch. Raises BadInput for an unknown branch.
+    """
+    mask = tree.mask(branches)
+    info = info_of(metric)
+    higher = info.higher_is_better is not False
+    measured: dict[str, Score] = {}
+    units: MetricUnits | None = None
+    if outcomes is not None and metric in outcomes.metrics:
+        units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
+        measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
+    beside = {name: _shares(outcomes, name, mask) for name in BESIDE}
+    known = grouped(section)
+    rows: list[Row] = []
+    hidden: list[Entry] = []
+    for entry in section.entries:
+        if shown not in (ALL, ONE, entry.result.method.name):
+            continue
+        own = {} if entry.key in measured else own_scores(entry, branches)
+        score = measured.get(entry.key) or own.get(metric)
+        if score is None:
+            hidden.append(entry)
+            continue
+        abstained, answered = (
+            shares[entry.key] if entry.key in shares else own[name].value if name in own else None
+            for name, shares in beside.items()
+        )
+        rows.append(
+            Row(
+                entry,
+                score,
+                recomputed=entry.key in measured,
+                group=known[entry.key].group,
+                tried=known[entry.key].tried,
+                abstained=abstained,
+                answered_accuracy=answered,
+            )
+        )
+    run = random_run(section.entries, {row.entry.key: with_interval(row.score) for row in rows if row.is_baseline})
+    rows = [_against_run(row, run, info) for row in rows] if run is not None else rows
+    rows = one_per_model(rows, known) if shown == ONE else rows
+    placed: list[Row] = []
+    for group in GROUPS:
+        part = [row for row in rows if row.group == group]
+        if group in WITH_PLACES and with_ranks:
+            part = _ranked(part, units, outcomes, higher, info.unit == "count")
+        placed += sorted(part, key=lambda row: _order(row, higher))
+    selected = int(mask.sum()) if mask is not None else section.questions
+    return Standings(metric, placed, hidden, selected, shown == ONE, pending=not with_ranks)
+
+
+def _against_run(row: Row, run: Score | None, info: MetricInfo) -> Row:
+    """The row with its verdict against the paper's random run, where exact chance is not known."""
+    if is_random_run(row.entry.result):
+        return row
+    score = tested(with_interval(row.score), run, info)
+    return row if score is None else replace(row, score=score, run=run)
+
+
+BESIDE = ("abstained", "answered_accuracy")
+"""Metrics whose values stand beside every score."""
+
+
+def _shares(outcomes: Outcomes | None, metric: str, mask: Bools | None) -> dict[str, float | None]:
+    """Entry key -> value of a metric in percent on a selection, without all that a score has besides."""
+    if outcomes is None or metric not in outcomes.metrics:
+        return {}
+    values = outcomes.metrics[metric].shares(outcomes.rows(metric, mask))
+    return {
+        key: round(100 * value, 10) if math.isfinite(value) else None
+        for key, value in zip(outcomes.runs, values.tolist(), strict=True)
+    }
+
+
+def one_per_model(rows: list[Row], known: Mapping[str, Grouped]) -> list[Row]:
+    """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
+    a score stands for its model only where no other has one."""
+    chosen: dict[tuple[object, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: (row.score.value is None, known[row.entry.key].order)):
+        chosen.setdefault((row.group, *known[row.entry.key].owner), row)
+    return list(chosen.values())
+
+
+def own_scores(entry: Entry, branches: Sequence[Path]) -> Scores:
+    """What a result itself says about a selection: its scores, or the cell of its breakdown that is exactly the selection."""
+    if not branches:
+        return entry.result.scores
+    cell = own_cell(entry, branches)
+    return entry.result.breakdown[cell[0]][cell[1]] if cell else {}
+
+
+def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
+    """What a result itself says about a selection in one metric."""
+    return own_scores(entry, branches).get(metric)
+
+
+def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
+    """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
+    if not branches or not entry.result.breakdown or len(branches) != len(groups_of(branches)):
+        return None
+    cells = cells_in(branches, entry.result.breakdown)
+    return cells[0] if len(cells) == 1 else None
+
+
+def with_interval(score: Score) -> Score:
+    """A percentage without an interval of its own gets Wilson's on its number of cases (nothing is known of shared images)."""
+    if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
+        return score
+    low, high, method = published_interval(score.value, score.n_cases)
+    return score.model_copy(update={"low": low, "high": high, "interval_method": method})
+
+
+def _ranked(
+    rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
+) -> list[Row]:
+    """The rows with the places that the models among them may hold. Baselines neither hold places nor take part in the correction."""
+    models = [row for row in rows if not row.is_baseline and row.score.value is not None]
+    p = unpaired_p_values([row.score for row in models], are_counts)
+    if units is not None and outcomes is not None and not units.is_count:
+        here = [number for number, row in enumerate(models) if row.recomputed]
+        runs = [outcomes.row_of[models[number].entry.key] for number in here]
+        if runs:
+            p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
+    values: Floats = np.array([row.score.value for row in models], dtype=float)
+    found = places(values, p, higher)
+    above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
+    ahead = (found.apart & above).sum(axis=1)
+    behind = found.apart.sum(axis=1) - ahead
+    number = {id(row): at for at, row in enumerate(models)}
+
+    def placed(row: Row, at: int) -> Row:
+        return replace(
+            row, first=int(found.first[at]), last=int(found.last[at]), ahead=int(ahead[at]), behind=int(behind[at])
+        )
+
+    return [placed(row, number[id(row)]) if id(row) in number else row for row in rows]
+
+
+def _order(row: Row, higher: bool) -> tuple[bool, float, str]:
+    value = row.score.value
+    if value is None:
+        return (True, 0.0, row.entry.result.model.name.lower())
+    return (False, -value if higher else value, row.entry.result.model.name.lower())

@@ -1,0 +1,175 @@
+"""Which results may be ranked together: one section per set of questions.
+
+See also: reading the store (`board.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dataset_builders import benchmarks
+from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
+from dataset_builders.fingerprints import is_released_set
+from eval_harness.results import Result
+from eval_harness.results.landing import Standing
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.tree import Tree
+
+Loaded = tuple[Outcomes | None, Tree]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result on the board. `key` is its place in the store (`benchmark/model/run`), or its number among the published ones."""
+
+    key: str
+    result: Result
+    folder: Path | None = None
+    notes: tuple[str, ...] = ()
+    """What the board says of it: numbers that were left out."""
+    standing: Standing = field(default_factory=Standing)
+    """What the store says of it: who submitted it and when it landed, whether it was withdrawn, remarks."""
+
+    @property
+    def account(self) -> str | None:
+        """Who submitted it; None for a paper's number and for what landed before landings were written down."""
+        return self.standing.landing.account if self.standing.landing else None
+
+    @property
+    def answers(self) -> Path | None:
+        return self.folder / "answers.parquet" if self.folder is not None else None
+
+
+@dataclass
+class Section:
+    """Results on exactly the same questions. `kind`: complete, phantom, custom, partial, sample (of an official source), unconfirmed
+    (official by its counts, and no released fingerprint is known to compare with), or retired."""
+
+    key: str
+    format: str
+    benchmark: str
+    split: str
+    kind: str
+    questions: int
+    fingerprint: str | None
+    entries: list[Entry]
+    selection: str | None = None
+    notes: list[str] = field(default_factory=list)
+    loading: Future[Loaded] | None = None
+    so_far: Loaded | None = None
+    """What is known while answers are still being read: those of the first results."""
+    begun: threading.Event = field(default_factory=threading.Event)
+    """Set when `so_far` or the whole is there."""
+    marks: tuple[object, ...] = ()
+    """The state of the files that it is computed from; where one changes, the section is computed anew."""
+    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was computed of its entries and is asked for again."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the answers have been read, so that asking for them costs no time."""
+        return self.loading is not None and self.loading.done()
+
+    def title(self) -> str:
+        names = {
+            "complete": "Complete official set",
+            "phantom": "Phantoms (drawn images)",
+            "custom": self.benchmark,
+            "partial": "Part of the official set",
+            "sample": "Sample (not the complete official set)",
+            "unconfirmed": "Official set by its counts",
+            "retired": "Retired (an earlier version of the dataset)",
+        }
+        return names[self.kind]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The board at one moment: sections per format, and a line for every file set aside."""
+
+    stamp: str
+    sections: dict[str, list[Section]]
+    problems: list[str]
+
+    def section(self, format: str, key: str | None) -> Section | None:
+        """The section of that key, else the first of the format; None where there is none."""
+        found = self.sections.get(format, [])
+        return next((section for section in found if section.key == key), found[0] if found else None)
+
+
+def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False) -> list[Section]:
+    """Sections from entries: one per benchmark, split and set of questions; the complete official set comes first.
+
+    `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own.
+    """
+    sections: dict[tuple[str, str, str], Section] = {}
+    for entry in entries:
+        benchmark = entry.result.benchmark
+        kind = "retired" if is_replaced(entry.result) else kind_of(entry.result)
+        known = benchmark.fingerprint[:12] if benchmark.fingerprint else None
+        if kind == "retired":
+            known = f"retired-{known}"
+        which = (
+            "complete"
+            if kind == "complete"
+            else known or ("published" if entry.result.kind == "published" else entry.key)
+        )
+        key = (
+            f"{benchmark.split}.{which}"
+            if benchmark.name in BENCHMARKS
+            else f"{benchmark.name}.{benchmark.split}.{which}"
+        )
+        section = sections.get((benchmark.format, benchmark.name, key))
+        if section is None:
+            section = sections[(benchmark.format, benchmark.name, key)] = Section(
+                key=key,
+                format=benchmark.format,
+                benchmark=benchmark.name,
+                split=benchmark.split,
+                kind=kind,
+                questions=benchmark.questions,
+                fingerprint=benchmark.fingerprint,
+                entries=[],
+                selection=benchmark.selection,
+            )
+        section.fingerprint = section.fingerprint or benchmark.fingerprint
+        section.questions = max(section.questions, benchmark.questions)
+        section.entries.append(entry)
+    order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
+    return sorted(
+        sections.values(),
+        # A set of which nothing but totals is known comes after one that can be broken down: readers come to choose.
+        key=lambda s: (
+            order[s.kind],
+            not any(entry.result.kind == "measured" or entry.result.breakdown for entry in s.entries),
+            s.split != DEFAULT_SPLIT.get(s.format),
+            -len(s.entries),
+            s.key,
+        ),
+    )
+
+
+def kind_of(result: Result) -> str:
+    """What a set of questions is. Only a released fingerprint, or a paper's own table, is the complete official set.
+
+    Where no released fingerprint is known, a set whose builder found the paper's counts in it is `unconfirmed`.
+    """
+    benchmark = result.benchmark
+    if benchmark.name != benchmark.format:
+        return "phantom" if benchmark.origin == "phantom" else "custom"
+    released = benchmarks.RELEASED_FINGERPRINTS.get((benchmark.format, benchmark.split))
+    if is_released_set(benchmark.format, benchmark.split, benchmark.fingerprint):
+        return "complete"
+    if result.kind == "published" and benchmark.origin in (None, "official") and benchmark.selection is None:
+        return "complete"
+    if benchmark.origin == "phantom":
+        return "phantom"
+    if released is None and benchmark.origin == "official" and benchmark.selection is None:
+        return "unconfirmed"
+    # It carries the official name but not the released questions: some of them (a part, said by its selection), or a sample.
+    return "partial" if benchmark.selection else "sample"

@@ -1,0 +1,148 @@
+"""The units of all runs of a section as they are kept: a byte for each run and unit, so that hundreds of models fit in memory.
+
+What a selection needs is made into numbers when it is asked for (`StoredUnits.part`). See also: where units come from (`outcomes.py`),
+what is computed of them (`ranking.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard_space.data.ranks.ranking import Floats, Ints, MetricUnits, even_weights
+
+LARGEST_BYTE = 255
+NOT_COUNTED = -1.0
+Column = NDArray[Any]
+"""Bytes where all its numbers are small whole ones, else floats; of numerators also booleans: whether it is the denominator, or 0."""
+
+
+@dataclass(frozen=True)
+class RunColumns:
+    """One metric of one run (U,). `chance` per unit of denominator; None where it is that of the other runs."""
+
+    top: Column
+    base: Column
+    chance: Floats | None
+    count: Column
+
+
+def compact(values: Column) -> Column:
+    """The same numbers in bytes, where they are small and whole."""
+    if values.dtype == np.uint8:
+        return values.copy()  # a part of a file's column would keep the whole of it in memory
+    small = values.size > 0 and bool(np.all((values >= 0) & (values <= LARGEST_BYTE) & (values == np.floor(values))))
+    return values.astype(np.uint8) if small else values
+
+
+def compact_run(top: Column, base: Column, expected: Column, count: Column, chance: Floats) -> RunColumns:
+    """A run's numbers in the least space. `chance` (U,): what a guesser gets per unit of denominator (NaN: not known), NOT_COUNTED for
+    units that no run has counted so far; those that this run counts are filled in."""
+    counted = base > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = np.where(counted, expected / base, NOT_COUNTED)
+    new = counted & (chance == NOT_COUNTED)
+    chance[new] = own[new]
+    other = counted & (own != chance) & ~(np.isnan(own) & np.isnan(chance))
+    agrees = np.allclose(own[other], chance[other], rtol=1e-12, atol=0)
+    is_binary = bool(np.all((top == 0) | (top == base)))
+    return RunColumns((top != 0) if is_binary else compact(top), compact(base), None if agrees else own, compact(count))
+
+
+@dataclass(frozen=True)
+class StoredUnits:
+    """One metric of R runs over the same U units, sorted by cluster. `top` (R, U); `base`, `chance`, `count` too, or (1, U) where all runs
+    share them. The rest as in `MetricUnits`."""
+
+    top: Column
+    base: Column
+    chance: Floats
+    count: Column
+    case: Ints
+    cluster: Ints
+    balanced: Ints | None
+    is_count: bool
+
+    def part(self, rows: Ints | None = None, runs: Ints | None = None) -> MetricUnits:
+        """The units at `rows` (ascending; a unit may come twice; None for all) of some runs (None for all) as numbers, weights balanced
+        anew."""
+        top, base, chance, count = (
+            _at(values, rows, runs) for values in (self.top, self.base, self.chance, self.count)
+        )
+        base = base.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            expected = np.where(base > 0, base * chance, 0.0)
+        is_binary = top.dtype == bool
+        if is_binary and bool(np.all(base == 1)):
+            top = top.astype(np.float32)
+        elif is_binary:
+            top = top * base
+        else:
+            top = top.astype(np.float64)
+        case, cluster, balanced = self.case, self.cluster, self.balanced
+        if rows is not None:
+            case, cluster = case[rows], cluster[rows]
+            if balanced is not None and self.is_count:  # a mean of counts: over the groups that are still there
+                top = top * (np.unique(balanced).size / max(np.unique(balanced[rows]).size, 1))
+            elif balanced is not None:
+                even = even_weights(balanced[rows], base)
+                top, base, expected = top * even, base * even, expected * even
+        return MetricUnits(top, base, expected, count.astype(np.int64), case, cluster, self.is_count, is_binary)
+
+    def shares(self, rows: Ints | None) -> Floats:
+        """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
+        top, base = _at(self.top, rows, None), _at(self.base, rows, None)
+        if top.dtype == bool and base.dtype == np.uint8 and base.max(initial=0) <= 1:
+            total = np.count_nonzero(top, axis=1).astype(np.float64)
+        else:
+            total = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(total / np.broadcast_to(base.sum(axis=1, dtype=np.float64), total.size))
+
+    def run(self, run: int) -> tuple[Floats, Floats]:
+        """Numerators and denominators (U,) of one run."""
+        base = self.base[run if len(self.base) > 1 else 0].astype(np.float64)
+        top = self.top[run]
+        return (top * base if top.dtype == bool else top.astype(np.float64)), base
+
+
+def stack(
+    runs: Sequence[RunColumns],
+    chance: Floats,
+    case: Ints,
+    cluster: Ints,
+    balanced: Ints | None,
+    is_count: bool,
+) -> StoredUnits:
+    """The runs of a section as one. `chance` (U,): of the units of which no run says otherwise."""
+    tops: list[Column] = [run.top for run in runs]
+    if len({top.dtype for top in tops}) > 1:
+        tops = [run.top * run.base if run.top.dtype == bool else run.top for run in runs]
+    own = all(run.chance is None for run in runs)
+    return StoredUnits(
+        np.stack(tops),
+        _stacked([run.base for run in runs]),
+        chance[None, :] if own else np.stack([chance if run.chance is None else run.chance for run in runs]),
+        _stacked([run.count for run in runs]),
+        case,
+        cluster,
+        balanced,
+        is_count,
+    )
+
+
+def _stacked(rows: Sequence[Column]) -> Column:
+    """(R, U), or (1, U) where all rows are the same."""
+    if all(row is rows[0] or np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
+        return rows[0][None, :]
+    return np.stack(rows)
+
+
+def _at(values: Column, rows: Ints | None, runs: Ints | None) -> Column:
+    if runs is not None and len(values) > 1:
+        values = values[runs]
+    return values if rows is None else values.take(rows, axis=1)

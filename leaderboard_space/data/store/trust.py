@@ -1,0 +1,76 @@
+"""Whether scores shown together are better or worse than guessing, corrected for how many are shown.
+
+See also: the marks of one benchmark's own table, where each row is tested by itself (`standings.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from eval_harness.results import Score, Verdict
+from eval_harness.scores.intervals import LEVEL, NORMAL
+from leaderboard_space.data.ranks.ranking import unpaired_p_values
+from leaderboard_space.data.ranks.standings import info_of, with_interval
+
+ALPHA = 1 - LEVEL
+
+
+def p_against_guessing(score: Score, random_run: Score | None = None) -> float | None:
+    """Two-sided p-value of "this model guesses"; None where it cannot be tested.
+
+    `random_run`: what it is tested against where exact chance is not known, the paper's own run of random answers, as two independent
+    samples (Agresti and Caffo 2000). Without one, exact chance (the score has a verdict): the larger of two, the exact binomial test on
+    the number of cases, and what the 95 % interval says, which is wider where cases share images.
+    """
+    if score.value is None or score.n_cases <= 0 or not 0 <= score.value <= 100:
+        return None
+    if random_run is not None:
+        return float(unpaired_p_values([score, random_run])[0, 1])
+    if score.verdict is None or score.chance is None:
+        return None
+    if score.verdict == "no different":
+        return 1.0
+    value, chance, known = score.value, score.chance, with_interval(score)
+    end = known.low if value > chance else known.high
+    arm = abs(value - end) if end is not None else 0.0
+    by_interval = 2 * float(stats.norm.sf(NORMAL * abs(value - chance) / arm)) if arm > 0 else 0.0
+    hits = round(value * score.n_cases / 100)
+    return max(by_interval, float(stats.binomtest(hits, score.n_cases, chance / 100).pvalue))
+
+
+def holm(p: Sequence[float | None]) -> list[float | None]:
+    """Holm's adjusted p-values (1979); what is not tested (None) takes no part.
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
+    tested = sorted((value, at) for at, value in enumerate(p) if value is not None)
+    adjusted: list[float | None] = [None] * len(p)
+    largest = 0.0
+    for rank, (value, at) in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - rank) * value))
+        adjusted[at] = largest
+    return adjusted
+
+
+def verdicts(scores: Sequence[tuple[Score, Score | None, bool]]) -> list[Verdict | None]:
+    """The mark of each (score, random run, whether higher is better) at 95 % for all of them together."""
+    adjusted = holm([p_against_guessing(score, run) for score, run, _ in scores])
+    marks: list[Verdict | None] = []
+    for (score, run, higher), p in zip(scores, adjusted, strict=True):
+        if p is None:
+            marks.append(None)
+        elif p >= ALPHA:
+            marks.append("no different")
+        else:
+            guess = run.value if run is not None else score.chance
+            above = (score.value or 0.0) > (guess if guess is not None else np.nan)
+            marks.append("better" if above == higher else "worse")
+    return marks
+
+
+def is_higher_better(metric: str, format: str) -> bool:
+    return info_of(metric, format).higher_is_better is not False

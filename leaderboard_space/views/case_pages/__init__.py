@@ -1,0 +1,1 @@
+"""The list of cases, and the page of one."""

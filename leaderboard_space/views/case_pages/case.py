@@ -1,0 +1,145 @@
+"""One case drawn: its images where they may be shown, its questions with options and key, and who answered what."""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.data.evidence.answers_shown import NONE, Answer, answers_to
+from leaderboard_space.data.evidence.case_images import CaseImages, Dataset
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.tree import shown_label
+from leaderboard_space.html import text
+from leaderboard_space.views.addresses import address_of, case_address
+from leaderboard_space.views.tables.choices import key_of, labels
+
+LARGEST_IMAGE = 3_000_000
+MOST_SAID = 100
+"""Characters shown of a response that names no option."""
+IMAGES = CaseImages()
+"""One for the process: what was fetched for one reader is there for the next."""
+PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+FACTS = ("department", "modality", "task", "organ", "scenario", "aspect")
+"""Columns of which a question's values are shown beside it."""
+
+Given = dict[str, dict[str, Answer]]
+"""Entry key -> question id -> answer. Results whose answers cannot be read are missing."""
+
+
+def given_to(outcomes: Outcomes, cases: np.ndarray, entries: Sequence[Entry]) -> Given:
+    """What the results answered to the questions of some cases."""
+    asked = outcomes.questions["question_id"][np.isin(outcomes.case_of_question, cases)].tolist()
+    found: Given = {}
+    for entry in entries:
+        try:
+            if entry.answers is not None:
+                found[entry.key] = answers_to(entry.answers, asked)
+        except BadInput:
+            continue
+    return found
+
+
+def article(
+    section: Section,
+    outcomes: Outcomes,
+    case: int,
+    entries: Sequence[Entry],
+    given: Given,
+    datasets: Sequence[Dataset] = (),
+    head: str = "",
+) -> str:
+    """A case as HTML. `head`: what stands beside its title; `datasets`: where its images may be, besides what its results name."""
+    rows = outcomes.questions[outcomes.case_of_question == case]
+    named, case_id = labels(list(entries)), str(rows["case_id"].iloc[0])
+    body = "".join(_question(section, question, given, named) for _, question in rows.iterrows())
+    title = f'<a href="{case_address(section, case_id)}">Case {text(case_id, 60)}</a>'
+    return (
+        f'<article class="case"><h3>{title} {head}</h3><div class="seen">{_pictures(section, case_id, datasets)}'
+        f'<div class="questions">{body}</div></div></article>'
+    )
+
+
+def facts_of(question: pd.Series) -> list[str]:
+    """The labels that the source gives a question, as they are shown."""
+    facts = [shown_label(name, str(question.get(name))) for name in FACTS if isinstance(question.get(name), str)]
+    categories = question.get("categories")
+    return facts + ([str(label) for label in categories] if isinstance(categories, list) else [])
+
+
+def facet_links(section: Section, question: pd.Series) -> str:
+    """The labels of a question, each a link to the cases that have it."""
+    pairs = [(name, str(question.get(name))) for name in FACTS if isinstance(question.get(name), str)]
+    categories = question.get("categories")
+    pairs += [("category", str(label)) for label in categories] if isinstance(categories, list) else []
+    return " · ".join(
+        f'<a href="{address_of("cases", set=f"{section.format}/{section.key}", label=f"{facet}:{label}")}">'
+        f"{text(shown_label(facet, label), 80)}</a>"
+        for facet, label in pairs
+    )
+
+
+def letters(chosen: Sequence[int]) -> str:
+    """Options by their letters."""
+    return ", ".join(chr(65 + option) for option in chosen)
+
+
+def in_full(question: pd.Series, chosen: Sequence[int]) -> str:
+    """Options with their letters and texts; an option that the question does not have by its letter alone."""
+    options = list(question["options"])
+    return "; ".join(f"{chr(65 + at)} {options[at]}" if at < len(options) else chr(65 + at) for at in chosen)
+
+
+def _question(section: Section, question: pd.Series, given: Given, named: dict[str, str]) -> str:
+    chosen: dict[int, list[str]] = defaultdict(list)
+    nothing: list[str] = []
+    for run, answers in given.items():
+        choice, status, said = answers.get(question["question_id"], NONE)
+        for option in choice:
+            chosen[option].append(named[run])
+        if not choice:
+            quoted = (
+                f": “{' '.join(said[:MOST_SAID].split())}{'…' if len(said) > MOST_SAID else ''}”"
+                if said.strip()
+                else ""
+            )
+            nothing.append(f"{named[run]} ({status}{quoted})")
+    key = set(key_of(section, question))
+    lines = "".join(
+        f'<li class="{"key" if number in key else ""}"><b>{chr(65 + number)}</b> {text(option, 300)}'
+        f"{' <em>key</em>' if number in key else ''} <span>{text(', '.join(chosen[number]), 600)}</span></li>"
+        for number, option in enumerate(question["options"])
+    )
+    rest = f'<p class="fine">Named no option: {text(", ".join(nothing), 1500)}</p>' if nothing else ""
+    hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
+    links = facet_links(section, question)
+    return (
+        f'<div class="question"><p>{text(question["question"], 2000)}{hidden} <span class="fine">'
+        f"{text(question['question_id'], 100)}{' · ' if links else ''}{links}</span></p><ol>{lines}</ol>{rest}</div>"
+    )
+
+
+def _pictures(section: Section, case_id: str, datasets: Sequence[Dataset]) -> str:
+    """The images of a case that may be shown; while they are on their way from the Hub a note that the browser asks again for."""
+    images = IMAGES.get(section, case_id, datasets)
+    if images is None:
+        return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
+    drawn = "".join(
+        _picture(
+            name if len(images) == 1 else f"{number} of {len(images)}, {name}, in the order of the question,", data
+        )
+        for number, (name, data) in enumerate(images.items(), 1)
+    )
+    return f'<div class="pictures">{drawn}</div>' if drawn else ""
+
+
+def _picture(name: str, data: bytes) -> str:
+    kind = next((mime for start, mime in PICTURES.items() if data.startswith(start)), None)
+    if kind is None or len(data) > LARGEST_IMAGE:
+        return ""
+    return f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 120)} of this case" loading="lazy">'

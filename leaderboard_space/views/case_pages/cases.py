@@ -1,0 +1,288 @@
+"""Cases: the questions of a set with options, key, and who answered what: a list that can be searched and filtered, and one case with
+its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dataset_builders.errors import BadInput
+from leaderboard_space import sentences
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.evidence.answers_shown import NONE
+from leaderboard_space.data.evidence.case_lists import (
+    headline_of,
+    label_choices,
+    labelled,
+    matching,
+    mean_right,
+    ordered,
+    right_shares,
+    selected,
+)
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.ranking import Ints
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.tree import FACET_LABEL, shown_label
+from leaderboard_space.export import Table, as_file, cited
+from leaderboard_space.html import count, options, plural, text
+from leaderboard_space.views.case_pages import one_case
+from leaderboard_space.views.case_pages.case import article, facts_of, given_to, letters
+from leaderboard_space.views.case_pages.case_results import answered_of, counted_of, datasets_of, find_result, shown_of
+from leaderboard_space.views.parts import CITE_BOX, acts, files
+from leaderboard_space.views.tables.choices import (
+    Request,
+    chosen_section,
+    key_of,
+    labels,
+    name_input,
+    no_answers,
+    result_input,
+    section_select,
+)
+
+PER_PAGE = 8
+MOST_IN_FILE = 500
+ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
+SHOWN = (("", "all"), ("wrong", "all wrong"), ("disputed", "disputed"))
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list of cases as a request chooses it. `by`: the result whose mistakes alone are listed, where one is named; `counted`: how
+    many results say whether a case is wrong or disputed; `unknown`: a result that is named and not there."""
+
+    section: Section
+    outcomes: Outcomes
+    cases: Ints
+    wanted: str
+    order: str
+    show: str
+    label: str
+    by: Entry | None
+    counted: int
+    unknown: str = ""
+    is_label_known: bool = True
+
+    @property
+    def is_part(self) -> bool:
+        """Whether anything but the order was chosen."""
+        return bool(self.wanted.strip() or self.show or (self.label and self.is_label_known) or self.by)
+
+
+def page(board: Board, request: Request) -> str:
+    """The page for what `request` chooses: `set`, `find` (words), `label` (facet:value), `show` (wrong, disputed), `model` (a result),
+    `order`, `at` (the page, from 1); `id`: one case alone, then `first`, `second`: the results whose answers are shown."""
+    found = chosen_section(board, request)
+    if found is None:
+        return no_answers("No questions are known yet.")
+    key, section = found
+    outcomes = _outcomes(board, section)
+    if outcomes is None:
+        gone = '<h2 class="finding">The questions of this set are not in the store.</h2>'
+        return f'<div class="form">{section_select(board, key)}</div>{gone}'
+    if request.get("id"):
+        return one_case.view(board, section, outcomes, request)
+    chosen = _chosen(section, outcomes, request)
+    pages = max(-(-len(chosen.cases) // PER_PAGE), 1)
+    at = min(max(_whole(request.get("at") or request.get("page")), 1), pages)
+    shown = chosen.cases[(at - 1) * PER_PAGE : at * PER_PAGE]
+    entries = shown_of(section, outcomes)
+    if chosen.by is not None and chosen.by not in entries:
+        entries = [*entries, chosen.by]
+    given = given_to(outcomes, shown, entries)
+    body = "".join(
+        article(section, outcomes, case, entries, given, datasets_of(board, section)) for case in shown.tolist()
+    )
+    return (
+        f"{_form(board, key, chosen)}"
+        f'<h2 class="finding" data-title="Cases">{sentences.cases_found(len(chosen.cases), chosen.is_part)}</h2>'
+        f'<p class="sub">{_explained(chosen, entries)}</p>{body}{_turn(at, pages)}'
+    )
+
+
+def file(board: Board, request: Request) -> dict[str, str]:
+    """The chosen cases as a file (`name`, `text`, `type`), a row per question and result. `as`: csv or json, or cite:
+    how to cite the page.
+
+    Raises BadInput when no questions are known.
+    """
+    found = chosen_section(board, request)
+    outcomes = _outcomes(board, found[1]) if found else None
+    if found is None or outcomes is None:
+        raise BadInput("the questions of this set are not in the store.")
+    section = found[1]
+    cases = (
+        one_case.case_named(outcomes, str(request["id"]))
+        if request.get("id")
+        else _chosen(section, outcomes, request).cases
+    )
+    entries = shown_of(section, outcomes)
+    if str(request.get("as")) == "cite":
+        title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
+        questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
+        return cited(title, f"Selection: {_selection(request) or 'everything'}.{questions}", entries, request)
+    given = given_to(outcomes, cases[:MOST_IN_FILE], entries)
+    rank = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
+    rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(rank)))
+    rows = rows[np.argsort([rank[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
+    table: Table = []
+    for _, question in outcomes.questions.iloc[rows].iterrows():
+        asked = {
+            "case_id": question["case_id"],
+            "question_id": question["question_id"],
+            "question": question["question"],
+            "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
+            "key": letters(key_of(section, question)) or None,
+            "labels": "; ".join(facts_of(question)),
+        }
+        for entry in entries:
+            if entry.key in given:
+                choice, status, said = given[entry.key].get(question["question_id"], NONE)
+                answered = {"chosen": letters(choice), "status": status, "response": said}
+                table.append({**asked, "model": entry.result.model.name, "run": entry.key, **answered})
+    return as_file(table, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
+
+
+def failures(board: Board, section: Section, outcomes: Outcomes, entry: Entry, most: int) -> str:
+    """The first cases that a result got wrong altogether, those that most others got right first; nothing where there is none."""
+    others = [key for key in counted_of(section, outcomes) if key != entry.key]
+    (mine,) = right_shares(outcomes, [entry.key])
+    cases = np.flatnonzero(mine == 0)
+    if others:
+        cases = ordered(cases, 1 - mean_right(outcomes, others), "wrong")
+    given = given_to(outcomes, cases[:most], [entry])
+    datasets = datasets_of(board, section)
+    return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
+
+
+def _outcomes(board: Board, section: Section) -> Outcomes | None:
+    loaded = board.outcomes(section)
+    return loaded[0] if loaded else None
+
+
+def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:
+    """The cases that a request chooses, in its order."""
+    wanted = str(request.get("find") or "")[:200]
+    order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
+    show = str(request.get("show") or "") if str(request.get("show")) in dict(SHOWN) else ""
+    label = str(request.get("label") or "").strip()
+    named = _label_meant(outcomes, label)
+    counted = counted_of(section, outcomes)
+    entries = answered_of(section, outcomes)
+    said = str(request.get("model") or "").strip()
+    by = find_result(entries, said) if said else None
+    mask = matching(outcomes, wanted)
+    if named is not None:
+        mask &= labelled(outcomes, *named)
+    mean = mean_right(outcomes, counted)
+    mask &= selected(mean, show)
+    if by is not None:
+        mask &= right_shares(outcomes, [by.key])[0] < 1
+    cases = ordered(np.flatnonzero(mask), mean, order)
+    unknown = said if said and by is None else ""
+    return _List(
+        section,
+        outcomes,
+        cases,
+        wanted,
+        order,
+        show,
+        label if named is None else _label_name(*named),
+        by,
+        len(counted),
+        unknown,
+        is_label_known=named is not None or not label,
+    )
+
+
+def _label_name(facet: str, label: str) -> str:
+    """A label as it is shown and typed."""
+    return f"{FACET_LABEL.get(facet, facet)}: {shown_label(facet, label)}"
+
+
+def _label_meant(outcomes: Outcomes, said: str) -> tuple[str, str] | None:
+    """The (facet, label) that is meant: as it is shown, as facet:label, or the label alone where only one facet has it; None for none."""
+    facet, _, label = said.partition(":")
+    if label and label in outcomes.rows_by_label(facet):
+        return facet, label
+    wanted = said.casefold()
+    known = [(facet, label) for facet, label, _ in label_choices(outcomes)]
+    found = [one for one in known if _label_name(*one).casefold() == wanted]
+    found = found or [one for one in known if wanted in (one[1].casefold(), shown_label(*one).casefold())]
+    return found[0] if len(found) == 1 else None
+
+
+def _form(board: Board, key: str, chosen: _List) -> str:
+    section, outcomes = chosen.section, chosen.outcomes
+    entries = answered_of(section, outcomes)
+    offered = [(_label_name(facet, label), plural(size, "case")) for facet, label, size in label_choices(outcomes)]
+    by_label = name_input("Label", "label", chosen.label, offered, "any label") if offered else ""
+    model = chosen.unknown or (labels(entries)[chosen.by.key] if chosen.by else "")
+    return (
+        f'<div class="form">{section_select(board, key)}'
+        f'<label>Search <input data-name="find" type="search" value="{text(chosen.wanted, 200)}" placeholder="words, id, category"></label>'
+        f'{by_label}<label>Show <select data-name="show">{options(list(SHOWN), chosen.show)}</select></label>'
+        f"{result_input('Wrong by', 'model', model, entries, 'any result')}"
+        f'<label>Order <select data-name="order">{options(list(ORDERS), chosen.order)}</select></label>'
+        f'<span class="acts">{acts(tables=False)}{files("cases")}</span></div>{CITE_BOX}'
+    )
+
+
+def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
+    """What is listed, and what is shown of it."""
+    parts = []
+    if chosen.show and headline_of(chosen.outcomes):
+        parts.append(text(sentences.shown_cases(chosen.show, chosen.counted), 300))
+    if chosen.by is not None:
+        named = labels(answered_of(chosen.section, chosen.outcomes))[chosen.by.key]
+        parts.append(f"Of each, {text(named, 120)} did not score in full.")
+    if chosen.unknown:
+        parts.append(
+            f"No result of the name {text(repr(chosen.unknown), 140)} has answers here: it is left out of the choice."
+        )
+    if not chosen.is_label_known:
+        parts.append(f"No label {text(repr(chosen.label), 140)} is in this set: it is left out of the choice.")
+    parts.append(
+        "The key is marked; after each option stand the results that chose it. Images appear where the dataset can be read and its "
+        "licences let anybody pass them on."
+    )
+    if len(chosen.cases) > MOST_IN_FILE:
+        parts.append(f"The files hold the first {count(MOST_IN_FILE)} cases of this choice.")
+    if len(entries) < len(chosen.outcomes.runs):
+        parts.append(f"Of {count(len(chosen.outcomes.runs))} results the best {count(len(entries))} are shown.")
+    return " ".join(parts)
+
+
+def _selection(request: Request) -> str:
+    """What a request selects, in words."""
+    named = (
+        ("id", "case"),
+        ("find", "words"),
+        ("label", "label"),
+        ("show", "shown"),
+        ("model", "wrong by"),
+        ("order", "order"),
+    )
+    return "; ".join(f"{said} {str(request[key])[:200]}" for key, said in named if request.get(key))
+
+
+def _whole(value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return 1
+
+
+def _turn(number: int, pages: int) -> str:
+    if pages == 1:
+        return ""
+
+    def button(to: int, said: str) -> str:
+        return f'<button type="button" class="link" data-name="at" value="{to}">{said}</button>'
+
+    back = button(number - 1, "Previous") if number > 1 else ""
+    on = button(number + 1, "Next") if number < pages else ""
+    return f'<nav class="turn" aria-label="Pages of cases">{back}<span class="fine">Page {count(number)} of {count(pages)}</span>{on}</nav>'

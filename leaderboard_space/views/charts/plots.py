@@ -1,0 +1,146 @@
+"""Plots for looking rather than reading: ProbMed's fall when adversarial questions join, MediConfusion's accuracy against confusion, and
+of every benchmark the score by the models' size and by the tokens that they take.
+
+Inline SVG; every mark says its numbers in its title, and the same numbers stand in the tables. Each is saved as SVG or PNG with its
+citation in it (`assets/plots.js`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import Path, cells_in
+from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
+from leaderboard_space.data.tree import UNLABELLED, Tree
+from leaderboard_space.html import count, number, plural, text
+from leaderboard_space.views.charts.scatter import Point, log_scale, percent_scale, svg
+from leaderboard_space.views.charts.slopes import Known, level_of, slopes
+from leaderboard_space.views.parts import look
+
+FEWEST = 3
+"""Points of which a plot is made."""
+
+
+def plot(format: str, rows: Sequence[Row], known: Known, where: str = "", about: str = "") -> str:
+    """The plot of a benchmark, or nothing where it has none or too little is known. `where`: a sentence on what it is about; `about`: what
+    a saved plot says below."""
+    kind = spec(format).plot
+    if kind == "slopes":
+        return _slopes(rows, known, where, about)
+    if kind == "scatter":
+        return _confusion(rows, known, about)
+    return ""
+
+
+def by_size(rows: Sequence[Row], metric: str, format: str, about: str = "") -> str:
+    """Scores by the number of parameters, where it is stated."""
+    sized = {row.entry.key: row.entry.result.model.parameters for row in rows}
+    known = {key: float(size) for key, size in sized.items() if size}
+    missing = len({row.entry.result.model.name for row in rows if not sized[row.entry.key] and not row.is_baseline})
+    left = f" {plural(missing, 'model')} {'states' if missing == 1 else 'state'} no size." if missing else ""
+    said = f"Across: parameters in billions, on a logarithmic axis. Bars are 95% intervals, the dashed line is what guessing gets.{left}"
+    return _against(rows, known, metric, format, "size", "by size", "Parameters (billions)", said, about, 1e9)
+
+
+def by_cost(rows: Sequence[Row], tokens: Mapping[str, float], metric: str, format: str, about: str = "") -> str:
+    """Scores by what answering cost: tokens per question, of the runs that recorded them. `tokens`: by entry key."""
+    said = (
+        "Across: tokens per question, read and written together, as the runs recorded them, on a logarithmic axis. Bars are 95% intervals, "
+        "the dashed line is what guessing gets. Papers do not print what their answers cost."
+    )
+    return _against(rows, tokens, metric, format, "cost", "by cost", "Tokens per question", said, about)
+
+
+def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
+    """The branches of ProbMed's image types within a selection, the largest first (as the tree lists them)."""
+    labels = [path[1] for path in tree.rows if path[0] == "image_type" and path[1] != UNLABELLED]
+    inside = cells_in(branches, {"image_type": dict.fromkeys(labels)})
+    return [("image_type", label) for label in labels if not branches or ("image_type", label) in inside]
+
+
+def frame(name: str, title: str, said: str, drawn: str, about: str) -> str:
+    """A plot with its heading and what saves it."""
+    return (
+        f'<section class="plot" data-plot="{name}" data-title="{text(title)}" data-about="{text(about, 1000)}"><div class="bar-head">'
+        f'<h3>{text(title)}</h3>{saves(name)}</div><p class="sub">{text(said, 600)}</p>'
+        f'<div class="plots"><figure tabindex="0" aria-label="{text(title)}">{drawn}</figure></div></section>'
+    )
+
+
+def saves(name: str) -> str:
+    """What saves a plot as a picture."""
+    buttons = "".join(
+        f'<button type="button" class="link" data-act="{form}" data-of="plot-{name}">{form.upper()}</button>'
+        for form in ("svg", "png")
+    )
+    return f'<details class="save" data-keep="plot-{name}"><summary>Save plot</summary><span>{buttons}</span></details>'
+
+
+def _slopes(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
+    drawn = slopes(rows, known)
+    said = (
+        "Accuracy without, then with the questions about what is not there. A model that sees keeps its height; one that says yes to "
+        f"everything falls.{' Short dashes are chance, where it is known.' if 'guess' in drawn else ''} {where}"
+    )
+    return frame("slopes", "What adversarial questions do", said, drawn, f"{about} {where}".strip()) if drawn else ""
+
+
+def _confusion(rows: Sequence[Row], known: Known, about: str) -> str:
+    accuracy, confusion = known("set_accuracy"), known("confusion")
+    points = []
+    for row in rows:
+        a, c = accuracy.get(row.entry.key), confusion.get(row.entry.key)
+        if a is None or c is None or a.value is None or c.value is None:
+            continue
+        model = row.entry.result.model
+        said = f"{model.name}: set accuracy {number(a.value)}, confusion {number(c.value)}"
+        points.append(Point(a.value, c.value, model.name, said, look(model.kind, a.verdict)))
+    if not points:
+        return ""
+    side, level = level_of(accuracy), level_of(confusion)
+    x = percent_scale("Set accuracy (%)", [*(p.x for p in points), *([side] if side is not None else [])])
+    y = percent_scale("Confusion (%)", [*(p.y for p in points), *([level] if level is not None else [])])
+    said = (
+        "Across: set accuracy. Up: confusion, how often one answer was given for both images of a pair. A model that tells the images "
+        "apart stands at the lower right; the upper left does not look."
+        f"{' Dashed lines are chance.' if side is not None or level is not None else ''}"
+    )
+    drawn = svg(points, x, y, "Confusion against set accuracy, one point per result", (side, level))
+    return frame("confusion", "Right, or merely the same twice?", said, drawn, about)
+
+
+def _against(
+    rows: Sequence[Row],
+    known: Mapping[str, float],
+    metric: str,
+    format: str,
+    name: str,
+    title: str,
+    across: str,
+    said: str,
+    about: str,
+    unit: float = 1.0,
+) -> str:
+    """Scores (up) against a number of each result (across, logarithmic)."""
+    info = info_of(metric, format)
+    points, scores = [], {}
+    for row in rows:
+        score = with_interval(row.score)
+        if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:
+            continue
+        model, value = row.entry.result.model, known[row.entry.key]
+        shown = f"{value / unit:,.1f}" if unit > 1 else count(round(value))
+        tip = f"{model.name}: {info.label.lower()} {number(score.value)}, {shown}"
+        points.append(
+            Point(value, score.value, model.name, tip, look(model.kind, score.verdict), score.low, score.high)
+        )
+        scores[row.entry.key] = score
+    if len(points) < FEWEST:
+        return ""
+    level = level_of(scores)
+    ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
+    y = percent_scale(f"{info.label} (%)", [*ends, *([level] if level is not None else [])])
+    x = log_scale(across, [point.x for point in points], unit)
+    full = f"{info.label} {title}"
+    return frame(name, full, said, svg(points, x, y, f"{full}, one point per result", (None, level)), about)

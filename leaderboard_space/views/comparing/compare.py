@@ -1,0 +1,234 @@
+"""Compare: two or more results on the same questions: how they differ, what differs in their settings, and the questions that flip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataset_builders.errors import BadInput
+from leaderboard_space import sentences
+from leaderboard_space.comparing import (
+    SLOTS,
+    Comparison,
+    Difference,
+    comparable_sections,
+    compared,
+)
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.export import Table, as_file, cited
+from leaderboard_space.html import interval, number, options, score_text, text
+from leaderboard_space.views.addresses import address_of, model_address, set_name
+from leaderboard_space.views.comparing import compare_flips, compare_settings
+from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
+from leaderboard_space.views.tables.choices import Request, result_input, set_select
+from leaderboard_space.views.tables.provenance import entry_mark
+
+MOST_PAIRS = 28
+
+
+def page(board: Board, request: Request) -> str:
+    """The page for what `request` chooses: `set`, `metric`, and results under `first`, `second` ... `eighth`."""
+    found = compared(board, request)
+    if found is None:
+        return _nothing("No set of questions has two results yet, so there is nothing to compare.")
+    form = _form(board, found)
+    if found.unknown:
+        named = ", ".join(f"“{name}”" for name in found.unknown)
+        return form + _nothing(f"No result of the name {named} on these questions. Choose one from the list.")
+    if len(found.chosen) < 2:
+        return form + _nothing("Choose two different results.")
+    if not found.metric:
+        return form + _nothing("These results have no score in common that is known.")
+    pairs = found.differences(found.metric)
+    parts = [form, _finding(found, pairs), _scores(found)]
+    if len(found.chosen) > 2:
+        parts.append(_pairs(found, pairs))
+    return "".join([*parts, _every_score(found), compare_settings.view(found), compare_flips.view(board, found)])
+
+
+def file(board: Board, request: Request) -> dict[str, str]:
+    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json,
+    or cite: how to cite the page.
+
+    Raises BadInput when there is nothing to compare.
+    """
+    found = compared(board, request)
+    if found is None or len(found.chosen) < 2 or not found.metric:
+        raise BadInput("there is nothing to compare here. Choose two different results.")
+    tables = {
+        "scores": _score_rows,
+        "pairs": _score_rows,
+        "settings": compare_settings.rows,
+        "flips": compare_flips.rows,
+    }
+    if str(request.get("as")) == "cite":
+        section, named = found.section, "; ".join(found.name(entry) for entry in found.chosen)
+        title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
+        questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
+        return cited(title, f"Results: {named}.{questions}", found.chosen, request)
+    of = str(request.get("of"))
+    names = "-".join(found.name(entry) for entry in found.chosen[:2])
+    table = tables.get(of, _score_rows)(found)
+    return as_file(table, f"compare-{of if of in tables else 'scores'}-{names}", str(request.get("as")))
+
+
+def _nothing(line: str) -> str:
+    return f'<h2 class="finding">{text(line, 400)}</h2>'
+
+
+def _form(board: Board, found: Comparison) -> str:
+    """The choice of questions, score and results, with one more field than there are results."""
+    given = [found.named[entry.key] for entry in found.chosen] + list(found.unknown)
+    slots = SLOTS[: min(max(len(given) + 1, 2), len(SLOTS))]
+    fields = "".join(
+        result_input(
+            slot.capitalize() if at < 2 else f"And {slot}",
+            slot,
+            given[at] if at < len(given) else "",
+            found.section.entries,
+            "add a result" if at >= 2 else "a result",
+        )
+        for at, slot in enumerate(slots)
+    )
+    choices = options([(name, info_of(name, found.section.format).label) for name in found.metrics], found.metric)
+    return (
+        f'<div class="form">{set_select(comparable_sections(board), set_name(found.section))}{fields}'
+        f'<label>Score <select data-name="metric">{choices}</select></label>'
+        f'<span class="acts">{acts(tables=False)}</span></div>{CITE_BOX}'
+    )
+
+
+def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
+    info = info_of(found.metric, found.section.format)
+    if not pairs:
+        one, other = (found.name(entry) for entry in found.chosen[:2])
+        said = f"{info.label} cannot be compared between {one} and {other}." if len(found.chosen) == 2 else ""
+        return _nothing(said or f"{info.label} cannot be compared between any two of these.")
+    if len(found.chosen) > 2:
+        sure = sum(pair.is_sure for pair in pairs)
+        paired = sum(pair.is_paired for pair in pairs)
+        return (
+            f'<h2 class="finding">{text(sentences.pairs_apart(sure, len(pairs), info.label), 300)}</h2>'
+            f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>'
+        )
+    (pair,) = pairs
+    line = sentences.compared(
+        found.name(pair.one), found.name(pair.other), info.label, info.higher_is_better, pair.value, pair.p
+    )
+    if pair.is_paired:
+        below = sentences.compared_in_full(
+            pair.value, pair.low, pair.high, pair.p, pair.method, pair.n or 0, pair.only_one or 0, pair.only_other or 0
+        )
+    else:
+        below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
+    return f'<h2 class="finding">{text(line, 400)}</h2><p class="sub">{text(below, 700)}</p>'
+
+
+def _scores(found: Comparison) -> str:
+    """The chosen results on the chosen score, each with its interval, and a link to its model."""
+    info = info_of(found.metric, found.section.format)
+    held = found.scores(found.metric)
+    axis = fitted(held.values())
+    rows = ""
+    for entry in found.chosen:
+        score = held.get(entry.key)
+        name = f'<a href="{model_address(identity_of(entry.result.model.name))}">{text(found.name(entry), 200)}</a>'
+        if score is None:
+            rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">not known</td><td>{text(entry_mark(entry))}</td></tr>'
+            continue
+        rows += (
+            f'<tr><th scope="row">{name}</th><td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
+            f'<td class="chart">{dots(score, axis)}</td><td class="num">{interval(score.low, score.high)}</td>'
+            f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
+        )
+    chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
+    line = f", the dashed line is chance ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
+    said = f"{info.label}: axis {number(axis[0], 0)} to {number(axis[1], 0)}{line}"
+    return (
+        f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
+        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">%</th><th scope="col">{text(said)}</th>'
+        '<th scope="col" class="num">95% interval</th><th scope="col">Source</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
+    """Every pair, those told apart first; each is a link to the comparison of the two alone."""
+    rows = ""
+    for pair in pairs[:MOST_PAIRS]:
+        alone = address_of(
+            "compare", set=set_name(found.section), metric=found.metric, first=pair.one.key, second=pair.other.key
+        )
+        upper, lower = (pair.one, pair.other) if pair.value >= 0 else (pair.other, pair.one)
+        sign = 1 if pair.value >= 0 else -1
+        ends = sorted((sign * pair.low, sign * pair.high))
+        rows += (
+            f'<tr><th scope="row"><a href="{alone}">{text(found.name(upper), 100)} over {text(found.name(lower), 100)}</a></th>'
+            f"<td{sorted_by(abs(pair.value))}>{number(abs(pair.value))}</td>"
+            f"<td{sorted_by(ends[0])}>{number(ends[0])} to {number(ends[1])}</td>"
+            f"<td{sorted_by(pair.corrected)}>{text(sentences.p_value(pair.corrected))}</td>"
+            f"<td>{'significant' if pair.is_sure else 'not told apart'}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
+        )
+    heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p (corrected)"),
+             ("different", "Different?"), ("test", "Test"))  # fmt: skip
+    return framed("Every pair", "pairs", heads, rows)
+
+
+def _every_score(found: Comparison) -> str:
+    """Every score that two of the results have; of two results with the difference."""
+    two = len(found.chosen) == 2
+    rows = ""
+    for name in found.metrics:
+        held = found.scores(name)
+        values = "".join(
+            f"<td{sorted_by(held[entry.key].value)}>{number(held[entry.key].value)}</td>"
+            if entry.key in held
+            else "<td data-v=''>–</td>"
+            for entry in found.chosen
+        )
+        more = ""
+        if two:
+            pair = next(iter(found.differences(name)), None)
+            more = "<td data-v=''>–</td><td data-v=''>–</td><td>not comparable</td>"
+            if pair is not None:
+                mark = "significant" if pair.is_sure else "not told apart"
+                more = (
+                    f"<td{sorted_by(pair.value)}>{number(pair.value)}</td>"
+                    f"<td{sorted_by(pair.low)}>{number(pair.low)} to {number(pair.high)}</td><td>{mark}</td>"
+                )
+        rows += f'<tr><th scope="row">{text(info_of(name, found.section.format).label)}</th>{values}{more}</tr>'
+    heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
+    if two:
+        heads += [("difference", "Difference (points)"), ("interval", "95% interval"), ("different", "Different?")]
+    return framed("Every score (%)", "scores", heads, rows)
+
+
+def _score_rows(found: Comparison) -> Table:
+    table: Table = []
+    for name in found.metrics:
+        held = found.scores(name)
+        for pair in found.differences(name):
+            table.append(
+                {
+                    "benchmark": found.section.benchmark,
+                    "split": found.section.split,
+                    "first": found.name(pair.one),
+                    "second": found.name(pair.other),
+                    "metric": name,
+                    "first_value": held[pair.one.key].value,
+                    "second_value": held[pair.other.key].value,
+                    "difference": pair.value,
+                    "low": pair.low,
+                    "high": pair.high,
+                    "p": pair.p,
+                    "p_corrected": pair.corrected,
+                    "test": pair.method,
+                    "units": pair.n,
+                    "only_first": pair.only_one,
+                    "only_second": pair.only_other,
+                    "first_run": pair.one.key,
+                    "second_run": pair.other.key,
+                }
+            )
+    return table

@@ -1,0 +1,260 @@
+"""The page of one model: what it is, its verdict in every benchmark, where it is weak, what it leans to, what it got wrong, and its card.
+
+See also: the numbers (`model_results.py`), the card as a badge and as Markdown (`model_card.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.errors import BadInput
+from leaderboard_space import findings, sentences
+from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.export import Table, as_file, cited, score_columns
+from leaderboard_space.html import count, interval, number, plural, score_text, text
+from leaderboard_space.model_results import (
+    Line,
+    all_models,
+    cells_of,
+    ends_of,
+    entries_of,
+    lines_of,
+    main_lines,
+)
+from leaderboard_space.sentences import MARK
+from leaderboard_space.service import Service
+from leaderboard_space.views import claims
+from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
+from leaderboard_space.views.model_pages import model_benchmark, model_card, model_history
+from leaderboard_space.views.model_pages.model_benchmark import tone
+from leaderboard_space.views.model_pages.model_history import part_name
+from leaderboard_space.views.parts import CITE_BOX, KINDS, WHOLE, acts, dots, files, sorted_by
+from leaderboard_space.views.tables.provenance import entry_mark
+
+Request = Mapping[str, Any]
+
+
+def page(service: Service, request: Request) -> str:
+    """The page of the model that `request["id"]` names (any of its names), or the one chosen on it. Without one, the list of all."""
+    wanted = _wanted(request)
+    found = entries_of(service, wanted)
+    if not found:
+        unknown = f"No model of the name {wanted[:100]!r} is on this board." if wanted else "Which model?"
+        return f'{_chooser(service, "")}<h2 class="finding">{text(unknown, 200)}</h2>{_list(service)}'
+    who = identity(wanted, [entry.result for _, entry in found])
+    lines = lines_of(service, wanted)
+    main = main_lines(lines)
+    judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
+    return "".join(
+        [
+            _chooser(service, who.name, acts(tables=False)),
+            f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
+            f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
+            _verdicts(lines, who, not_run=[format for format in BENCHMARKS if format not in _formats(lines)]),
+            claims.section(
+                [claim for claim in service.claims.current() if claims.is_of(claim, who.name)],
+                [entry for _, entry in found],
+            ),
+            "".join(model_benchmark.view(service, line) for line in main),
+            model_history.failures(service, lines, who),
+            model_history.history(found),
+            model_card.view(who, main) if main else "",
+        ]
+    )
+
+
+def file(service: Service, request: Request) -> dict[str, str]:
+    """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`);
+    or how to cite the page (`as`: cite).
+
+    Raises BadInput for a model that is not on the board.
+    """
+    wanted, of = _wanted(request), str(request.get("of"))
+    lines = lines_of(service, wanted)
+    if not lines:
+        raise BadInput("no results of this model are on the board.")
+    who = identity(wanted)
+    if str(request.get("as")) == "cite":
+        sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
+        note = f"Every set of questions it answered: {', '.join(sets)}."
+        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(service, wanted)], request)
+    if of.startswith("badge"):
+        line = next((line for line in main_lines(lines) if line.section.format == of.removeprefix("badge:")), None)
+        if line is None:
+            raise BadInput("this model has no ranked result in this benchmark.")
+        return as_named(f"{who.name}-{line.section.format}", "svg", model_card.badge(line))
+    if of == "card":
+        return as_named(who.name, "md", model_card.markdown(who, main_lines(lines)))
+    table = _category_rows(lines) if of == "categories" else _verdict_rows(lines)
+    return as_file(
+        table, f"model-{who.name}-{'categories' if of == 'categories' else 'verdicts'}", str(request.get("as"))
+    )
+
+
+def _wanted(request: Request) -> str:
+    """The model a request means: the one chosen on the page, else the address's own."""
+    return str(request.get("model") or request.get("id") or "").strip()[:300]
+
+
+def as_named(name: str, ending: str, content: str) -> dict[str, str]:
+    """A text as what the browser saves."""
+    types = {"svg": "image/svg+xml", "md": "text/markdown"}
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
+    return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
+
+
+def _formats(lines: Sequence[Line]) -> set[str]:
+    return {line.section.format for line in lines}
+
+
+def _chooser(service: Service, chosen: str, buttons: str = "") -> str:
+    """The field that names a model; `buttons`: what can be done with the page of one."""
+    names = "".join(f'<option value="{text(name, 300)}"></option>' for name in all_models(service))
+    return (
+        f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
+        f'value="{text(chosen, 200)}" '
+        f'placeholder="Name of a model" autocomplete="off"></label><datalist id="mp-models">{names}</datalist>'
+        f'<span class="acts">{buttons}</span></div>{CITE_BOX}'
+    )
+
+
+def _list(service: Service) -> str:
+    items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(service))
+    return f'<ul class="names">{items}</ul>'
+
+
+def _to_model(name: str) -> str:
+    return f'<a href="{model_address(name)}">{text(name)}</a>'
+
+
+def _facts(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
+    """Kind, size, date, licence, links; and the names under which its results stand."""
+    known = []
+    if who.kind:
+        known.append(text(KINDS.get(who.kind, who.kind)))
+    if who.parameters:
+        known.append(f"{number(who.parameters / 1e9)} billion parameters")
+    if who.released:
+        by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
+        known.append(f"<span{by}>first released {text(sentences.month(who.released))}</span>")
+    if who.licence:
+        known.append(f"licence {text(who.licence)}")
+    if who.weights:
+        known.append(f'<a href="https://huggingface.co/{text(who.weights, 200)}" rel="noopener">weights</a>')
+    if who.paper:
+        known.append(
+            f'<a href="https://arxiv.org/abs/{text(who.paper.removeprefix("arXiv:"))}" rel="noopener">{text(who.paper)}</a>'
+        )
+    line = " · ".join(known) or "Nothing is stated about this model."
+    return f'<p class="sub">{line}</p>{_names(who, found)}'
+
+
+def _names(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
+    """The names that mean this model, those of the table and those of its results, with their snapshots."""
+    here = {(entry.result.model.name, snapshot_of(entry.result.model)) for _, entry in found}
+    rows = sorted({*who.written, *here} - {(who.name, None)}, key=lambda row: (row[0].lower(), row[1] or ""))
+    if not rows:
+        return ""
+    items = "".join(
+        f"<li>{text(name)}{f' <small>snapshot {text(day)}</small>' if day else ''}"
+        f"{' <small>on this board</small>' if (name, day) in here else ''}</li>"
+        for name, day in rows
+    )
+    return (
+        f'<details class="also" data-keep="names"><summary>{plural(len(rows), "other name")} for this model</summary>'
+        f'<ul class="names">{items}</ul><p class="fine">Results under these names are one model here, by a table that is part of the '
+        "board; each result keeps the name and the snapshot that it states.</p></details>"
+    )
+
+
+# ---- the verdicts
+
+
+def _verdicts(lines: Sequence[Line], who: Identity, not_run: Sequence[str]) -> str:
+    rows = "".join(_verdict(line, who) for line in lines)
+    rows += "".join(
+        f'<tr class="none"><th scope="row"><a href="{address_of("b", format)}">{text(LABELS[format])}</a></th>'
+        f'<td colspan="6">not run</td></tr>'
+        for format in not_run
+    )
+    heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Rank", "Source")
+    top = "".join(f'<th scope="col">{head}</th>' if head else "<td></td>" for head in heads)
+    return (
+        f'<div class="bar-head"><h3>Every set of questions it answered</h3>{files("verdicts")}</div>'
+        f'<div class="scroll"><table class="lines" data-table="verdicts" aria-label="Results of {text(who.name)}"><thead><tr>'
+        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _verdict(line: Line, who: Identity) -> str:
+    section, score, row = line.section, line.score, line.row
+    info = info_of(line.metric, section.format)
+    where = benchmark_address(section, line.metric)
+    of = [part for part in (part_name(section), info.label, _apart(row.group)) if part]
+    own = section.kind not in (
+        "phantom",
+        "custom",
+    )  # drawn images and others' sets are not the questions that were published then
+    published = spec(section.format).published if own else None
+    shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
+    verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.format, line.metric), score.chance)
+    places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
+    return (
+        f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.format])}</a>'
+        f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
+        f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
+        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high)}</td>'
+        f"<td>{MARK[score.verdict]} {text(verdict)}</td>"
+        f'<td class="num">{f"{places} of {count(line.ranked)}" if row.first else "–"}</td>'
+        f"<td>{text(entry_mark(row.entry, line.metric), 60)}</td></tr>"
+    )
+
+
+def _apart(group: str) -> str:
+    return "" if group == "ranked" else f"not ranked with the others: {group}"
+
+
+def _verdict_rows(lines: Sequence[Line]) -> Table:
+    return [
+        {
+            "benchmark": line.section.benchmark,
+            "split": line.section.split,
+            "set": line.section.kind,
+            "model": line.row.entry.result.model.name,
+            "metric": line.metric,
+            **score_columns(line.score),
+            "place_first": line.row.first,
+            "place_last": line.row.last,
+            "ranked_models": line.ranked,
+            "group": line.row.group,
+            "kind": line.row.entry.result.kind,
+            "run": line.row.entry.key,
+        }
+        for line in lines
+    ]
+
+
+def _category_rows(lines: Sequence[Line]) -> Table:
+    table: Table = []
+    for line in main_lines(list(lines)):
+        for found in ends_of(line):
+            table += [
+                {
+                    "benchmark": line.section.benchmark,
+                    "split": line.section.split,
+                    "model": line.row.entry.result.model.name,
+                    "facet": found.facet,
+                    "facet_value": label,
+                    "metric": found.metric,
+                    **score_columns(score),
+                    "run": line.row.entry.key,
+                }
+                for label, score in cells_of(line, found.facet, found.metric).items()
+            ]
+    return table

@@ -1,0 +1,88 @@
+"""What a model got wrong, and every result there ever was of it, on its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.data.models.identity import Identity
+from leaderboard_space.data.ranks.groups import group_of, newest_reader
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method, with_interval
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.html import plural, score_text, text
+from leaderboard_space.model_results import Line
+from leaderboard_space.service import Service
+from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.tables.provenance import detail, entry_mark
+
+FAILURES = 3
+"""Example failures on the page; Cases has them all."""
+
+
+def failures(service: Service, lines: Sequence[Line], who: Identity) -> str:
+    """Questions that the model got wrong, with their images where these may be shown."""
+    measured = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
+    if not measured:
+        return (
+            '<h3>What it got wrong</h3><p class="sub">Only printed numbers are known of this model: no paper prints its answers. '
+            "They appear here when somebody submits a run of it.</p>"
+        )
+    line = measured[0]
+    assert line.outcomes is not None
+    drawn = cases.failures(service.board, line.section, line.outcomes, line.row.entry, FAILURES)
+    more = address_of("cases", set=set_name(line.section), model=line.row.entry.key)
+    label = line.questions
+    if not drawn:
+        return f'<h3>What it got wrong</h3><p class="sub">Nothing, of {text(label)}.</p>'
+    return f'<div class="bar-head"><h3>What it got wrong in {text(label)}</h3><a class="link" href="{more}">All of them</a></div>{drawn}'
+
+
+def history(found: Sequence[tuple[Section, Entry]]) -> str:
+    """Every result there ever was of it, the newest first; each opens into all that is known of where it comes from."""
+    newest = {id(section): newest_reader(section.entries) for section, _ in found}
+    rows = ""
+    for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
+        metric = next(iter(_metrics(section, entry)), None)
+        score = with_interval(entry.result.scores[metric]) if metric else None
+        info = info_of(metric or "", section.format)
+        withdrawal = entry.standing.withdrawal
+        state = group_of(entry, newest[id(section)])
+        said = f"withdrawn: {withdrawal.reason}" if withdrawal else "" if state == "ranked" else state
+        shown = f"<small>{text(said, 200)}</small>" if said else ""
+        source = f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>'
+        value = score_text(score.value, info.unit) if score else "–"
+        rows += (
+            f'<tr data-key="{text(entry.key, 400)}"><td>{text(_date(entry)[:10])}</td>'
+            f'<th scope="row"><a href="{benchmark_address(section)}">{text(LABELS[section.format])}</a>'
+            f"<small>{text(part_name(section))}</small></th><td>{text(entry.result.model.name)}</td>"
+            f"<td>{text(shown_method(entry.result.method.name))}</td>"
+            f'<td class="num">{value}<small>{text(info.label) if metric else ""}</small></td>'
+            f"<td>{text(entry_mark(entry), 60)}{shown}{source}</td></tr>"
+        )
+    heads = ("Date", "Benchmark", "As", "Method", "Score (%)", "State")
+    return (
+        f'<h3>All its results</h3><p class="sub">{plural(len(found), "result")}, withdrawn and older ones too.</p>'
+        f'<div class="scroll"><table class="lines history" data-table="history" aria-label="All results"><thead><tr>'
+        f"{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _metrics(section: Section, entry: Entry) -> list[str]:
+    """The metrics of a result that have a value, the benchmark's own first."""
+    return [
+        name
+        for name in metrics_of(section, None)
+        if name in entry.result.scores and entry.result.scores[name].value is not None
+    ]
+
+
+def _date(entry: Entry) -> str:
+    landing = entry.standing.landing
+    return landing.landed_at if landing else entry.result.created_at
+
+
+def part_name(section: Section) -> str:
+    """What tells a set from the benchmark's main one; the split where it is not the usual."""
+    title = "" if section.kind == "complete" else section.title()
+    return ", ".join(part for part in (title, "" if section.split == "test" else section.split) if part)

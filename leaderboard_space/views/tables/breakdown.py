@@ -1,0 +1,284 @@
+"""The breakdown: a table of results x facet values (or x metrics), shaded by score, grey where few cases stand behind a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dataset_builders.benchmarks import FACETS
+from eval_harness.results import Score
+from leaderboard_space import sentences
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import cells_in
+from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
+from leaderboard_space.data.ranks.ranking import Bools, scores_of
+from leaderboard_space.data.ranks.standings import Standings, info_of, own_score, with_interval
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label
+from leaderboard_space.html import count, number, options, percent, text
+from leaderboard_space.sentences import FEW
+from leaderboard_space.views.charts.plots import saves
+from leaderboard_space.views.parts import files, sorted_by
+from leaderboard_space.views.tables.provenance import entry_mark, tags
+
+METRICS_FACET = "metric"
+"""The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
+MOST_COLUMNS = 60
+FULL = 50.0
+"""Points from guessing at which a cell's colour is at its strongest."""
+
+Cells = dict[str, dict[str, Score]]
+"""Column -> entry key -> score."""
+
+
+def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """What the section can be broken down by: the facets that its source gives, and the metrics."""
+    there = {facet for entry in section.entries for facet in entry.result.breakdown}
+    found = [facet for facet in FACETS.get(section.format, ()) if facet in there or _labelled(outcomes, facet)]
+    return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.format).first_facet)
+
+
+def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
+    """Whether a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
+    if facet == METRICS_FACET:
+        return True
+    if outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of:
+        return True
+    return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
+
+
+def cells_of(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    facet: str,
+    branches: Sequence[Path],
+    metrics: list[str],
+    keys: frozenset[str] | None = None,
+    column: str | None = None,
+) -> Cells:
+    """The scores of the results of `keys` (None: of all) in every column, or in the one named. A selection can only be broken down where
+    answers are known."""
+    mask = tree.mask(branches)
+    if facet == METRICS_FACET:
+        wanted = [name for name in metrics if column in (None, name)]
+        return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in wanted}
+    labels = _labels(outcomes, facet) if outcomes is not None else {}
+    cells: Cells = {}
+    for label, rows in labels.items():
+        if column not in (None, label):
+            continue
+        part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
+        part[rows] = True
+        if mask is not None:
+            part &= mask
+        if part.any():
+            cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches, keys)
+    for entry in _of(section, keys):
+        printed = entry.result.breakdown
+        inside = set(cells_in(branches, printed))
+        for label, scores in printed.get(facet, {}).items():
+            if column not in (None, label):
+                continue
+            if metric in scores and (not branches or (facet, label) in inside):
+                cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
+    return {label: _against_run(section, scores, metric) for label, scores in cells.items()}
+
+
+def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dict[str, Score]:
+    """One column, with verdicts against the paper's random run where exact chance is not known."""
+    run = random_run(section.entries, scores)
+    if run is None:
+        return scores
+    info = info_of(metric, section.format)
+    ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
+    return {
+        key: score if key in ours else tested(with_interval(score), with_interval(run), info) or score
+        for key, score in scores.items()
+    }
+
+
+def view(
+    section: Section,
+    cells: Cells,
+    found: Standings,
+    facet: str,
+    facets: list[str],
+    drawn: Sequence[Entry],
+    below: str = "",
+    about: str = "",
+) -> str:
+    """The breakdown of the results `drawn` as HTML: its own choice of facet and metric, the heat map, and what the shades mean. `below`:
+    what stands under the table; `about`: what a saved picture of it says of itself."""
+    info = info_of(found.metric, section.format)
+    chosen = options(
+        [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
+    )
+    control = f"<label>Break down by <select data-facet>{chosen}</select></label>{files('breakdown')}{saves('heat')}"
+    title = (
+        "All metrics side by side"
+        if facet == METRICS_FACET
+        else f"{info.label} by {FACET_LABEL.get(facet, facet).lower()}"
+    )
+    head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
+    columns = _columns(cells, facet)
+    if len(columns) == 1 and facets == [METRICS_FACET]:
+        return ""  # one number per result, which stands in the table above
+    if not columns:
+        return head + '<p class="sub">Nothing is known at this grain for this selection.</p>' + below
+    dropped = max(len(columns) - MOST_COLUMNS, 0)
+    columns = columns[:MOST_COLUMNS]
+    top = "".join(_column_head(name, cells[name], facet, section.format) for name in columns)
+    body = ""
+    entries = [entry for entry in drawn if any(entry.key in cells[name] for name in columns)]
+    tag, names = tags(entries), called(entries)
+    for entry in entries:
+        line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
+        more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
+        body += f'<tr><th scope="row"><bdi>{text(names[entry.key], 80)}</bdi>{more}</th>{line}</tr>'
+    shown = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
+    return (
+        f'<section class="plot" data-plot="heat" data-title="{text(title)}" data-about="{text(about, 1000)}">'
+        f'{head}<div class="scroll tall" tabindex="0" role="group" aria-label="{text(title)}">'
+        f'<table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
+        f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
+        f"{top}</tr></thead><tbody>{body}</tbody></table></div>{below}"
+        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}</section>"
+    )
+
+
+def legend(drawn: Sequence[tuple[Score | None, str]], metric: str | None, facet: str, more: str = "") -> str:
+    """What the shades and signs of a heat map mean: of those that are in it. `drawn`: its cells with their columns."""
+    known = [(score, name) for score, name in drawn if score is not None and score.value is not None]
+    shaded = any(_shade(score, _metric_of(metric, name, facet)) is not None for score, name in known)
+    signs = sentences.legend_of_marks(
+        {score.verdict for score, _ in known}, any(score.n_cases < FEW for score, _ in known)
+    )
+    said = [*([sentences.SHADES] if shaded else []), *(text(line) for line in signs), *([text(more)] if more else [])]
+    return f'<p class="fine signs">{"".join(f"<span>{line}</span>" for line in said)}</p>' if said else ""
+
+
+def _metric_of(metric: str | None, column: str, facet: str) -> str:
+    """The metric of a cell: that of the whole table, or the column's own."""
+    return column if facet == METRICS_FACET or metric is None else metric
+
+
+def _shade(score: Score, metric: str) -> float | None:
+    """The colour of a cell, -1 to 1: how far it lies on the worse or the better side of guessing, full at FULL points; None where it has
+    none: no chance is known, neither side is better, a count, or few cases stand behind it."""
+    info = info_of(metric)
+    if score.value is None or score.chance is None or score.n_cases < FEW or info.unit != "percent":
+        return None
+    if info.higher_is_better is None:
+        return None
+    side = 1 if info.higher_is_better else -1
+    return side * min(max((score.value - score.chance) / FULL, -1.0), 1.0)
+
+
+def scores_by_entry(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    branches: Sequence[Path],
+    keys: frozenset[str] | None = None,
+) -> dict[str, Score]:
+    """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
+    found = {entry.key: own_score(entry, metric, branches) for entry in _of(section, keys)}
+    known = {key: score for key, score in found.items() if score is not None}
+    known |= _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
+    return _against_run(section, known, metric)
+
+
+def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
+    """The results of these keys, and the paper's random run, which the others are compared with; all of them without keys."""
+    if keys is None:
+        return section.entries
+    return [entry for entry in section.entries if entry.key in keys or is_random_run(entry.result)]
+
+
+def _scores(
+    section: Section,
+    outcomes: Outcomes | None,
+    metric: str,
+    mask: Bools | None,
+    cell: tuple[str, str] | None,
+    branches: Sequence[Path],
+    keys: frozenset[str] | None,
+) -> dict[str, Score]:
+    """Entry key -> score of one column: from the answers where there are some, else from what the result itself says."""
+    known: dict[str, Score] = {}
+    if not branches:
+        for entry in _of(section, keys):
+            held = entry.result.scores if cell is None else entry.result.breakdown.get(cell[0], {}).get(cell[1], {})
+            if metric in held:
+                known[entry.key] = held[metric]
+    if outcomes is not None and metric in outcomes.metrics:
+        runs = [at for at, key in enumerate(outcomes.runs) if keys is None or key in keys]
+        if runs:
+            units = outcomes.metrics[metric].part(outcomes.rows(metric, mask), None if keys is None else np.array(runs))
+            names = [outcomes.runs[at] for at in runs]
+            known |= dict(zip(names, scores_of(units, info_of(metric).higher_is_better), strict=True))
+    return known
+
+
+def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
+    return outcomes is not None and bool(_labels(outcomes, facet))
+
+
+def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
+    """Label -> question positions; what nobody labelled is left out."""
+    if outcomes is None:
+        return {}
+    return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
+
+
+def _columns(cells: Cells, facet: str) -> list[str]:
+    """Columns in which anything is known, those with most cases first; metrics keep their order."""
+    held = [name for name, scores in cells.items() if any(score.value is not None for score in scores.values())]
+    if facet == METRICS_FACET:
+        return held
+    size = {name: max(score.n_cases for score in cells[name].values()) for name in held}
+    return sorted(held, key=lambda name: -size[name])
+
+
+def _column_head(name: str, scores: dict[str, Score], facet: str, format: str) -> str:
+    label = info_of(name, format).label if facet == METRICS_FACET else shown_label(facet, name)
+    sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
+    n, n_cases = max(sizes)
+    size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"
+    return (
+        f'<th scope="col" data-sort="{text(name, 200)}"><button type="button" class="sorts"><span>{text(label, 48)}</span></button>'
+        f"<small>n {size}</small></th>"
+    )
+
+
+def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str) -> str:
+    """A cell of a heat map: the number, shaded by its height, with the sign of its test against chance.
+
+    `column`: a value of the facet, or a metric."""
+    if score is None or score.value is None:
+        return '<td class="none" data-v="">–</td>'
+    cell = None if facet == METRICS_FACET else (facet, column)
+    metric = _metric_of(metric, column, facet)
+    info = info_of(metric)
+    score = with_interval(score) if info.unit == "percent" else score
+    shade = _shade(score, metric)
+    mark = sentences.MARK[score.verdict]
+    mark = (
+        mark if score.verdict in ("better", "worse") else f"\N{THIN SPACE}{mark}"
+    )  # they would read as part of the number
+    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
+    if score.chance is not None:
+        said += f", chance {number(score.chance)}"
+    said += f", {entry_mark(entry, metric, cell)}"
+    style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
+    kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
+    return (
+        f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
+        f"{number(score.value, 0) if info.unit == 'count' else percent(score.value)}<i>{mark}</i></td>"
+    )

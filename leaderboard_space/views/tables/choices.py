@@ -1,0 +1,114 @@
+"""What the pages Compare and Cases have in common: choosing a set of questions and results of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.html import options, plural, text
+from leaderboard_space.views.tables.provenance import entry_mark
+
+Request = Mapping[str, Any]
+
+
+def measured_sections(board: Board) -> list[tuple[str, Section]]:
+    """Sections of which answers are known, with the text that names them in a list; those with most results first."""
+    found = [(f"{section.format}/{section.key}", section) for section in _all(board) if _measured(section)]
+    return sorted(found, key=lambda item: (item[1].kind != "complete", -len(_measured(item[1]))))
+
+
+def chosen_section(board: Board, request: Request) -> tuple[str, Section] | None:
+    """The section that a request names, else the first with answers; None where no answers are known at all."""
+    found = measured_sections(board)
+    wanted = str(request.get("set") or "")
+    return next((item for item in found if item[0] == wanted), found[0] if found else None)
+
+
+def key_of(section: Section, question: Any) -> list[int]:
+    """The true options of a question; empty where its source keeps them from the public, even where a key lies in the store."""
+    if section.kind != "phantom" and section.split in spec(section.format).hidden_splits:
+        return []
+    return [int(option) for option in question["answer"]]
+
+
+def section_select(board: Board, key: str) -> str:
+    """The choice of a set of questions of which answers are known."""
+    return set_select([section for _, section in measured_sections(board)], key)
+
+
+def set_select(sections: Sequence[Section], key: str) -> str:
+    """The choice of a set of questions."""
+    pairs = [
+        (
+            f"{section.format}/{section.key}",
+            f"{LABELS[section.format]}: {section.title()}, {section.split}, {plural(section.questions, 'question')}",
+        )
+        for section in sections
+    ]
+    return f'<label>Questions <select data-name="set">{options(pairs, key)}</select></label>'
+
+
+def result_input(said: str, name: str, chosen: str, entries: list[Entry], hint: str) -> str:
+    """A field that takes a result by its name, and offers the names while one types: a list of hundreds cannot be scrolled."""
+    return name_input(said, name, chosen, [(one, "") for one in sorted(labels(entries).values(), key=str.lower)], hint)
+
+
+def name_input(said: str, name: str, chosen: str, offered: Sequence[tuple[str, str]], hint: str) -> str:
+    """A field that takes one of the names `offered`, each with what is said beside it while one types."""
+    listed = "".join(
+        '<option value="{}"{}></option>'.format(text(one, 300), f' label="{text(beside)}"' if beside else "")
+        for one, beside in offered
+    )
+    return (
+        f'<label>{text(said)} <input data-name="{name}" type="search" list="results-{name}" value="{text(chosen, 300)}" '
+        f'placeholder="{text(hint)}" autocomplete="off"></label><datalist id="results-{name}">{listed}</datalist>'
+    )
+
+
+def no_answers(line: str) -> str:
+    """What stands where a page needs answers and the board has none: what is missing, and how to get it."""
+    return (
+        f'<h2 class="finding">{text(line)}</h2><p class="sub">This board knows only what papers print: scores, and neither questions nor '
+        "answers. Both come with a run: measure a model with <code>medprobe eval BENCHMARK --model MODEL</code> and add it with "
+        "<code>medprobe submit RUN_DIR --to STORE</code>, or give a file of answers on "
+        '<a href="#/submit">Submit</a>; then serve the board with <code>medprobe board --results STORE</code>. '
+        'Printed scores can be put side by side on <a href="#/compare">Compare</a>.</p>'
+    )
+
+
+def labels(entries: list[Entry]) -> dict[str, str]:
+    """A name for every result that no other of them has: the model, then what tells its results apart."""
+    names, marks = called(entries), {entry.key: _settings(entry) for entry in entries}
+    alike = Counter(names[entry.key] for entry in entries)
+    twice = Counter((names[entry.key], marks[entry.key]) for entry in entries)
+    named: dict[str, str] = {}
+    for entry in entries:
+        parts = [names[entry.key]]
+        if alike[parts[0]] > 1:
+            parts += marks[entry.key]
+            if twice[names[entry.key], marks[entry.key]] > 1:
+                parts.append(entry.key.rsplit("/", 1)[-1])
+        if entry.standing.withdrawal is not None:
+            parts.append("withdrawn")
+        named[entry.key] = " · ".join(parts)
+    return named
+
+
+def _settings(entry: Entry) -> tuple[str, ...]:
+    """What tells results of one model apart."""
+    method = entry.result.method
+    return tuple(part for part in (method.name, method.prompt, entry_mark(entry)) if part)
+
+
+def _all(board: Board) -> Iterator[Section]:
+    for sections in board.snapshot.sections.values():
+        yield from sections
+
+
+def _measured(section: Section) -> list[Entry]:
+    return [entry for entry in section.entries if entry.result.kind == "measured" and entry.answers is not None]

@@ -1,0 +1,305 @@
+"""The leaderboard of one section: toolbar, finding, dots with intervals against chance, legend, and what is set aside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from eval_harness.results import Result
+from leaderboard_space import findings, sentences
+from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.ranks.groups import GROUPS as APART
+from leaderboard_space.data.ranks.groups import Group, called
+from leaderboard_space.data.ranks.random_run import is_random_run
+from leaderboard_space.data.ranks.standings import (
+    ALL,
+    ONE,
+    Row,
+    Standings,
+    info_of,
+    methods_of,
+    own_cell,
+    shown_method,
+    with_interval,
+)
+from leaderboard_space.data.store.sections import Section, Snapshot
+from leaderboard_space.data.tree import Path
+from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
+from leaderboard_space.sentences import FEW
+from leaderboard_space.views.addresses import model_address
+from leaderboard_space.views.notes import notes
+from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, column_head, dots, fitted, look, sorted_by
+from leaderboard_space.views.tables.provenance import entry_mark, tables_title, tags
+from leaderboard_space.views.tables.published_cells import printed_table, published_cells
+from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
+
+NARROW = "\N{NO-BREAK SPACE}"
+ABSTAINED = "Responses that choose no option, in percent of all asked for; point at one for the accuracy where an option was chosen"
+GROUPS = (
+    ("better", "significantly better than"),
+    ("no different", "not told apart from"),
+    ("worse", "significantly worse than"),
+)
+
+
+def panel(
+    snapshot: Snapshot,
+    section: Section,
+    found: Standings,
+    metrics: list[str],
+    branches: Sequence[Path],
+    shown: str,
+    ready: bool,
+    window: Window,
+) -> str:
+    """Everything right of the tree, as HTML."""
+    info = info_of(found.metric, section.format)
+    axis = fitted([with_interval(row.score) for row in found.rows], info.unit)
+    tag = tags([row.entry for row in found.rows])
+    printed = published_cells(found, branches)
+    return "".join(
+        [
+            _toolbar(snapshot, section, found.metric, metrics, shown),
+            f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
+            f'<p class="sub">{text(findings.caption(section.format, found, branches, any(tag.values())), 2000)}</p>',
+            notes(snapshot, section, found, branches, ready, printed),
+            _table(section, found, axis, branches, window, tag) if found.rows else "",
+            _legend(found) if found.rows else "",
+            printed_table(found, printed, section.format),
+        ]
+    )
+
+
+def empty(format: str, problems: list[str]) -> str:
+    """What stands where a benchmark has no results yet."""
+    remarks = "".join(f'<li class="note">{text(line, 400)}</li>' for line in problems)
+    return (
+        '<h2 class="finding">No results yet.</h2><p class="sub">A run joins this board with '
+        f"<code>medprobe eval {text(format)} --model MODEL</code>, then <code>medprobe submit RUN_DIR --to STORE</code>.</p>"
+        + (f'<ul class="notes">{remarks}</ul>' if remarks else "")
+    )
+
+
+def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], shown: str) -> str:
+    sections = snapshot.sections[section.format]
+    pills = ""
+    if len(sections) > 1 or section.kind != "complete":
+        pills = "".join(
+            f'<button type="button" role="radio" aria-checked="{"true" if other.key == section.key else "false"}" '
+            f'tabindex="{0 if other.key == section.key else -1}" '
+            f'class="pill" data-section="{text(other.key, 300)}">{text(other.title())}'
+            f" <small>{_set_size(other, sections)}</small></button>"
+            for other in sections
+        )
+        pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
+    choices = options([(name, info_of(name, section.format).label) for name in metrics], metric)
+    runs = [(ONE, "one per model"), *((name, shown_method(name)) for name in methods_of(section)), (ALL, "all")]
+    chooser = ""
+    if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
+        chooser = f"<label>Results <select data-shown>{options(runs, shown)}</select></label>"
+    score = f'<label class="metric">Score <select data-metric>{choices}</select></label>'
+    return f'<div class="toolbar">{pills}<span class="choices">{chooser}{score}</span></div>'
+
+
+def _set_size(section: Section, sections: Sequence[Section]) -> str:
+    """How a set is told apart from its neighbours."""
+    parts = [plural(section.questions, "question")] if section.questions else []
+    if len({other.split for other in sections}) > 1:
+        parts.insert(0, text(section.split))
+    if sum(1 for other in sections if other.title() == section.title() and other.split == section.split) > 1:
+        parts.append(text((section.fingerprint or section.key)[:8]))
+    return " · ".join(parts)
+
+
+def drawn(format: str, found: Standings, window: Window, names: Mapping[str, str]) -> tuple[list[Row], int]:
+    """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called."""
+
+    def value_of(row: Row, column: str) -> Value:
+        score = with_interval(row.score)
+        return {
+            "place": row.first,
+            "model": names[row.entry.key].lower(),
+            "score": score.value,
+            "interval": score.low,
+            "n": score.n if score.value is not None else None,
+            "abstained": row.abstained,
+            "source": entry_mark(row.entry, found.metric).lower(),
+        }.get(column)
+
+    in_order = [row for _, rows in _groups(format, found.rows) for row in rows]
+    held = matching(window, in_order, lambda row: names[row.entry.key])
+    return first(window, "leaderboard", held, value_of), len(held)
+
+
+def _table(
+    section: Section, found: Standings, axis: Axis, branches: Sequence[Path], window: Window, tag: Mapping[str, str]
+) -> str:
+    names = called([row.entry for row in found.rows])
+    rows_drawn, found_by_name = drawn(section.format, found, window, names)
+    keys = {row.entry.key for row in rows_drawn}
+    abstentions = any(
+        row.abstained is not None for row in found.rows
+    )  # papers do not print how often a model abstained
+    info = info_of(found.metric, section.format)
+    sign = "%" if info.unit == "percent" else ""
+    ticks = "".join(
+        f'<span style="left:{100 * part:.0f}%">{number(axis[0] + part * (axis[1] - axis[0]), 0)}{sign if part == 1 else ""}</span>'
+        for part in (0.0, 0.5, 1.0)
+    )
+    unit = " (%)" if sign else ""
+    ends = f"Axis from {number(axis[0], 0)} to {number(axis[1], 0)}{sign}"
+    head = (
+        f"<thead><tr>{column_head('place', 'Rank', 'place', 'The ranks this model may hold')}"
+        f"{column_head('name', 'Model', 'model')}"
+        f'<th scope="col" class="chart"><span class="axis" aria-label="{ends}">{ticks}</span></th>'
+        f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
+        f"{column_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
+        f"{column_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
+        f"{column_head('num abst', 'Abstained', 'abstained', ABSTAINED) if abstentions else ''}"
+        f"{column_head('src', 'Source', 'source')}</tr></thead>"
+    )
+    others = Counter(row.group for row in found.rows if row.first is not None)
+    body = ""
+    for title, rows in _groups(section.format, found.rows):
+        heading = ""
+        if title:
+            heading = (
+                f'<tr class="group"><th colspan="4" scope="rowgroup">{text(title)} '
+                f"<span>{plural(len(rows), 'result')}</span></th></tr>"
+            )
+        lines = "".join(
+            _row(
+                row,
+                axis,
+                names[row.entry.key],
+                tag[row.entry.key],
+                found,
+                branches,
+                others,
+                abstentions,
+                section.format,
+            )
+            for row in rows
+            if row.entry.key in keys
+        )
+        body += f"<tbody>{heading}{lines}</tbody>" if lines else ""
+    label = f"{info.label}, {section.title()}"
+    return (
+        f"{search_field(window, len(found.rows))}"
+        f'<div class="scroll"><table class="board" data-table="leaderboard" aria-label="{text(label)}">{head}{body}</table></div>'
+        f"{more(window, len(rows_drawn), found_by_name, len(found.rows))}"
+    )
+
+
+def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows by their verdict against chance; those that have none (no chance known, no value) follow."""
+    tested = [row for row in rows if row.score.verdict is not None]
+    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else findings.short_guess(format)
+    ranked = [row for row in rows if row.group == "ranked"]
+    groups = [
+        (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS
+    ]
+    rest = [row for row in ranked if row.score.verdict is None]
+    if tested:
+        itself = [row for row in rest if is_random_run(row.entry.result)]
+        groups.append((f"{sentences.RANDOM_RUN} itself", itself))
+        rest = [row for row in rest if row not in itself]
+    judged, apart = any(found for _, found in groups), len(ranked) < len(rows)
+    groups.append(("not compared with chance" if judged else "ranked" if apart else "", rest))
+    groups += [(title, [row for row in rows if row.group == group]) for group, title in APART.items() if title]
+    return [(title, found) for title, found in groups if found]
+
+
+def _row(
+    row: Row,
+    axis: Axis,
+    name: str,
+    tag: str,
+    found: Standings,
+    branches: Sequence[Path],
+    ranked: Mapping[Group, int],
+    abstentions: bool,
+    format: str,
+) -> str:
+    """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them."""
+    result, score, metric = row.entry.result, with_interval(row.score), found.metric
+    few = " few" if score.n_cases < FEW and score.value is not None else ""
+    n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
+    ends = interval(score.low, score.high)
+    known = score.value is not None
+    mark = entry_mark(row.entry, metric, own_cell(row.entry, branches))
+    said = [f"n {n}", mark] if known else [mark]  # what a narrow screen has no columns for
+    if row.abstained:
+        said.insert(1, f"{percent(row.abstained)}% abstained")
+    small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
+    beside = sentences.beside(row.abstained, row.answered_accuracy)
+    abstained = (
+        f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
+        if abstentions
+        else ""
+    )
+    return (
+        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found, ranked)}'
+        f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
+        f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</a>"
+        f'<button type="button" class="more" aria-expanded="false" aria-label="Where this result of {text(name)} comes from" '
+        f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
+        f'<td class="chart">{dots(score, axis)}</td>'
+        f'<td class="num val" data-ci="{ends}" title="{text(f"{score.value}; {beside}" if beside else score.value, 200)}"'
+        f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, format).unit)}</td>"
+        f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
+        f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
+        f"{abstained}"
+        f'<td class="src"{tables_title(result)}>{text(mark, 60)}</td></tr>'
+    )
+
+
+def _remarks(row: Row, found: Standings) -> list[str]:
+    """What the store says of a result, in a word each; the details have it in full."""
+    standing = row.entry.standing
+    parts = []
+    if row.tried > 1 and found.one_per_model:
+        parts.append(f"1 of {count(row.tried)} runs")
+    parts += _unread(row.entry.result)
+    if standing.withdrawal is not None:
+        parts.append(f"withdrawn: {standing.withdrawal.reason}")
+    if standing.landing is not None and standing.landing.flags:
+        parts.append("flagged" if row.group != "withdrawn" else "was flagged")
+    if standing.notes:
+        parts.append(plural(len(standing.notes), "note"))
+    return parts
+
+
+def _unread(result: Result) -> list[str]:
+    """Answers that are counted as wrong although nobody could read them: a score of 0 may be a limit that was too low."""
+    asked = sum(result.statuses.values())
+    found = {words: result.statuses.get(name, 0) for name, words in _UNREAD.items()}
+    return [f"{count(n)} of {count(asked)} answers {words}" for words, n in found.items() if 100 * n >= asked > 0]
+
+
+_UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or failed"}
+
+
+def _place(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
+    """The cell of a row's places, which tells from how many others it is told apart."""
+    if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
+        return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
+    if row.first is None:
+        why = "A baseline: shown for comparison, not ranked" if row.is_baseline else "Not ranked"
+        sign = "ref" if row.is_baseline else "–"
+        return f'<td class="place" data-v=""><abbr title="{why}">{sign}</abbr></td>'
+    others = ranked[row.group] - 1
+    said = sentences.place_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
+    places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
+    return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{places}</td>'
+
+
+def _legend(found: Standings) -> str:
+    there = {row.entry.result.model.kind for row in found.rows}
+    marks = "".join(
+        f'<span class="k-{kind}"><i class="dot"></i>{said}</span>' for kind, said in KINDS.items() if kind in there
+    )
+    if there - set(KINDS):
+        marks += '<span class="k-unstated"><i class="dot"></i>kind not stated</span>'
+    said = f'<span class="say">{text(sentences.PLACES, 300)}</span>'
+    return f'<div class="legend">{marks}{said}<span class="acts">{acts()}</span></div>{CITE_BOX}'

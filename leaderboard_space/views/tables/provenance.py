@@ -1,0 +1,151 @@
+"""Where a result comes from: in two words beside it, what tells it apart from its neighbours, and everything it says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from eval_harness.results import Result
+from eval_harness.results.landing import Standing
+from leaderboard_space.data.published_results import table_of
+from leaderboard_space.data.ranks.groups import FIRST_READER, group_of, newest_reader
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.html import count, number, plural, text
+
+
+def tags(entries: Sequence[Entry]) -> dict[str, str]:
+    """What tells results apart: the method, and the prompt or extraction where these differ; nothing where all are alike. Results of one
+    model that all this does not tell apart are told by their run."""
+    results, by_key = {entry.key: entry.result for entry in entries}, {entry.key: entry for entry in entries}
+    newest = newest_reader(entries)
+    varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
+        {r.method.name for r in results.values()}
+    )
+    found: dict[str, str] = {}
+    for key, result in results.items():
+        method = result.method
+        parts = [method.name]
+        if "variant" in method.generation:
+            parts.append(str(method.generation["variant"]))
+        if varied_prompt and method.prompt:
+            parts.append(method.prompt)
+        if method.extraction not in (None, "ours"):
+            parts.append(f"{method.extraction} extraction")
+        if method.shots:
+            parts.append(f"{method.shots} shots")
+        if method.samples and method.samples > 1:
+            parts.append(f"{method.samples} samples")
+        if group_of(by_key[key], newest) == "older reader":
+            parts.append(f"reader {result.reader_version or FIRST_READER}")
+        found[key] = " · ".join(parts)
+    if len(set(found.values())) < 2:
+        found = dict.fromkeys(found, "")
+    said = {key: (results[key].model.name, tag, entry_mark(by_key[key])) for key, tag in found.items()}
+    alike = Counter(said.values())
+    for key, tag in found.items():
+        if alike[said[key]] > 1:
+            found[key] = " · ".join(part for part in (tag, key.rsplit("/", 1)[-1]) if part)
+    return found
+
+
+def entry_mark(entry: Entry, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
+    """`source_mark` with the account that submitted the result, where the store knows it: `measured · alice`."""
+    mark = source_mark(entry.result, metric, cell)
+    return f"{mark} · {entry.account}" if mark in ("measured", "aggregate") and entry.account else mark
+
+
+def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
+    """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`.
+
+    With `metric` (and `cell`, a facet and its value) it is the one table that prints this number, else all the result's tables.
+    """
+    if result.kind == "published":
+        own = table_of(result, metric, *(cell or ("", ""))) if metric else None
+        tables = re.findall(r"[0-9]+", own or (result.source.table if result.source else None) or "")
+        shown = ", ".join(tables) if len(tables) < 4 else f"{', '.join(tables[:2])} … {tables[-1]}"
+        return f"published · T{shown}" if tables else "published"
+    if result.kind == "aggregate":
+        return "aggregate"
+    return "measured · by us" if result.provenance == "reproduced" else "measured"
+
+
+def tables_title(result: Result) -> str:
+    """The tables of a published result, as a title to read them all."""
+    return f' title="{text(result.source.table, 200)}"' if result.source and result.source.table else ""
+
+
+def detail(entry: Entry, section: Section) -> str:
+    """The provenance of one result, as a list of what was said and how."""
+    result = entry.result
+    method, model, benchmark = result.method, result.model, result.benchmark
+    pairs: list[tuple[str, object]] = [
+        ("Run", entry.key),
+        ("Model", " ".join(str(x) for x in (model.name, model.revision, model.snapshot_date) if x)),
+        ("Parameters", count(model.parameters) if model.parameters else None),
+        ("Method", method.name),
+        ("Prompt", method.prompt),
+        ("Shots", method.shots),
+        ("Samples", method.samples),
+        ("Extraction", method.extraction),
+        ("Judge", _settings(method.judge)),
+        ("Generation", _settings(method.generation)),
+        ("Answers", ", ".join(f"{count(n)} {name}" for name, n in result.statuses.items() if n)),
+        ("Options in every order", _permuted(result.environment.get("permuted"))),
+        ("Deviations", "; ".join(result.deviations)),
+        ("Questions", f"{count(benchmark.questions)}, {benchmark.split}"),
+        ("Fingerprint", benchmark.fingerprint),
+        ("Dataset", " ".join(str(x) for x in (benchmark.repo, benchmark.revision) if x)),
+        ("Reader", result.reader_version or (FIRST_READER if result.kind == "measured" else None)),
+        *_said_by_store(entry.standing),
+        ("Made (as submitted)" if result.kind == "measured" else "Made", result.created_at),
+        ("Command", result.command),
+        ("Runs combined", ", ".join(result.run_ids or [])),
+    ]
+    if result.source:
+        pairs += [("Source", result.source.citation), ("Table", result.source.table), ("Note", result.source.note)]
+    items = "".join(
+        f"<div><dt>{name}</dt><dd>{text(value, 2200 if name in LONG else 600)}</dd></div>"
+        for name, value in pairs
+        if value not in (None, "")
+    )
+    return f'<dl class="detail">{items}</dl>'
+
+
+LONG = ("Withdrawn", "Note")
+"""What is shown in full: a reason or a remark of the greatest length."""
+
+
+def _said_by_store(standing: Standing) -> list[tuple[str, object]]:
+    """Who submitted a result, when it landed, what its checks found, what was remarked, and whether it was taken back."""
+    landing, withdrawal = standing.landing, standing.withdrawal
+    pairs: list[tuple[str, object]] = []
+    if landing is not None:
+        pairs += [
+            ("Submitted by", landing.account),
+            ("Landed", landing.landed_at),
+            ("Verified by", landing.verified_by),
+        ]
+        pairs += [("Flagged", flag) for flag in landing.flags]
+    if withdrawal is not None:
+        pairs.append(("Withdrawn", f"{withdrawal.withdrawn_at} by {withdrawal.account}: {withdrawal.reason}"))
+    return pairs + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in standing.notes]
+
+
+def _settings(held: Mapping[str, object] | None) -> str | None:
+    """Settings in words: `temperature 0, max tokens 512`."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in (held or {}).items()) or None
+
+
+def _permuted(found: object) -> str | None:
+    """What a run with the options in every order says: does the model choose the option, or the letter? None for other runs."""
+    if not isinstance(found, dict):
+        return None
+
+    def share(name: str) -> str:
+        value = found.get(name)
+        return f"{number(value)}%" if isinstance(value, int | float) and not isinstance(value, bool) else "–"
+
+    asked = found.get("questions")
+    of = f" of {plural(asked, 'question')} answered in every order" if isinstance(asked, int) else ""
+    return f"same option {share('same_option')}, same letter {share('same_letter')}{of}"
