@@ -79,7 +79,7 @@ def test_only_what_is_missing_is_said_to_be():
     )  # torch is there: a defect, with its traceback
     assert missing_extra(ModuleNotFoundError(name="dataset_builders.nowhere")) is None
     assert missing_extra(ImportError(name="torch")) is None
-    assert "'medprobe[eval,space]'" in str(MissingExtra("torch", "openai", "gradio"))
+    assert "'medprobe[eval,space]'" in str(MissingExtra("torch", "gradio"))
 
 
 COMMANDS = """
