@@ -7,11 +7,10 @@ See also: option texts (`mentions.py`), statements like "the answer is B" (`stat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.options import words_of
 from eval_harness.answer_reading.plain_text import hints, says, words_in
 from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
 
@@ -184,11 +183,9 @@ _LEAD = re.compile(
 )
 
 
-def leading_letters(
-    text: str, count: int, options: Sequence[tuple[str, ...]] = ()
-) -> tuple[tuple[int, ...], int] | None:
+def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None:
     """A response that begins with its letter ("B: a mass", "B) ...", "B - ..."), and does not go on to list other options: the letters
-    and where they end. `options`: the words of each option."""
+    and where they end."""
     lead = _LEAD.match(text)
     if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
         return None
@@ -201,7 +198,7 @@ def leading_letters(
     }
     if len(labels) > 1 and not alone:
         return None
-    if is_denied(text, lead.start(1), lead.end(1)) and not _own_text_follows(text, lead, options):
+    if is_denied(text, lead.start(1), lead.end(1)):
         return None
     head = HEAD.match(text)
     letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
@@ -210,15 +207,6 @@ def leading_letters(
     if len(letters) > 1 and denied_after(text, end):
         return None
     return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
-
-
-def _own_text_follows(text: str, lead: re.Match[str], options: Sequence[tuple[str, ...]]) -> bool:
-    """Whether the letter's own option text comes next ("(B) No", "(C) I do not know"), so that its "no" denies nothing."""
-    place = LETTERS.find(lead[1].upper())
-    if place >= len(options) or not options[place]:
-        return False
-    following = words_of(text[lead.end(1) : lead.end(1) + sum(map(len, options[place])) + 80])
-    return following[: len(options[place])] == options[place]
 
 
 _VERDICT = re.compile(

@@ -265,7 +265,6 @@ _LEADS = re.compile(
     r"\W*(?:(?:therefore|thus|hence|so|overall|in conclusion|in summary)\b,?\s*)?(?:(?:a|an|the)\s+)?", re.IGNORECASE
 )
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
-ADJECTIVE_USE = re.compile(r"[^\S\n]+(?:answer|option|choice|diagnosis|statement|description|caption)\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
@@ -426,7 +425,7 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
     negative = texts.negative.issuperset(mention.options)
     if not negative and is_denied(text, mention.start, mention.end):
         return False
-    if ONLY_NEAR.search(before) or WEIGHED.search(before) or ADJECTIVE_USE.match(text, mention.end):
+    if ONLY_NEAR.search(before) or WEIGHED.search(before):
         return False
     if UNHARMED.match(text, mention.end):  # "the right kidney appears normal"
         return False

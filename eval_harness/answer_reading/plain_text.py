@@ -63,7 +63,7 @@ _LATEX = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
 )
 _MARKUP = re.compile(
-    r"\*+|(?<![^\W_])_+|_+(?![^\W_])|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+)", re.MULTILINE
+    r"\*+|(?<![^\W_])_+|_+(?![^\W_])|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+(?!\d))", re.MULTILINE
 )
 _MARKS = re.compile(r"[*_`$#>\\]")
 _IS_SHORT = re.compile(r"\b(there|it|that)'s\b", re.IGNORECASE)
@@ -125,8 +125,10 @@ def plain(text: str) -> str:
         text = _MARKUP.sub("", text)
     if not text.isascii():
         text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", ").replace(",", ", ").replace(":", ": "))
-    if "  " in text or "\t" in text or "\n" in text:
-        text = _LINES.sub("\n", _BLANKS.sub(" ", text))
+    if "  " in text or "\t" in text:
+        text = _BLANKS.sub(" ", text)
+    if "\n" in text:
+        text = _LINES.sub("\n", text)
     return spell_out(_RUN.sub(r"\1\1\1", text) if _SIGNS.search(text) else text).strip()
 
 

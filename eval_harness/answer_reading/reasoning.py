@@ -44,7 +44,6 @@ _HARMONY_FINAL = re.compile(
 _HARMONY_MARKS = re.compile(
     r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+|^\s*analysis(?=[A-Z])"
 )
-_HARMONY_END = re.compile(r"<\|(?:return|end|call|start)\|>")
 _NOT_WORDS = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|\b(?:assistant|model)\b\s*:?|\W", re.IGNORECASE
 )
@@ -93,12 +92,8 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
         return _thought_line(text)
     finals = list(_HARMONY_FINAL.finditer(text))
     if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):
-        end = _HARMONY_END.search(text, finals[-1].end())
-        return Split(
-            _HARMONY_MARKS.sub(" ", text[: finals[-1].start()]).strip(),
-            text[finals[-1].end() : end.start() if end else None],
-            False,
-        )
+        final = finals[-1]
+        return Split(_HARMONY_MARKS.sub(" ", text[: final.start()]).strip(), text[final.end() :], False)
     if _HARMONY_START.match(text):
         return _unclosed("", text, 0)
     tags = list(_TAG.finditer(text))

@@ -156,7 +156,7 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
         if negated_before(text, start) or is_supposed(text, start) or _DOUBTED.search(text[max(0, start - 40) : start]):
             continue
         found = letters_at(text, end, count, strict=True)
-        if found is not None and found != (-1,) and len(_listed(text, end, count)) < 2:
+        if found is not None and found != (-1,):
             yield start, agreeing(text, end, texts, found)
 
 
@@ -293,12 +293,11 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
         )
         if run is not None:
             return run
-        listed = labelled_options(text, start, texts)
-        if listed:
+        if listed := labelled_options(text, start, texts):
             return tuple(dict.fromkeys((*(found or ()), *listed)))
     if found is not None and found != (-1,):
-        once_more = len(_listed(text, start, count)) > 1 or labelled_options(text, start, texts, 0)[:2] == (0, 1)
-        return () if once_more else agreeing(text, start, texts, found)
+        listed = labelled_options(text, start, texts, 0)
+        return () if listed[:2] == (0, 1) else agreeing(text, start, texts, found)
     if texts.pattern is None:
         return found
     if texts.numeric:
@@ -317,18 +316,6 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     first = meant[0]
     clear = len(first.options) == 1 and first.start - start < 25 and _REASON.match(text, first.end)
     return first.options if clear else ()
-
-
-_LISTED = re.compile(rf"\s*(?:option\s+)?{OPEN}([A-Z]){CLOSE}[.:)\s][^\n]{{0,200}}(?:\n|$)", re.IGNORECASE)
-
-
-def _listed(text: str, start: int, count: int) -> list[str]:
-    """The letters of the lines from text[start] on that begin with one, in the order of the alphabet from A: the options once more."""
-    letters: list[str] = []
-    while len(letters) < count and (line := _LISTED.match(text, start)) and line[1].upper() == LETTERS[len(letters)]:
-        letters.append(line[1].upper())
-        start = line.end()
-    return letters
 
 
 def agreeing(text: str, start: int, texts: OptionTexts, found: tuple[int, ...]) -> tuple[int, ...]:

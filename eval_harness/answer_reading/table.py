@@ -221,12 +221,16 @@ def _after_prefix(said: Said) -> Found:
     text, texts = said.text, said.texts
     if len(text) > 2 * texts.longest + 80 or said.only_words:
         return None
-    cue, label = _CUE.match(text), _LABEL.match(text)
+    cue = _CUE.match(text)
     named = texts.index.get(plain_words(text[cue.end() :])) if cue else None
-    if named is None and label:
-        named = texts.index.get(plain_words(text[label.end() :]))
-        named = named if named is not None and LETTERS.find(label[1].upper()) == named else None
-    return None if named is None else (named,)
+    return _labelled_option(text, texts) if named is None else (named,)
+
+
+def _labelled_option(text: str, texts: OptionTexts) -> Found:
+    """The option of which a text is the letter and the words."""
+    label = _LABEL.match(text)
+    named = texts.index.get(plain_words(text[label.end() :])) if label else None
+    return (named,) if label and named is not None and LETTERS.find(label[1].upper()) == named else None
 
 
 def _last_line(said: Said) -> Found:
@@ -239,9 +243,8 @@ def _last_line(said: Said) -> Found:
 def _last_line_with_text(said: Said) -> Found:
     """A last line that is one option with its letter, after a line that ends with a colon ("... is:\\n(D) sarcoidosis")."""
     before, _, line = said.text.rpartition("\n")
-    label = _LABEL.match(line) if before.rstrip().endswith(":") and len(line) <= said.texts.longest + 20 else None
-    named = said.texts.index.get(plain_words(line[label.end() :])) if label else None
-    return (named,) if label and named is not None and LETTERS.find(label[1].upper()) == named else None
+    fits = before.rstrip().endswith(":") and len(line) <= said.texts.longest + 20
+    return _labelled_option(line, said.texts) if fits else None
 
 
 def _statement(said: Said, start: int = 0) -> Found:
@@ -270,7 +273,7 @@ def _verdicts(said: Said) -> Found:
 def _leading(said: Said) -> Found:
     """The leading letter, unless it is followed by the text of another option."""
     text, count, texts = said.text, said.count, said.named
-    led = leading_letters(text, count, said.texts.words) if said.lettered else None
+    led = leading_letters(text, count) if said.lettered else None
     if led is None:
         return None
     if len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
@@ -278,13 +281,11 @@ def _leading(said: Said) -> Found:
     found = led[0]
     if said.yes_no and found == (-1,):
         return None
-    if _ALL_OR_NONE.match(text, led[1]) and not _says_all_ornothing(texts, found):
+    if _ALL_OR_NONE.match(text, led[1]):
         return ()
     if len(found) == 1 and denies_own_text(text, led[1], found[0], texts):
         return None
     rest = text[led[1] :]
-    if len(found) == 1 and found[0] >= 0 and _begins_with(rest, said.texts.words[found[0]]):
-        return found
     if len(rest) < 120 and len(found) == 1 and found[0] >= 0:
         told = telling_words(rest, texts, said.multiple)
         if told is not None and len(told) == 1 and told != found:
@@ -292,18 +293,6 @@ def _leading(said: Said) -> Found:
     if found == (-1,) and asserted_texts(text, texts, said.multiple):
         return None
     return agreeing(text, 0, texts, found)
-
-
-def _begins_with(text: str, words: tuple[str, ...]) -> bool:
-    """Whether a text begins with the words of an option."""
-    return bool(words) and plain_words(text[: 2 * sum(map(len, words)) + 40]).startswith(" ".join(words))
-
-
-def _says_all_ornothing(texts: OptionTexts, found: tuple[int, ...]) -> bool:
-    return any(
-        0 <= place < len(texts.words) and texts.words[place][:1] in (("none",), ("all",), ("neither",), ("both",))
-        for place in found
-    )
 
 
 def _declining_option(said: Said) -> Found:

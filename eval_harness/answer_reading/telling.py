@@ -6,7 +6,6 @@ import re
 
 from eval_harness.answer_reading.letters import Found, most
 from eval_harness.answer_reading.mentions import (
-    ADJECTIVE_USE,
     AGREES,
     ASSERTS,
     COMPOUND,
@@ -66,7 +65,7 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
             continue
         if word == "right" and AGREES.search(before):
             continue
-        if UNHARMED.match(text, match.end()) or ADJECTIVE_USE.match(text, match.end()):
+        if UNHARMED.match(text, match.end()):
             continue
         said.add(word)
         seen = ASSERTS.search(before) or SEEN_AFTER.match(text, match.end())
