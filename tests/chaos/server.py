@@ -5,8 +5,7 @@
 the client: `python server.py PORT_FILE FAULT...`.
 """
 
-from __future__ import annotations
-
+import contextlib
 import hashlib
 import json
 import socket
@@ -103,14 +102,11 @@ class ChaosServer:
                     outer.now += 1
                     outer.most = max(outer.most, outer.now)
                     fault = outer.fault_for(question)
-                try:
-                    time.sleep(outer.delay)
+                time.sleep(outer.delay)
+                with outer._lock:
+                    outer.now -= 1  # before the reply: whoever has it may send the next question at once
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     outer.misbehave(self, fault, body, question) if fault else outer.reply(self, body, question)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass
-                finally:
-                    with outer._lock:
-                        outer.now -= 1
 
         return Handler
 

@@ -57,7 +57,7 @@ def test_a_server_with_a_limit_of_its_own_is_served_up_to_it():
             self.refused += self.now > 10
             return "429" if self.now > 10 else None
 
-    with Limited(delay=0.05, retry_after="0.05") as server:
+    with Limited(delay=0.2, retry_after="0.2") as server:
         found = list(model(server, in_flight=40, timeout=10).generate(request(i) for i in range(200)))
     assert [r.status for r in found] == ["answered"] * 200
     assert server.refused < 300
