@@ -144,7 +144,7 @@ class SubmitTab:
     ) -> tuple[Any, ...]:
         """The same where nothing is missing: files, and the model's name, which the files of a run folder say themselves."""
         says_itself = {"run.json", "result.json"} & {Path(file).name for file in files or []}
-        if not files or not (says_itself or key == HIDDEN or str(model or "").strip()):
+        if not files or not (says_itself or str(model or "").strip()):
             return (gr.skip(),) * 5
         return self.check(key, files, model, kind)
 
