@@ -32,6 +32,8 @@ _IN_THE_IMAGE = re.compile(
     r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:image|picture|figure|scan)\b",
     re.IGNORECASE,
 )
+_PREAMBLE = re.compile(r"^.*[.!?:]\s+(?=\w[^.!?]*\??$)", re.DOTALL)
+"""What a question says before it asks."""
 _UNSURE = re.compile(
     r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
     r"|can not|possib\w+|perhaps|probably not|unlikely|hardly|false|incorrect|suspicio\w+|suspected"
@@ -95,7 +97,7 @@ def repeats(text: str, question: str) -> str | None:
     than Y." is yes, "X is not larger than Y." no. A finding may be described further ("Is there an X in the Y?" - "There is a small X in
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
-    question = question.strip()
+    question = _PREAMBLE.sub("", question.strip())
     if _WHOLE_NORMAL.fullmatch(question):
         return _whole_is_normal(text)
     if _ABNORMALITY.search(question) and _whole_is_normal(text) == "yes":
@@ -130,7 +132,7 @@ def repeats(text: str, question: str) -> str | None:
 
 def mentions_finding(text: str, question: str) -> bool:
     """Whether a response says any word of what the question asks for."""
-    asked = _FINDING.match(_ABOUT.sub("", question.strip()))
+    asked = _FINDING.match(_ABOUT.sub("", _PREAMBLE.sub("", question.strip())))
     parts = (asked.groupdict() if asked else {}) | {"subject": None}
     wanted = set(_content(" ".join(filter(None, parts.values())))) - _GENERIC
     return not wanted.isdisjoint(_content(text))
