@@ -51,6 +51,9 @@ TRIES_OF_A_STRANGER = 3
 GIVE_UP_AFTER = 3
 """So many questions failing after all their tries, with no answer in between, mean that the server is gone."""
 
+LAST_REPLIES = 5.0
+"""Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
+
 START_PATIENCE = 2.0
 """Seconds for which a server that nobody ever reached is tried."""
 
@@ -141,15 +144,20 @@ class OpenAIChat(Backend):
         for worker in workers:
             worker.start()
         failure: BaseException | None = None
-        working = len(workers)
+        working, until = len(workers), 0.0
         try:
             while working:
-                match done.get():
+                try:
+                    item = done.get(timeout=None if failure is None else max(0.0, until - time.monotonic()))
+                except queue.Empty:
+                    break
+                match item:
                     case None:
                         working -= 1
                     case BaseException() as error:
-                        failure = failure or error
-                        flight.stop()
+                        if failure is None:
+                            failure, until = error, time.monotonic() + LAST_REPLIES
+                            flight.stop()
                     case response:
                         yield response
         finally:

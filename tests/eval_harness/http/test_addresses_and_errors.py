@@ -1,5 +1,6 @@
 """Where no chat server answers, one line says why, within seconds, in the words of whoever answered."""
 
+import json
 import time
 
 import pytest
@@ -79,3 +80,20 @@ def test_a_web_page_instead_of_a_reply_is_told_soon():
         with pytest.raises(BadInput, match="Sign in & go on"):
             list(model(server).generate([request(i) for i in range(4)]))
         assert sum(server.asked.values()) == 3
+
+
+def test_replies_that_never_come_do_not_hold_up_an_error():
+    def answer(body):
+        if "Question 3?" in json.dumps(body):
+            return 401, {"error": {"message": "withdrawn"}}
+        if "Question 2?" in json.dumps(body):
+            time.sleep(40)
+        return "A"
+
+    with ChaosServer(answer=answer) as server:
+        start, got = time.monotonic(), []
+        with pytest.raises(BadInput, match="refuses the key"):
+            for response in model(server, timeout=60, in_flight=8).generate([request(i) for i in range(8)]):
+                got.append(response.question_id)
+    assert time.monotonic() - start < 25  # LAST_REPLIES, and what a busy machine adds
+    assert "0" in got and not {"2", "3"} & set(got)
