@@ -14,7 +14,7 @@ from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table
-from leaderboard_space.service import Asked, Service
+from leaderboard_space.service import BoardQuery, Service
 from leaderboard_space.views.tables.breakdown import METRICS_FACET, Cells, cells_of, facets_of
 
 
@@ -59,11 +59,11 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             every_run: every result instead of one per model and account
             facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
-        asked = _understood(board, service, benchmark, branches, metric, question_set, every_run, facets)
-        table = leaderboard_table(asked.section, service.standings(asked), asked.branches)
+        query = _understood(board, service, benchmark, branches, metric, question_set, every_run, facets)
+        table = leaderboard_table(query.section, service.standings(query), query.branches)
         if not table:
             raise BadInput(
-                f"metric {asked.metric!r}: papers print it of parts of this selection at most, not of the whole, and no answers are known. "
+                f"metric {query.metric!r}: papers print it of parts of this selection at most, not of the whole, and no answers are known. "
                 "`breakdown` gives the parts."
             )
         return table
@@ -106,8 +106,8 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             question_set: key from question_sets; the complete official set if empty
             facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
-        asked = _understood(board, service, benchmark, branches, metric, question_set, True, facets)
-        there = [name for name in facets_of(asked.section, asked.outcomes) if name != METRICS_FACET]
+        query = _understood(board, service, benchmark, branches, metric, question_set, True, facets)
+        there = [name for name in facets_of(query.section, query.outcomes) if name != METRICS_FACET]
         facet = _words(facet, "facet")
         if facet not in there:
             raise BadInput(
@@ -115,15 +115,15 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             )
 
         def cells(name: str) -> Cells:
-            return cells_of(asked.section, asked.outcomes, asked.tree, name, facet, asked.branches, asked.metrics)
+            return cells_of(query.section, query.outcomes, query.tree, name, facet, query.branches, query.metrics)
 
-        known = [name for name in asked.metrics if cells(name)]
-        chosen = asked.metric if metric or asked.metric in known or not known else known[0]
+        known = [name for name in query.metrics if cells(name)]
+        chosen = query.metric if metric or query.metric in known or not known else known[0]
         if chosen not in known:
             raise BadInput(
                 f"metric {chosen!r}: not known by {facet} for this selection. There are: {', '.join(known) or 'none'}."
             )
-        return breakdown_table(asked.section, asked.section.entries, facet, cells(chosen), chosen, asked.branches)
+        return breakdown_table(query.section, query.section.entries, facet, cells(chosen), chosen, query.branches)
 
     return [question_sets, leaderboard, branches_of, breakdown]
 
@@ -137,7 +137,7 @@ def _understood(
     question_set: str,
     every_run: bool,
     facets: list[str] | str | None = None,
-) -> Asked:
+) -> BoardQuery:
     """A call, checked. Raises BadInput for what is not on the board. A score that nobody named is one that is known of the selection."""
     section = _section(board, benchmark, question_set)
     loaded = board.outcomes(section)
@@ -150,7 +150,7 @@ def _understood(
         list(path) for path in read_choices(labels, {f: [n.label for n in nodes] for f, nodes in loaded[1].facets})
     ]
     metric = _words(metric, "metric")
-    asked = service.asked(
+    query = service.query(
         {
             "format": section.format,
             "section": section.key,
@@ -159,9 +159,9 @@ def _understood(
             "shown": ALL if every_run else ONE,
         }
     )
-    if metric and asked.metric != metric:
-        raise BadInput(f"metric {_shown(metric)}: not known here. There are: {', '.join(asked.metrics)}.")
-    return asked if metric else service.fitting(asked)
+    if metric and query.metric != metric:
+        raise BadInput(f"metric {_shown(metric)}: not known here. There are: {', '.join(query.metrics)}.")
+    return query if metric else service.fitting(query)
 
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:

@@ -58,8 +58,8 @@ class Front:
         found: list[Label] = []
         for format in BENCHMARKS:
             if self.service.board.snapshot.sections[format]:
-                asked = self.service.asked({"format": format})
-                found += labels_of(format, asked.tree)
+                query = self.service.query({"format": format})
+                found += labels_of(format, query.tree)
         return found
 
     def topic(self, request: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ class Front:
             shown = held[: max(same, MOST_RELATED)]
             known = [(label, how, self._of(label)) for label, how in shown]
             rest = [label.shown for label, _ in held[len(shown) :]]
-            section = self.service.asked({"format": format}).section
+            section = self.service.query({"format": format}).section
             drafts.append((format, section, known, rest))
         cells = [
             (format, standings, row)
@@ -135,12 +135,12 @@ class Front:
             "branches": [choice(label.facet, label.value)],
             "shown": ONE,
         }
-        return self.service.standings(self.service.fitting(self.service.asked(request)))
+        return self.service.standings(self.service.fitting(self.service.query(request)))
 
     def _official(self, format: str) -> list[tuple[Section, Standings]]:
         sections = self.service.board.snapshot.sections[format]
         return [
-            (section, self.service.standings(self.service.asked({"format": format, "section": section.key})))
+            (section, self.service.standings(self.service.query({"format": format, "section": section.key})))
             for section in sections
             if section.kind in OFFICIAL and section.split == sections[0].split
         ]

@@ -106,11 +106,11 @@ def lines_of(service: Service, name: str) -> list[Line]:
     sections = {id(section): section for section, _ in entries_of(service, name)}
     for section in sections.values():
         service.board.outcomes(section)
-        asked = service.asked({"format": section.format, "section": section.key, "shown": ONE})
-        found = service.standings(asked)
+        query = service.query({"format": section.format, "section": section.key, "shown": ONE})
+        found = service.standings(query)
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
         lines += [
-            Line(section, asked.metric, row, len(found.models), asked.outcomes)
+            Line(section, query.metric, row, len(found.models), query.outcomes)
             for row in sorted(mine, key=lambda row: list(GROUPS).index(row.group))
             if row.score.value is not None
         ]
@@ -130,10 +130,10 @@ def scores_by_metric(service: Service, line: Line) -> dict[str, Score]:
     """Every score of a line's result but the shares of letters, in the board's order."""
     found: dict[str, Score] = {}
     for metric in metrics_of(line.section, line.outcomes):
-        asked = service.asked(
+        query = service.query(
             {"format": line.section.format, "section": line.section.key, "metric": metric, "shown": ALL}
         )
-        row = next((row for row in service.standings(asked).rows if row.entry.key == line.row.entry.key), None)
+        row = next((row for row in service.standings(query).rows if row.entry.key == line.row.entry.key), None)
         if row is not None and row.score.value is not None:
             found[metric] = with_interval(row.score)
     return found

@@ -49,7 +49,7 @@ before seeing what the first answers say: without any, nothing is known of a sel
 
 
 @dataclass(frozen=True)
-class Asked:
+class BoardQuery:
     """A request of the browser, checked: the section it names exists, the metric and branches are there."""
 
     snapshot: Snapshot
@@ -97,87 +97,87 @@ class Service:
             }
         if request.get("stamp") is not None and request["stamp"] == self.board.snapshot.stamp:
             return {"unchanged": True}
-        wanted = self.asked(request)
-        asked = self.fitting(wanted)
-        found, window = self.known_standings(asked), window_of(request)
+        wanted = self.query(request)
+        query = self.fitting(wanted)
+        found, window = self.known_standings(query), window_of(request)
         html = self.remember(
-            ("panel", window, found.pending, *asked.key),
+            ("panel", window, found.pending, *query.key),
             lambda: leaderboard.panel(
-                asked.snapshot, asked.section, found, asked.metrics, asked.branches, asked.shown, asked.ready, window
+                query.snapshot, query.section, found, query.metrics, query.branches, query.shown, query.ready, window
             ),
         )
-        if asked.metric != wanted.metric:
-            before, now = (info_of(name, asked.section.format).label for name in (wanted.metric, asked.metric))
+        if query.metric != wanted.metric:
+            before, now = (info_of(name, query.section.format).label for name in (wanted.metric, query.metric))
             said = f"{before} is not known of this selection: {now} is shown."
             html = f'<p class="note">{text(said)}</p>' + html
-        if asked.dropped:
-            gone = ", ".join(asked.dropped[:5])
+        if query.dropped:
+            gone = ", ".join(query.dropped[:5])
             html = (
                 f'<p class="note">Not in this set of questions, and left out of the selection: {text(gone, 400)}.</p>'
                 + html
             )
-        html = "".join(f'<p class="note">{text(line, 400)}</p>' for line in asked.unknown) + html
+        html = "".join(f'<p class="note">{text(line, 400)}</p>' for line in query.unknown) + html
         state = {
-            "section": asked.section.key,
-            "metric": asked.metric,
-            "branches": [list(branch) for branch in asked.branches],
-            "shown": asked.shown,
+            "section": query.section.key,
+            "metric": query.metric,
+            "branches": [list(branch) for branch in query.branches],
+            "shown": query.shown,
         }
         return {
             "html": html,
-            "stamp": asked.snapshot.stamp,
+            "stamp": query.snapshot.stamp,
             "state": state,
-            "tree": f"{asked.section.key}@{asked.outcomes is not None}@{asked.snapshot.stamp}",
-            "ready": asked.ready and not found.pending,
+            "tree": f"{query.section.key}@{query.outcomes is not None}@{query.snapshot.stamp}",
+            "ready": query.ready and not found.pending,
             "selected": found.selected,
-            "counts": self.remember(("counts", *asked.key), lambda: asked.tree.counts(asked.branches)),
+            "counts": self.remember(("counts", *query.key), lambda: query.tree.counts(query.branches)),
         }
 
     def tree(self, request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
         """The branches and facets of a section, for the browser to draw."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return {"groups": [], "facets": []}
-        asked = self.asked(request)
-        return self.remember(("tree", *asked.key[:2], asked.outcomes is not None), asked.tree.as_json)
+        query = self.query(request)
+        return self.remember(("tree", *query.key[:2], query.outcomes is not None), query.tree.as_json)
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
         """The plots and the breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        asked = self.asked(request)
-        facet, facets = self._facet(asked, request)
+        query = self.query(request)
+        facet, facets = self._facet(query, request)
         one, window = str(request.get("one") or ""), window_of(request)
 
         def draw() -> str:
-            chosen, under = self._drawn(asked, facet, window)
+            chosen, under = self._drawn(query, facet, window)
             keys = frozenset(entry.key for entry in chosen)
-            found, format = self.known_standings(asked), asked.section.format
-            about = plot_note(asked.section, found, asked.branches)
+            found, format = self.known_standings(query), query.section.format
+            about = plot_note(query.section, found, query.branches)
             rows = [row for row in found.standing if row.entry.key in keys]
-            drawn = self._plot(asked, keys, about) + plots.by_size(rows, asked.metric, format, about)
-            drawn += plots.by_cost(rows, tokens_of(rows), asked.metric, format, about)
-            if spec(asked.section.format).by_image_type:
-                entries = self._entries(asked)
+            drawn = self._plot(query, keys, about) + plots.by_size(rows, query.metric, format, about)
+            drawn += plots.by_cost(rows, tokens_of(rows), query.metric, format, about)
+            if spec(query.section.format).by_image_type:
+                entries = self._entries(query)
                 named = (one, transfer.OF_THE_PAPER)
                 keys |= {entry.key for entry in entries if entry.key == one or entry.result.model.name in named}
-                cells_of = self._by_image_type(asked, keys)
-                drawn += transfer.view(entries, cells_of, one, labels(entries), asked.metric)
-                entry = self._one(asked, one, keys)
+                cells_of = self._by_image_type(query, keys)
+                drawn += transfer.view(entries, cells_of, one, labels(entries), query.metric)
+                entry = self._one(query, one, keys)
                 drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
-            cells = self._cells(asked, facet, keys=frozenset(entry.key for entry in chosen))
-            return breakdown.view(asked.section, cells, found, facet, facets, chosen, under, about) + drawn
+            cells = self._cells(query, facet, keys=frozenset(entry.key for entry in chosen))
+            return breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
 
-        return self.remember(("breakdown", facet, one, window, *asked.key), draw)
+        return self.remember(("breakdown", facet, one, window, *query.key), draw)
 
-    def _drawn(self, asked: Asked, facet: str, window: Window) -> tuple[list[Entry], str]:
+    def _drawn(self, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
         """The results that the breakdown shows, and what stands under it: how many of how many."""
         entries = [
-            entry for entry in self._entries(asked) if breakdown.speaks_of(entry, asked.outcomes, facet, asked.metric)
+            entry for entry in self._entries(query) if breakdown.speaks_of(entry, query.outcomes, facet, query.metric)
         ]
         names = called(entries)
         held = matching(window, entries, lambda entry: names[entry.key])
         column = (window.sort_of("breakdown") or ("",))[0]
-        cells = self._cells(asked, facet, column=column).get(column, {}) if len(held) > window.rows and column else {}
+        cells = self._cells(query, facet, column=column).get(column, {}) if len(held) > window.rows and column else {}
 
         def value_of(entry: Entry, column: str) -> Value:
             score = cells.get(entry.key)
@@ -186,16 +186,16 @@ class Service:
         chosen = first(window, "breakdown", held, value_of)
         return chosen, more(window, len(chosen), len(held), len(entries))
 
-    def _plot(self, asked: Asked, keys: frozenset[str], about: str) -> str:
+    def _plot(self, query: BoardQuery, keys: frozenset[str], about: str) -> str:
         """The benchmark's plot of the results `keys`; where a selection as a whole has none, that of the largest image type in it
         (papers print by these)."""
-        drawn = self._plot_of(asked, keys, "", about)
-        if drawn or not spec(asked.section.format).by_image_type:
+        drawn = self._plot_of(query, keys, "", about)
+        if drawn or not spec(query.section.format).by_image_type:
             return drawn
-        for branch in plots.image_types(asked.tree, asked.branches):
+        for branch in plots.image_types(query.tree, query.branches):
             name = branch_name(branch)
             drawn = self._plot_of(
-                replace(asked, branches=(branch,)),
+                replace(query, branches=(branch,)),
                 keys,
                 f"Known by image type only: this is {name}, the largest; tick another to see it.",
                 about,
@@ -204,110 +204,110 @@ class Service:
                 return drawn
         return ""
 
-    def _plot_of(self, asked: Asked, keys: frozenset[str], where: str, about: str) -> str:
-        format = asked.section.format
-        rows = self.known_standings(replace(asked, metric=spec(format).plot_metric or asked.metric)).standing
+    def _plot_of(self, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
+        format = query.section.format
+        rows = self.known_standings(replace(query, metric=spec(format).plot_metric or query.metric)).standing
         # By model: papers print the plot's score of another of its results than the one that stands for it.
-        models = {entry.result.model.name for entry in asked.section.entries if entry.key in keys}
+        models = {entry.result.model.name for entry in query.section.entries if entry.key in keys}
         rows = [row for row in rows if row.entry.result.model.name in models]
         plotted = frozenset(row.entry.key for row in rows)
         return plots.plot(
             format,
             rows,
             lambda name: breakdown.scores_by_entry(
-                asked.section, asked.outcomes, asked.tree, name, asked.branches, plotted
+                query.section, query.outcomes, query.tree, name, query.branches, plotted
             ),
             where,
             about,
         )
 
-    def _one(self, asked: Asked, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
+    def _one(self, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
         """The result (of `keys`) that the views of a single one show."""
-        cells = {aspect: self._by_image_type(asked, keys)(aspect) for aspect in transfer.ASPECTS}
-        entries = self._entries(asked)
+        cells = {aspect: self._by_image_type(query, keys)(aspect) for aspect in transfer.ASPECTS}
+        entries = self._entries(query)
         return transfer.choose(entries, cells, wanted, labels(entries))
 
-    def _facet(self, asked: Asked, request: Mapping[str, Any]) -> tuple[str, list[str]]:
+    def _facet(self, query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
         """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
-        facets = breakdown.facets_of(asked.section, asked.outcomes)
+        facets = breakdown.facets_of(query.section, query.outcomes)
         wanted = str(request.get("facet") or "")
         known = (
             name
             for name in facets
-            if any(breakdown.speaks_of(entry, asked.outcomes, name, asked.metric) for entry in asked.section.entries)
+            if any(breakdown.speaks_of(entry, query.outcomes, name, query.metric) for entry in query.section.entries)
         )
         return (wanted if wanted in facets else next(known)), facets
 
     def _cells(
         self,
-        asked: Asked,
+        query: BoardQuery,
         facet: str,
         metric: str | None = None,
         keys: frozenset[str] | None = None,
         column: str | None = None,
     ) -> Cells:
         return breakdown.cells_of(
-            asked.section, asked.outcomes, asked.tree, metric or asked.metric, facet, asked.branches, asked.metrics,
+            query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, query.metrics,
             keys, column,
         )  # fmt: skip
 
-    def _by_image_type(self, asked: Asked, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
-        return lambda metric: self._cells(asked, "image_type", metric, keys)
+    def _by_image_type(self, query: BoardQuery, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
+        return lambda metric: self._cells(query, "image_type", metric, keys)
 
-    def _entries(self, asked: Asked) -> list[Entry]:
+    def _entries(self, query: BoardQuery) -> list[Entry]:
         """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
-        found = self.known_standings(asked)
+        found = self.known_standings(query)
         return [*(row.entry for row in found.standing), *found.hidden]
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
-        asked = self.asked(request)
+        query = self.query(request)
         wanted = str(request.get("key"))
-        entry = next((entry for entry in asked.section.entries if entry.key == wanted), None)
+        entry = next((entry for entry in query.section.entries if entry.key == wanted), None)
         if entry is None:
             raise BadInput("this result is no longer on the board. Reload the page.")
-        return provenance.detail(entry, asked.section)
+        return provenance.detail(entry, query.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, cells, transfer or aspects; `as`: csv or json."""
-        asked = self.asked(request)
-        section, found, of = asked.section, self.standings(asked), str(request.get("of") or "leaderboard")
-        name = f"{section.benchmark}-{section.key}-{asked.metric}"
+        query = self.query(request)
+        section, found, of = query.section, self.standings(query), str(request.get("of") or "leaderboard")
+        name = f"{section.benchmark}-{section.key}-{query.metric}"
         if of == "breakdown":
-            facet, _ = self._facet(asked, request)
-            metric = None if facet == breakdown.METRICS_FACET else asked.metric
-            cells = self._cells(asked, facet)
-            table = breakdown_table(section, self._entries(asked), facet, cells, metric, asked.branches)
+            facet, _ = self._facet(query, request)
+            metric = None if facet == breakdown.METRICS_FACET else query.metric
+            cells = self._cells(query, facet)
+            table = breakdown_table(section, self._entries(query), facet, cells, metric, query.branches)
             name += f"-by-{facet}"
         elif of == "transfer":
             table = []
-            for metric in dict.fromkeys((*transfer.ASPECTS, asked.metric)):
-                cells = self._by_image_type(asked)(metric)
-                table += breakdown_table(section, self._entries(asked), "image_type", cells, metric, asked.branches)
+            for metric in dict.fromkeys((*transfer.ASPECTS, query.metric)):
+                cells = self._by_image_type(query)(metric)
+                table += breakdown_table(section, self._entries(query), "image_type", cells, metric, query.branches)
             name += "-by-image-type"
         elif of == "aspects":
-            one = self._one(asked, str(request.get("one") or ""))
+            one = self._one(query, str(request.get("one") or ""))
             table = []
             for metric in aspects.COLUMNS if one is not None else ():
-                cells = self._by_image_type(asked)(metric)
-                table += breakdown_table(section, [one], "image_type", cells, metric, asked.branches) if one else []
+                cells = self._by_image_type(query)(metric)
+                table += breakdown_table(section, [one], "image_type", cells, metric, query.branches) if one else []
             name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
         elif of == "cells":
-            entries, printed = published_cells(found, asked.branches)
+            entries, printed = published_cells(found, query.branches)
             table = []
             for (facet, value), held in printed.items():
-                table += breakdown_table(section, entries, facet, {value: held}, asked.metric, asked.branches)
+                table += breakdown_table(section, entries, facet, {value: held}, query.metric, query.branches)
             name += "-published-cells"
         else:
-            table = leaderboard_table(section, found, asked.branches)
-        if asked.branches:
-            name += f"-{selection_in_words(asked.branches)}"
+            table = leaderboard_table(section, found, query.branches)
+        if query.branches:
+            name += f"-{selection_in_words(query.branches)}"
         return as_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
-        asked = self.asked(request)
-        return citation(asked.section, self.standings(asked), asked.branches, str(request.get("link") or "")[:4000])
+        query = self.query(request)
+        return citation(query.section, self.standings(query), query.branches, str(request.get("link") or "")[:4000])
 
     def ready(self, request: Mapping[str, Any]) -> bool:
         """Whether a request can be answered without waiting for answers that are still being read."""
@@ -324,58 +324,58 @@ class Service:
         """Look at the store now; the stamp of what is there."""
         return self.board.refresh().stamp
 
-    def standings(self, asked: Asked) -> Standings:
+    def standings(self, query: BoardQuery) -> Standings:
         """The ranked rows of a checked request."""
         return self.remember(
-            ("standings", *asked.key),
-            lambda: standings(asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown),
+            ("standings", *query.key),
+            lambda: standings(query.section, query.outcomes, query.tree, query.metric, query.branches, query.shown),
         )
 
-    def known_standings(self, asked: Asked) -> Standings:
+    def known_standings(self, query: BoardQuery) -> Standings:
         """The same, of hundreds of results without their ranks until these are computed, which begins now."""
-        key = ("standings", *asked.key)
+        key = ("standings", *query.key)
         with self._lock:
             if key in self._memory:
                 return self._memory[key]
-            begins = len(asked.section.entries) > MANY and key not in self._ranking
+            begins = len(query.section.entries) > MANY and key not in self._ranking
             if begins:
                 self._ranking.add(key)
-        if len(asked.section.entries) <= MANY:
-            return self.standings(asked)
+        if len(query.section.entries) <= MANY:
+            return self.standings(query)
         if begins:
-            self._beside.submit(self._rank, key, asked)
+            self._beside.submit(self._rank, key, query)
         return self.remember(
-            ("unranked", *asked.key),
+            ("unranked", *query.key),
             lambda: standings(
-                asked.section, asked.outcomes, asked.tree, asked.metric, asked.branches, asked.shown, with_ranks=False
+                query.section, query.outcomes, query.tree, query.metric, query.branches, query.shown, with_ranks=False
             ),
         )
 
-    def _rank(self, key: tuple[Any, ...], asked: Asked) -> None:
+    def _rank(self, key: tuple[Any, ...], query: BoardQuery) -> None:
         try:
-            self.standings(asked)
+            self.standings(query)
         finally:
             with self._lock:
                 self._ranking.discard(key)
 
-    def fitting(self, asked: Asked) -> Asked:
+    def fitting(self, query: BoardQuery) -> BoardQuery:
         """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
         choice of branches empties the board as long as anything is known of them."""
-        are_measured = all(entry.result.kind == "measured" for entry in asked.section.entries)
-        if are_measured and asked.tree.size and not self.known_standings(asked).selected:
-            return asked  # no question, no score
-        for metric in dict.fromkeys((asked.metric, *asked.metrics)):
-            found = replace(asked, metric=metric)
+        are_measured = all(entry.result.kind == "measured" for entry in query.section.entries)
+        if are_measured and query.tree.size and not self.known_standings(query).selected:
+            return query  # no question, no score
+        for metric in dict.fromkeys((query.metric, *query.metrics)):
+            found = replace(query, metric=metric)
             if self.known(found):
                 return found
-        return asked
+        return query
 
-    def known(self, asked: Asked) -> bool:
+    def known(self, query: BoardQuery) -> bool:
         """Whether a score of the selection is known, or a printed cell within it."""
-        found = self.known_standings(asked)
-        return any(row.score.value is not None for row in found.rows) or bool(published_cells(found, asked.branches)[1])
+        found = self.known_standings(query)
+        return any(row.score.value is not None for row in found.rows) or bool(published_cells(found, query.branches)[1])
 
-    def asked(self, request: Mapping[str, Any]) -> Asked:
+    def query(self, request: Mapping[str, Any]) -> BoardQuery:
         """A request, checked against what is there; what it does not say is chosen. Raises BadInput for a benchmark without results."""
         snapshot = self.board.snapshot
         section = snapshot.section(str(request.get("format")), request.get("section"))
@@ -402,7 +402,7 @@ class Service:
         if metric not in metrics:
             metric = metrics[0] if metrics else metric
         ready = loaded is not None
-        return Asked(
+        return BoardQuery(
             snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown)
         )
 

@@ -348,9 +348,9 @@ def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
     better = {
         line.name for line in found.lines if (cell := line.cells.get("gmai-mmbench")) and cell.verdict == "better"
     }
-    asked = front.service.asked({"format": "gmai-mmbench"})
+    query = front.service.query({"format": "gmai-mmbench"})
     alone = {
-        row.entry.result.model.name for row in front.service.standings(asked).models if row.score.verdict == "better"
+        row.entry.result.model.name for row in front.service.standings(query).models if row.score.verdict == "better"
     }
     assert better <= alone and len(alone) > 30  # the overview corrects for all of its marks
     assert f"{len(alone)} of 50 models are significantly better than the paper's random run" in page
