@@ -192,6 +192,7 @@ def _serve(descriptor: int, address: Path, preloaded: list[str]) -> None:
 
 
 def _run(wanted: dict[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["environment"])

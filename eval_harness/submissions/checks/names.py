@@ -69,7 +69,13 @@ def look_alike(name: str, others: Iterable[str] = ()) -> list[str]:
 
 def skeleton(name: str) -> str:
     """A name as it looks: letters of other scripts as the Latin ones that they pass for (Unicode TR 39, table of confusables), without
-    case, blanks and signs."""
+    case, blanks and signs. A skeleton is its own skeleton: what one pass leaves (a letter without its accent) may pass for another."""
+    while (seen := _one_pass(name)) != name:
+        name = seen
+    return name
+
+
+def _one_pass(name: str) -> str:
     looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name.translate(_INVISIBLE)))
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
     same = re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
