@@ -14,7 +14,8 @@ from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table
-from leaderboard_space.service import BoardQuery, Service
+from leaderboard_space.query import BoardQuery
+from leaderboard_space.service import Service
 from leaderboard_space.views.tables.breakdown import METRICS_FACET, Cells, cells_of, facets_of
 
 

@@ -43,7 +43,7 @@ class Front:
         found = {format: self._official(format) for format in BENCHMARKS}
         key = tuple(id(standings) for sets in found.values() for _, standings in sets)
         # The standings stand in the key's value, so that no other can come by their ids while it is kept.
-        return self.service.remember(("overview", key), lambda: (overview(found), found))[0]
+        return self.service.memory.remember(("overview", key), lambda: (overview(found), found))[0]
 
     def page(self, request: Mapping[str, Any]) -> str:
         """The first screen as HTML; `request` as its address says: kind, size, since, sort, pin, all, unknown."""
@@ -157,7 +157,7 @@ class Front:
         """Everything that can be found: topics, labels, models, benchmarks, pages."""
         labels = self.labels()
         key = ("hits", self.service.board.snapshot.stamp, len(labels))
-        return self.service.remember(key, lambda: self._hits(labels))
+        return self.service.memory.remember(key, lambda: self._hits(labels))
 
     def _hits(self, labels: list[Label]) -> list[Hit]:
         found = []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderboard_space import service as service_module
+from leaderboard_space import memory
 from leaderboard_space.data.board import Board
 from leaderboard_space.service import Service
 from leaderboard_space.views.tables.row_window import FIRST, MORE, Window, first, matching, window_of
@@ -74,7 +74,7 @@ def test_ranks_of_many_models_follow_their_scores(service: Service, monkeypatch:
     """The first answer has every score and says that the ranks are being computed; the next ones are those of a board that waited."""
     asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]]}
     waited = Service(service.board).view(asked)
-    monkeypatch.setattr(service_module, "MANY", 10)
+    monkeypatch.setattr(memory, "MANY", 10)
     quick = Service(service.board)
     first_seen = quick.view(asked)
     assert first_seen["ready"] is False and "which differences are significant is being computed" in first_seen["html"]

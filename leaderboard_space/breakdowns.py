@@ -1,0 +1,177 @@
+"""The second part of a benchmark's page: the breakdown of a selection, its plots, and the tables as files.
+
+See also: the tables (`views/tables/`), the plots (`views/charts/`), who asks (`service.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.models.cost import tokens_of
+from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.tree import branch_name
+from leaderboard_space.export import breakdown_table, leaderboard_table, plot_note, selection_in_words
+from leaderboard_space.memory import Memory
+from leaderboard_space.query import BoardQuery
+from leaderboard_space.views.charts import plots
+from leaderboard_space.views.tables import aspects, breakdown, transfer
+from leaderboard_space.views.tables.breakdown import Cells
+from leaderboard_space.views.tables.choices import labels
+from leaderboard_space.views.tables.published_cells import published_cells
+from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
+
+
+def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
+    """The plots and the breakdown table of a selection, as HTML."""
+    facet, facets = _facet(query, request)
+    one, window = str(request.get("one") or ""), window_of(request)
+
+    def draw() -> str:
+        chosen, under = _drawn(memory, query, facet, window)
+        keys = frozenset(entry.key for entry in chosen)
+        found, format = memory.known_standings(query), query.section.format
+        about = plot_note(query.section, found, query.branches)
+        rows = [row for row in found.standing if row.entry.key in keys]
+        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, format, about)
+        drawn += plots.by_cost(rows, tokens_of(rows), query.metric, format, about)
+        if spec(query.section.format).by_image_type:
+            entries = memory.entries(query)
+            named = (one, transfer.OF_THE_PAPER)
+            keys |= {entry.key for entry in entries if entry.key == one or entry.result.model.name in named}
+            cells_of = _by_image_type(query, keys)
+            drawn += transfer.view(entries, cells_of, one, labels(entries), query.metric)
+            entry = _one(memory, query, one, keys)
+            drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
+        cells = _cells(query, facet, keys=frozenset(entry.key for entry in chosen))
+        return breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
+
+    return memory.remember(("breakdown", facet, one, window, *query.key), draw)
+
+
+def _drawn(memory: Memory, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
+    """The results that the breakdown shows, and what stands under it: how many of how many."""
+    entries = [
+        entry for entry in memory.entries(query) if breakdown.speaks_of(entry, query.outcomes, facet, query.metric)
+    ]
+    names = called(entries)
+    held = matching(window, entries, lambda entry: names[entry.key])
+    column = (window.sort_of("breakdown") or ("",))[0]
+    cells = _cells(query, facet, column=column).get(column, {}) if len(held) > window.rows and column else {}
+
+    def value_of(entry: Entry, column: str) -> Value:
+        score = cells.get(entry.key)
+        return names[entry.key].lower() if column == "model" else score.value if score is not None else None
+
+    chosen = first(window, "breakdown", held, value_of)
+    return chosen, more(window, len(chosen), len(held), len(entries))
+
+
+def _plot(memory: Memory, query: BoardQuery, keys: frozenset[str], about: str) -> str:
+    """The benchmark's plot of the results `keys`; where a selection as a whole has none, that of the largest image type in it
+    (papers print by these)."""
+    drawn = _plot_of(memory, query, keys, "", about)
+    if drawn or not spec(query.section.format).by_image_type:
+        return drawn
+    for branch in plots.image_types(query.tree, query.branches):
+        name = branch_name(branch)
+        drawn = _plot_of(
+            memory,
+            replace(query, branches=(branch,)),
+            keys,
+            f"Known by image type only: this is {name}, the largest; tick another to see it.",
+            about,
+        )
+        if drawn:
+            return drawn
+    return ""
+
+
+def _plot_of(memory: Memory, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
+    format = query.section.format
+    rows = memory.known_standings(replace(query, metric=spec(format).plot_metric or query.metric)).standing
+    # By model: papers print the plot's score of another of its results than the one that stands for it.
+    models = {entry.result.model.name for entry in query.section.entries if entry.key in keys}
+    rows = [row for row in rows if row.entry.result.model.name in models]
+    plotted = frozenset(row.entry.key for row in rows)
+    return plots.plot(
+        format,
+        rows,
+        lambda name: breakdown.scores_by_entry(
+            query.section, query.outcomes, query.tree, name, query.branches, plotted
+        ),
+        where,
+        about,
+    )
+
+
+def _one(memory: Memory, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
+    """The result (of `keys`) that the views of a single one show."""
+    cells = {aspect: _by_image_type(query, keys)(aspect) for aspect in transfer.ASPECTS}
+    entries = memory.entries(query)
+    return transfer.choose(entries, cells, wanted, labels(entries))
+
+
+def _facet(query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
+    facets = breakdown.facets_of(query.section, query.outcomes)
+    wanted = str(request.get("facet") or "")
+    known = (
+        name
+        for name in facets
+        if any(breakdown.speaks_of(entry, query.outcomes, name, query.metric) for entry in query.section.entries)
+    )
+    return (wanted if wanted in facets else next(known)), facets
+
+
+def _cells(
+    query: BoardQuery,
+    facet: str,
+    metric: str | None = None,
+    keys: frozenset[str] | None = None,
+    column: str | None = None,
+) -> Cells:
+    return breakdown.cells_of(
+        query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, query.metrics,
+        keys, column,
+    )  # fmt: skip
+
+
+def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
+    return lambda metric: _cells(query, "image_type", metric, keys)
+
+
+def table(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """A table and the name of its file. `of`: leaderboard, breakdown, cells, transfer or aspects."""
+    section, found, of = query.section, memory.standings(query), str(request.get("of") or "leaderboard")
+    name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
+    if of == "breakdown":
+        facet, _ = _facet(query, request)
+        metric = None if facet == breakdown.METRICS_FACET else query.metric
+        cells = _cells(query, facet)
+        rows = breakdown_table(section, memory.entries(query), facet, cells, metric, query.branches)
+        name += f"-by-{facet}"
+    elif of == "transfer":
+        for metric in dict.fromkeys((*transfer.ASPECTS, query.metric)):
+            cells = _by_image_type(query)(metric)
+            rows += breakdown_table(section, memory.entries(query), "image_type", cells, metric, query.branches)
+        name += "-by-image-type"
+    elif of == "aspects":
+        one = _one(memory, query, str(request.get("one") or ""))
+        for metric in aspects.COLUMNS if one is not None else ():
+            cells = _by_image_type(query)(metric)
+            rows += breakdown_table(section, [one], "image_type", cells, metric, query.branches) if one else []
+        name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
+    elif of == "cells":
+        entries, printed = published_cells(found, query.branches)
+        for (facet, value), held in printed.items():
+            rows += breakdown_table(section, entries, facet, {value: held}, query.metric, query.branches)
+        name += "-published-cells"
+    else:
+        rows = leaderboard_table(section, found, query.branches)
+    if query.branches:
+        name += f"-{selection_in_words(query.branches)}"
+    return rows, name

@@ -1,0 +1,96 @@
+"""What was computed for a query is kept, so that many readers of the same selection cost one computation.
+
+See also: queries (`query.py`), what is answered (`service.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from leaderboard_space.data.ranks.standings import Standings, standings
+from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.query import BoardQuery
+from leaderboard_space.views.tables.published_cells import published_cells
+
+MANY = 100
+"""Results beyond which a selection is shown before its ranks are known: the tests of all pairs take seconds then."""
+REMEMBERED = 512
+
+
+class Memory:
+    """The last REMEMBERED values, by their keys, and the standings of queries. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="ranks")
+        self._ranking: set[tuple[Any, ...]] = set()
+
+    def remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """The value of a key, computed where it is not there."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        value = compute()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > REMEMBERED:
+                self._values.popitem(last=False)
+        return value
+
+    def standings(self, query: BoardQuery) -> Standings:
+        """The ranked rows of a query."""
+        return self.remember(("standings", *query.key), lambda: _standings(query))
+
+    def known_standings(self, query: BoardQuery) -> Standings:
+        """The same, of hundreds of results without their ranks until these are computed, which begins now."""
+        if len(query.section.entries) <= MANY:
+            return self.standings(query)
+        key = ("standings", *query.key)
+        with self._lock:
+            if key in self._values:
+                return self._values[key]
+            begins = key not in self._ranking
+            self._ranking.add(key)
+        if begins:
+            self._beside.submit(self._rank, key, query)
+        return self.remember(("unranked", *query.key), lambda: _standings(query, with_ranks=False))
+
+    def _rank(self, key: tuple[Any, ...], query: BoardQuery) -> None:
+        try:
+            self.standings(query)
+        finally:
+            with self._lock:
+                self._ranking.discard(key)
+
+    def fitting(self, query: BoardQuery) -> BoardQuery:
+        """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
+        choice of branches empties the board as long as anything is known of them."""
+        are_measured = all(entry.result.kind == "measured" for entry in query.section.entries)
+        if are_measured and query.tree.size and not self.known_standings(query).selected:
+            return query  # no question, no score
+        for metric in dict.fromkeys((query.metric, *query.metrics)):
+            found = replace(query, metric=metric)
+            if self._is_known(found):
+                return found
+        return query
+
+    def _is_known(self, query: BoardQuery) -> bool:
+        """Whether a score of the selection is known, or a printed cell within it."""
+        found = self.known_standings(query)
+        return any(row.score.value is not None for row in found.rows) or bool(published_cells(found, query.branches)[1])
+
+    def entries(self, query: BoardQuery) -> list[Entry]:
+        """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
+        found = self.known_standings(query)
+        return [*(row.entry for row in found.standing), *found.hidden]
+
+
+def _standings(query: BoardQuery, with_ranks: bool = True) -> Standings:
+    return standings(query.section, query.outcomes, query.tree, query.metric, query.branches, query.shown, with_ranks)

@@ -1,0 +1,89 @@
+"""What the browser asks for, checked: a benchmark's section, a metric of it, branches of its tree.
+
+See also: how it is answered (`service.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
+from leaderboard_space.data.store.sections import Section, Snapshot
+from leaderboard_space.data.tree import Path, Tree, branch_name
+
+MOST_BRANCHES = 2000
+PATIENCE = 0.2
+"""Seconds a reader waits for answers that are still being read, before seeing the scores as handed in."""
+
+
+@dataclass(frozen=True)
+class BoardQuery:
+    """A request of the browser, checked: the section it names exists, the metric and branches are there."""
+
+    snapshot: Snapshot
+    section: Section
+    outcomes: Outcomes | None
+    tree: Tree
+    metric: str
+    metrics: list[str]
+    branches: tuple[Path, ...]
+    shown: str
+    dropped: tuple[str, ...]
+    ready: bool
+    unknown: tuple[str, ...] = ()
+    """What the request names and the board does not know, one line each."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        read = len(self.outcomes.runs) if self.outcomes is not None else -1
+        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown, self.ready, read)
+
+
+def checked(board: Board, request: Mapping[str, Any], waits: bool) -> BoardQuery:
+    """A request, checked against what is there; what it does not say is chosen. `waits`: answers that are
+    still being read are waited for. Raises BadInput for a benchmark without results."""
+    snapshot = board.snapshot
+    section = snapshot.section(str(request.get("format")), request.get("section"))
+    if section is None:
+        raise BadInput(f"benchmark {request.get('format')!r}: this board has no results of it.")
+    wanted = _branches(request.get("branches"))
+    loaded = board.outcomes(section, (None if wanted else PATIENCE) if waits else 0)
+    outcomes, tree = loaded or board.begun(section, 0) or board.outline(section)
+    branches = tuple(branch for branch in wanted if branch in tree.rows)
+    dropped = tuple(branch_name(branch) for branch in wanted if branch not in tree.rows)
+    metrics = metrics_of(section, outcomes)
+    wanted_shown = str(request.get("shown"))
+    shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE
+    metric = str(request.get("metric"))
+    unknown = [
+        f"{what} {request[key]}: not on this board. What is shown is another."
+        for what, key, known in (
+            ("Set of questions", "section", str(request.get("section")) == section.key),
+            ("Score", "metric", metric in metrics),
+            ("Results", "shown", wanted_shown == shown),
+        )
+        if request.get(key) and not known
+    ]
+    if metric not in metrics:
+        metric = metrics[0] if metrics else metric
+    ready = loaded is not None
+    return BoardQuery(
+        snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown)
+    )
+
+
+def _branches(value: Any) -> list[Path]:
+    """Paths (facet, label, ...) from whatever the browser sent; anything else is dropped."""
+    if not isinstance(value, list):
+        return []
+    found = [
+        tuple(str(part) for part in branch)
+        for branch in value[:MOST_BRANCHES]
+        if isinstance(branch, list | tuple) and 2 <= len(branch) <= 6
+    ]
+    return list(dict.fromkeys(found))
