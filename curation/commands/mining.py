@@ -46,8 +46,7 @@ def embed(
     gpus_per_worker: GpusPerWorker = 0,
 ) -> None:
     """Embed a folder of images. Goes on where it was stopped; images embedded before cost nothing."""
-    from curation.images.image_index import INDEX
-    from curation.images.set_images import REPORT
+    from curation.images.file_names import list_beside
     from curation.mining.embedding import embed as embed_images
     from curation.mining.encoders import encoder_spec, load_encoder
     from curation.mining.pair_search import pick_device
@@ -63,11 +62,8 @@ def embed(
     loaded = load_encoder(spec, pick_device(device))
     path = embed_images(images, out, loaded, batch_size, dtype, encode=encode)
     typer.echo(f"wrote {path}")
-    if not (images.absolute().parent / REPORT).is_file():
-        typer.echo(
-            f"{out / INDEX} holds the names of the image files: if they say who is shown, begin with `medprobe curate deidentify`.",
-            err=True,
-        )
+    if list_beside(out).is_file():
+        typer.echo(f"{list_beside(out)} says which file is which id; it and {out}.key stay private", err=True)
 
 
 def pairs(
@@ -115,6 +111,7 @@ def pairs(
     """Find every pair that one encoder confuses and another tells apart, exactly."""
     import pandas as pd
 
+    from curation.images.file_names import file_names, share_list
     from curation.images.image_index import INDEX
     from curation.images.image_table import Columns, join_table, read_table
     from curation.mining.confusing_pairs import MODES, Thresholds
@@ -143,8 +140,9 @@ def pairs(
     index = pd.read_parquet(embeddings / INDEX)
     groups, keep = None, None
     if table is not None:
+        files = file_names(embeddings)
         known = join_table(
-            index["image"].tolist(),
+            [files.get(image, image) for image in index["image"]],
             read_table(table, Columns(image=image_column, caption=caption_column, group=group_column)),
             table,
         )
@@ -173,6 +171,7 @@ def pairs(
         run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
     search = make_search(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image, per_image), sample, seed, run=run)
+    share_list(embeddings, out)
     counts = report["counts"]
     typer.echo(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates "

@@ -42,6 +42,7 @@ def write(
     """Have a language model write a question for each pair (prompt A.1), check it, ask again where it is no good."""
     import pandas as pd
 
+    from curation.images.file_names import file_names, share_list
     from curation.images.image_table import Columns, join_table, read_table
     from curation.writing.asking import Asking
     from curation.writing.question_writing import write_questions
@@ -60,10 +61,13 @@ def write(
         raise BadInput(f"--limit {limit}: give a whole number from 1.")
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
-    known = join_table(images, read_table(table, Columns(image=image_column, caption=caption_column)), table)
+    files = file_names(pairs)
+    columns = Columns(image=image_column, caption=caption_column)
+    known = join_table([files.get(image, image) for image in images], read_table(table, columns), table)
     asking = Asking(tries, temperature, min_caption, seed, read_price(price), send_to_provider)
     writer = open_writer(model, base_url)
-    funnel = write_questions(found, dict(zip(known["image"], known["caption"], strict=True)), writer, out, asking)
+    funnel = write_questions(found, dict(zip(images, known["caption"], strict=True)), writer, out, asking)
+    share_list(pairs, out)
     for name, value in funnel.items():
         typer.echo(f"{name}: {value}")
 

@@ -14,10 +14,8 @@ See also: the rules (`dicom.py`), text (`texts.py`), the decisions (`review_text
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -32,11 +30,11 @@ from tqdm import tqdm
 
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.texts import Box, Recall, find_text, measure_recall
+from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT
 from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.temporary import temporary_folder
@@ -141,7 +139,7 @@ def deidentify(
         pd.DataFrame(table).to_csv(work / "table.csv", index=False)
         document = report.document()
         (work / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        _private_names(out.absolute().with_name(f"{out.name}.names.csv"), names)
+        write_list(list_beside(out), names)
         work.chmod(0o755)
         work.rename(out)
     return document
@@ -203,16 +201,6 @@ def _table_rows(known: pd.DataFrame | None) -> dict[str, dict[str, Any]]:
         if known is None
         else {str(row["image"]): {str(k): v for k, v in row.items()} for row in known.to_dict("records")}
     )
-
-
-def _private_names(path: Path, names: list[tuple[str, str]]) -> None:
-    def write(partial: Path) -> None:
-        with os.fdopen(
-            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="", encoding="utf-8"
-        ) as file:
-            csv.writer(file).writerows([("image", "file"), *names])
-
-    replace_file(path, write)
 
 
 def read_boxes(out: Path) -> dict[str, list[Box]]:

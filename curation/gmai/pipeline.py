@@ -30,6 +30,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
 
 PRIVATE = "private"
+SKIPPED = "skipped.csv"
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,11 @@ def run(
     table = read_labels(sources.labels)
     private = out / PRIVATE
     with lock(private, "gmai"):
+        private.chmod(0o700)  # its journal and lists name files
         remove_temp_files(private)
         items, skips, read = read_items(sources, private, quiet)
-        _write_skips(private / "skipped.csv", skips)
-        notes = _skip_notes(skips)
+        _write_skips(private / SKIPPED, skips)
+        notes = _skip_notes(skips, private / SKIPPED)
         tasks, departments = values_of(sources)
         tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
         cases, possible, left_out, unmapped = make_cases(items, sources, table, tagged)
@@ -205,15 +207,10 @@ def _write_skips(path: Path, skips: list[Skip]) -> None:
     _csv(path, ["dataset", "what", "reason"], [[skip.dataset, skip.what, skip.reason] for skip in skips])
 
 
-def _skip_notes(skips: list[Skip]) -> list[str]:
-    """One line per dataset and reason, with the first files."""
-    first: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for skip in skips:
-        first[skip.dataset, skip.reason].append(skip.what)
-    return [
-        f"{name}: {len(files)} x {reason} ({', '.join(files[:3])}{', ...' if len(files) > 3 else ''})"
-        for (name, reason), files in sorted(first.items())
-    ]
+def _skip_notes(skips: list[Skip], path: Path) -> list[str]:
+    """One line per dataset and reason. It may end up in a log, so files are named in the private list alone."""
+    lines = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
+    return [*lines, f"which files these are: {path}"] if lines else []
 
 
 def _write_unmapped(path: Path, unmapped: dict[tuple[str, str], int]) -> None:

@@ -21,6 +21,8 @@ import pandas as pd
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
+from curation.images.file_names import ids_of
+from dataset_builders.contents.pseudonyms import ID
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
@@ -123,43 +125,51 @@ def _unwritable(name: str) -> bool:
 
 
 def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataFrame:
-    """Write and return the table of readable images below `folder`: image, sha256, phash, width, height, size, changed.
+    """Write the table of readable images below `folder` and return it with the column `file` beside the stored ones: image (the id of
+    the file), sha256, phash, width, height, size, changed.
 
     phash is 16 hex digits (64 bits). Rows of an earlier run are reused where size and time of change are the same.
-    Files that are no readable image are written to unreadable.csv with the reason and left out.
+    Files that are no readable image are written to unreadable.csv by id with the reason and left out.
     """
     import imagehash
 
     names = _walk(folder)
-    old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else pd.DataFrame(columns=["image"])
-    known = {row["image"]: row for row in old.to_dict("records")}
+    old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
+    written = [replace_surrogates(name) for name in names]
+    is_earlier = old is not None and not old["image"].str.fullmatch(ID).all()
+    ids = {name: name for name in written} if is_earlier else ids_of(folder, written, out)
+    known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:
         path = folder / name
+        image = ids[replace_surrogates(name)]
         if _unwritable(name):
-            return {"image": replace_surrogates(name), "reason": "its name is not UTF-8 text: rename the file"}
+            return {"image": image, "reason": "its name is not UTF-8 text: rename the file"}
         try:
             state = path.stat()
             if not path.is_file():
-                return {"image": name, "reason": "is no file"}
-            had = known.get(name)
+                return {"image": image, "reason": "is no file"}
+            had = known.get(image)
             if had and (had["size"], had["changed"]) == (state.st_size, state.st_mtime_ns):
-                return {str(column): value for column, value in had.items()}
+                return {str(column): value for column, value in had.items()} | {"file": name}
             data = path.read_bytes()
             picture = open_rgb(data)
             if max(picture.size) > LONGEST * min(picture.size):
                 size = f"{picture.width} x {picture.height} pixels"
-                return {"image": name, "reason": f"is {size}: too long and narrow for an encoder"}
-        except (ImageError, OSError) as error:
-            return {"image": name, "reason": str(error)}
+                return {"image": image, "reason": f"is {size}: too long and narrow for an encoder"}
+        except ImageError as error:
+            return {"image": image, "reason": str(error)}
+        except OSError as error:  # its text names the file
+            return {"image": image, "reason": error.strerror or type(error).__name__}
         return {
-            "image": name,
+            "image": image,
             "sha256": hashlib.sha256(data).hexdigest(),
             "phash": str(imagehash.phash(picture)),
             "width": picture.width,
             "height": picture.height,
             "size": state.st_size,
             "changed": state.st_mtime_ns,
+            "file": name,
         }
 
     rows = list(tqdm(prefetch(look, names), total=len(names), desc="reading images", unit="image", disable=quiet))
@@ -167,11 +177,11 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
     bad = [row for row in rows if "reason" in row]
     if not good:
         raise BadInput(
-            f"{folder}: none of its {len(names)} images can be read (the first: {bad[0]['image']}: {bad[0]['reason']})."
+            f"{folder}: none of its {len(names)} images can be read (the first: {written[0]}: {bad[0]['reason']})."
         )
     out.mkdir(parents=True, exist_ok=True)
     index = pd.DataFrame(good)
-    replace_file(out / INDEX, lambda path: index.to_parquet(path, index=False))
+    replace_file(out / INDEX, lambda path: index.drop(columns="file").to_parquet(path, index=False))
     replace_file(
         out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False)
     )

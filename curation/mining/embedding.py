@@ -85,6 +85,7 @@ def embed(
         vectors = VectorCache(cache, dtype)
         wanted = index.drop_duplicates("sha256")
         todo = wanted[~wanted["sha256"].isin(vectors.known)]
+        todo = todo[["file", "sha256"]].rename(columns={"file": "image"})
         bar = tqdm(
             total=len(wanted),
             initial=len(wanted) - len(todo),

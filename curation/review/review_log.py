@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from curation.images.file_names import file_names
 from curation.images.image_index import replace_surrogates
 from curation.writing.categories import read_given
 from curation.writing.question_writing import read_drafts, records
@@ -100,10 +101,10 @@ class ReviewLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.drafts = read_drafts(folder)
-        given = read_given(folder)
+        given, files = read_given(folder), file_names(folder)
         self.pairs: dict[str, Pair] = {
             row["pair_id"]: Pair(
-                row,
+                row | {side: files.get(row[side], row[side]) for side in ("image_1", "image_2")},
                 row["question"],
                 row["option_A"],
                 row["option_B"],

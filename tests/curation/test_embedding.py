@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from curation.images.file_names import file_names
 from curation.images.image_index import index_images, list_images, open_rgb
 from curation.images.image_table import Columns, join_table, read_table
 from curation.mining.embedding import embed, open_embeddings
@@ -55,13 +56,15 @@ def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, d
     together = np.load(embed(images, tmp_path / "a", loaded, batch_size=4, quiet=True))
     assert together.shape == (10, dimensions)
     index = pd.read_parquet(tmp_path / "a" / "images.parquet")
-    assert index["image"].tolist() == [*(f"{k}.png" for k in range(9)), "deep/grey16.png"]
-    for row, image in enumerate(index["image"]):
+    files = file_names(tmp_path / "a")
+    named = index["image"].map(files).tolist()
+    assert named == [*(f"{k}.png" for k in range(9)), "deep/grey16.png"]
+    for row, image in enumerate(named):
         alone = loaded.encode(loaded.prepare(open_rgb((images / image).read_bytes()))[None]).numpy()[0]
         np.testing.assert_allclose(together[row], alone, rtol=1e-4, atol=1e-5)
     assert len(np.unique(together.round(4), axis=0)) == 10
     unreadable = pd.read_csv(tmp_path / "a" / "unreadable.csv")
-    assert unreadable["image"].tolist() == ["broken.jpg"]
+    assert unreadable["image"].map(files).tolist() == ["broken.jpg"]
     assert unreadable["reason"].str.len().min() > 5
 
 
@@ -329,12 +332,16 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
     with open(os.fsencode(folder) + b"/latin_\xe9.png", "wb") as file:  # noqa: PTH123
         picture.save(file, "PNG")
     index = index_images(folder, tmp_path / "out", quiet=True)
-    assert index["image"].tolist() == ["a.png", "deep/b.png", "line\nbreak.png"]
-    bad = pd.read_csv(tmp_path / "out" / "unreadable.csv").set_index("image")["reason"]
+    assert index["file"].tolist() == ["a.png", "deep/b.png", "line\nbreak.png"]
+    bad = (
+        pd.read_csv(tmp_path / "out" / "unreadable.csv")
+        .set_index("image")["reason"]
+        .rename(file_names(tmp_path / "out"))
+    )
     assert sorted(bad.index) == ["gone.png", "latin_?.png", "pipe.png", "strip.png", "zero.png"]
     assert "rename" in bad["latin_?.png"]
     assert "long and narrow" in bad["strip.png"]
-    assert list_images(folder) == sorted([*index["image"], *(set(bad.index) - {"latin_?.png"})])
+    assert list_images(folder) == sorted([*index["file"], *(set(bad.index) - {"latin_?.png"})])
 
 
 def test_grey_is_stretched_over_what_is_finite():

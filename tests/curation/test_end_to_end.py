@@ -12,6 +12,7 @@ from PIL import Image, PngImagePlugin
 from typer.testing import CliRunner
 
 from curation.command_line import app
+from curation.images.file_names import file_names
 from curation.images.image_table import MIN_CAPTION, read_table
 from curation.review.review_log import ReviewLog
 from curation.writing.prompts import WRITE, fill, one_line
@@ -135,7 +136,9 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     repository = open_repository(tmp_path / "data")
     rows = repository.questions("test")
     assert len(rows) == 2 * (len(pairs) - 1)
-    ids = [pseudonyms_of(out).of("p", f"{a}\0{b}") for a, b in zip(pairs["image_1"], pairs["image_2"], strict=True)]
+    files = file_names(q)
+    named = zip(pairs["image_1"].map(files), pairs["image_2"].map(files), strict=True)
+    ids = [pseudonyms_of(out).of("p", f"{a}\0{b}") for a, b in named]
     stored = pairs.assign(case_id=ids).set_index("case_id")
     assert (rows["sim_med"] == stored.loc[rows["case_id"], "sim_med"].to_numpy()).all()
     assert all(list(value) == ["Pulmonary"] for value in rows["categories"])
@@ -143,23 +146,17 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     numbers = json.loads((tmp_path / "quality.json").read_text())
     assert numbers["pairs"] == len(pairs) - 1
     assert numbers["images_seen"] == numbers["images"]
-    if kind == "drawn":  # nothing that is built, logged, sent or said names anybody, but for the tables of the images
-        tables = tuple(
-            rf"{name}$"
-            for name in (
-                "images.parquet",
-                "pairs.parquet",
-                "set_aside.parquet",
-                "drafts.parquet",
-                "categories.json",
-                "table.csv",
-            )
-        )
+    if (
+        kind == "drawn"
+    ):  # nothing that is built, logged, sent or said names anybody, but for the two files that are there to be private
         assert (q / "journal.jsonl").stat().st_size
         assert (q / "categories.jsonl").stat().st_size
-        assert found_below(tmp_path, people, ("^images", *tables)) == []
+        private = (r"^images/", r"^table\.csv$", r"^embeddings\.(key|names\.csv)$", r"^my-benchmark\.key$")
+        assert found_below(tmp_path, people, private) == []
         assert found_in(repr(log_of_server.asked).encode(), people) == []
         assert found_in("".join(SAID).encode(), people) == []
+        for name in ("embeddings.key", "embeddings.names.csv"):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.sources

@@ -12,6 +12,7 @@ from PIL import Image
 from curation.gmai.cases import Case
 from curation.gmai.items import PICTURES
 from curation.gmai.sources import Sources
+from curation.images.file_names import file_names
 from dataset_builders.errors import BadInput
 
 THUMBNAIL = 16
@@ -31,8 +32,9 @@ class Appearance:
                 )
             index = pd.read_parquet(embeddings / "images.parquet")
             vectors = np.load(arrays[0], mmap_mode="r")
-            for name, vector in zip(index["image"], vectors, strict=True):
-                self._known[Path(str(name)).stem] = _unit(np.asarray(vector, np.float64))
+            files = file_names(embeddings)
+            for image, vector in zip(index["image"], vectors, strict=True):
+                self._known[Path(files.get(image, image)).stem] = _unit(np.asarray(vector, np.float64))
 
     def of(self, picture: str) -> np.ndarray:
         """The vector of a picture (its sha256)."""

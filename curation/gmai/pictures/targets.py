@@ -65,6 +65,11 @@ class Skip:
     what: str
     reason: str
 
+    @property
+    def kind(self) -> str:
+        """The reason without its details, which may name a file or quote one."""
+        return self.reason.split(" (", maxsplit=1)[0]
+
 
 class Skipped(Exception):
     """Raised by a reader for one picture or volume that cannot be used; the message is the reason."""
@@ -84,5 +89,5 @@ class Unit:
 
 
 def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
-    """How often each (dataset, reason) occurs."""
-    return Counter((skip.dataset, skip.reason) for skip in skips)
+    """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
+    return Counter((skip.dataset, skip.kind) for skip in skips)

@@ -115,7 +115,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
         if len(shape) == 4 and shape[3] == 1:
             loaded = nibabel.funcs.four_to_three(loaded)[0]
         elif len(shape) != 3:
-            raise Skipped(f"has {len(shape)} dimensions ({' x '.join(map(str, shape))}), not three")
+            raise Skipped(f"has {len(shape)} dimensions, not three ({' x '.join(map(str, shape))})")
         if loaded.get_data_dtype().fields is not None:
             raise Skipped("holds colours, not numbers")
         canonical = nibabel.as_closest_canonical(loaded)

@@ -1,0 +1,78 @@
+"""Which file an id stands for. The tables of a working folder name images by keyed hashes, since a file may be called like its patient.
+
+    FOLDER.key, FOLDER.names.csv    beside an embeddings folder, readable by their owner alone: the key, and which file is which id
+    FOLDER/names_file.txt           in the folders of later steps: where that list lies
+
+Images of `medprobe curate deidentify` go by keyed hashes already; folders made of them, and those of earlier versions, have no list: their
+ids are the files' names.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from curation.images.set_images import manifest_of
+from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+
+POINTER = "names_file.txt"
+
+
+def ids_of(images: Path, names: Iterable[str], out: Path) -> dict[str, str]:
+    """File name -> id for the tables of `out`, whose list is written; the names themselves where `deidentify` made the images."""
+    if manifest_of(images).get("deidentification", {}).get("ids") == KEYED:
+        return {name: name for name in names}
+    pseudonyms = pseudonyms_of(out)
+    ids = {name: pseudonyms.of("i", name) for name in names}
+    write_list(list_beside(out), ((made, name) for name, made in ids.items()))
+    return ids
+
+
+def list_beside(folder: Path) -> Path:
+    """Where the list of a folder lies: beside it."""
+    folder = folder.absolute()
+    return folder.with_name(f"{folder.name}.names.csv")
+
+
+def write_list(path: Path, rows: Iterable[tuple[str, str]]) -> None:
+    """Write a list (id, file) that its owner alone can read."""
+
+    def write(partial: Path) -> None:
+        with os.fdopen(
+            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="", encoding="utf-8"
+        ) as file:
+            csv.writer(file).writerows([("image", "file"), *rows])
+
+    replace_file(path, write)
+
+
+def file_names(folder: Path) -> dict[str, str]:
+    """Id -> file name for the tables of a working folder; empty where its ids are the names. Raises BadInput where the list is gone."""
+    path = _list_of(folder)
+    if path is None:
+        return {}
+    if not path.is_file():
+        raise BadInput(f"{path}: is not there; it says which files {folder} is about. Put it back.")
+    with path.open(encoding="utf-8", newline="") as file:
+        return {row["image"]: row["file"] for row in csv.DictReader(file)}
+
+
+def share_list(source: Path, folder: Path) -> None:
+    """Let `folder`, made from `source`, use the same list."""
+    path = _list_of(source)
+    if path is None:
+        (folder / POINTER).unlink(missing_ok=True)
+    else:
+        replace_file(folder / POINTER, f"{os.path.relpath(path, folder.absolute())}\n".encode())
+
+
+def _list_of(folder: Path) -> Path | None:
+    """The list of a working folder; None where its ids are the files' names."""
+    pointer = folder / POINTER
+    if pointer.is_file():
+        return Path(os.path.normpath(folder.absolute() / pointer.read_text(encoding="utf-8").strip()))
+    return list_beside(folder) if list_beside(folder).is_file() else None
