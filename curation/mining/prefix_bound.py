@@ -28,7 +28,7 @@ WIDTHS = (64, 128, 256, 512)
 COLUMN_COST = 1.0
 CANDIDATE_COST = 40_000.0
 """Time of a column of the product and of deciding a candidate, per pair and in the same unit (measured by
-benchmarks/bench_pairs.py)."""
+benchmarks/curation/bench_pairs.py)."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 PRIOR_CORRELATION = 0.7
 """Correlation within clusters that is assumed as far as the data do not show it."""
 PRIOR_DF = 7.0
-"""What this assumption weighs, in degrees of freedom. Both numbers were chosen with `benchmarks/interval_coverage.py`."""
+"""What this assumption weighs, in degrees of freedom. Both numbers were chosen with `benchmarks/scoring/interval_coverage.py`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from dataset_builders.fingerprints import (
 )
 from dataset_builders.hub.repository import open_repository
 from eval_harness.scores import score
-from tests.eval_harness.guessing import constant_answers
+from tests.eval_harness.scores.guessing import constant_answers
 
 
 @pytest.fixture(scope="module", params=BENCHMARKS)

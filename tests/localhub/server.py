@@ -12,33 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from . import (
-    routes_benchmarks,
-    routes_commits,
-    routes_control,
-    routes_discussions,
-    routes_files,
-    routes_refs,
-    routes_repos,
-    routes_xet,
-)
 from .accounts import Accounts, Token, usual_accounts
 from .faults import RESET, Asked, Fault, Faults, Record
-from .repositories import Repositories, Repository
-from .routes import dispatch
+from .routes import benchmarks, commits, control, discussions, files, refs, repos, xet
+from .routes.table import dispatch
+from .storage.repositories import Repositories, Repository
+from .storage.xet import XetStorage
 from .wire import Answer, Refused, Request
-from .xet import XetStorage
 
-ROUTES = (
-    routes_benchmarks,
-    routes_commits,
-    routes_control,
-    routes_discussions,
-    routes_files,
-    routes_refs,
-    routes_repos,
-    routes_xet,
-)
+ROUTES = (benchmarks, commits, control, discussions, files, refs, repos, xet)
 """Importing them fills the table of routes."""
 
 

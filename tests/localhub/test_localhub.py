@@ -23,8 +23,8 @@ from huggingface_hub.utils import get_session
 
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER, STRANGER
 from tests.localhub.faults import RESET
-from tests.localhub.history import git_sha1
-from tests.localhub.xet import ungroup
+from tests.localhub.storage.history import git_sha1
+from tests.localhub.storage.xet import ungroup
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = {"repo_id": "ORG/x", "repo_type": "dataset"}

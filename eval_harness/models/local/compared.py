@@ -9,4 +9,4 @@ COMPARED = frozenset(
     video_llama_3 video_llava vipllava
     """.split()  # noqa: SIM905
 )
-"""Model types of `tests/eval_harness/tiny_families.py`, which `benchmarks/families.py` runs."""
+"""Model types of `tests/eval_harness/models/tiny_families.py`, which `benchmarks/models/families.py` runs."""

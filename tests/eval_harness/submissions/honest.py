@@ -1,6 +1,6 @@
 """Honest runs of every kind, generated: format x method x back end x kinds of answers x options x names. What `eval` accepts has to land.
 
-See also: submitting and verifying them (`test_honest_runs.py`, `benchmarks/honest_runs.py`).
+See also: submitting and verifying them (`test_honest_runs.py`, `benchmarks/submissions/honest_runs.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit`, by `verify` and by the Submit page, unaltered.
 
-A seeded part of `benchmarks/honest_runs.py`.
+A seeded part of `benchmarks/submissions/honest_runs.py`.
 """
 
 from dataclasses import replace

@@ -13,10 +13,10 @@ from dataset_builders.hub.publish import publish
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.submitting import responses, write_lines
-from tests.localhub import routes_discussions
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.faults import Fault
-from tests.localhub.history import Entry
+from tests.localhub.routes import discussions as routes_discussions
+from tests.localhub.storage.history import Entry
 from tests.localhub.wire import Refused
 
 STORE = "ORG/results"

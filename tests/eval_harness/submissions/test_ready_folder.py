@@ -16,8 +16,8 @@ from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests.commands import medprobe
+from tests.eval_harness.answer_reading.test_judge import Server
 from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder, write_lines
-from tests.eval_harness.test_judge import Server
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,0 +1,172 @@
+"""Kills workers of a local Ray cluster while they work: is everything there once, and the same as undisturbed?
+
+`sweep`: tiny models x benchmarks (phantom data), workers killed at random moments once more was answered; then the same sweep without Ray.
+`pairs`: a pair search of many images with workers killed; then the same in one process, timed, and on undisturbed workers, timed.
+
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep --models 6 --kills 10
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py pairs --images 40000 --kills 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BENCHMARKS = ("mediconfusion", "probmed", "halt-medvqa", "gmai-mmbench")
+
+
+def finish(folder: Path, *arguments: object) -> float:
+    """Run a command to its end; returns its seconds."""
+    from tests.ray_processes import start
+
+    began = time.perf_counter()
+    process = start(sys.executable, folder, *arguments)
+    assert process.wait() == 0, (folder / "said").read_text()
+    return time.perf_counter() - began
+
+
+PLUG_IN = """
+import hashlib, time
+from eval_harness.models.interface import Response
+from eval_harness.results import Model
+
+class Seeded:
+    needs_images = False
+
+    def __init__(self, settings):
+        self.model = Model(name="seed SEED")
+
+    def generate(self, requests):
+        for request in requests:
+            time.sleep(0.01)
+            drawn = hashlib.sha256(b"SEED" + request.prompt.encode()).digest()[0]
+            yield Response(request.question_id, request.sample, "ABCDEFGH"[drawn % len(request.options)], seconds=0.01)
+"""
+"""A model that needs no torch: a worker is back a few seconds after it was killed."""
+
+
+def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_ins: bool) -> None:
+    import yaml
+
+    from dataset_builders.build import build
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+    from tests.ray_processes import kill_workers, start
+
+    for name in BENCHMARKS:
+        build(name, out=folder / "data" / name)
+    for number in range(models):
+        if plug_ins:
+            (folder / f"seed_{number}.py").write_text(PLUG_IN.replace("SEED", str(number)))
+        else:
+            make_tiny_vlm(folder / f"tiny-{number}", seed=number)
+    names = [f"seed_{number}.py:Seeded" if plug_ins else f"tiny-{number}" for number in range(models)]
+    document = {"models": names, "benchmarks": list(BENCHMARKS)}
+    (folder / "models.yaml").write_text(yaml.safe_dump(document))
+
+    def answered() -> int:
+        found = 0
+        for path in folder.glob("ray/*/answers*.jsonl"):
+            found += path.read_bytes().count(b"\n") if path.exists() else 0
+        return found
+
+    began = time.perf_counter()
+    process = start(
+        sys.executable, folder, "sweep", "models.yaml", "--out", "ray", "--ray", "local", "--workers", workers
+    )
+    killed = kill_workers(process, "Worker", kills, seed, answered)
+    assert process.wait() == 0, (folder / "said").read_text()
+    on_ray = time.perf_counter() - began
+    assert killed == kills, f"the sweep was over after {killed} kills"
+    calm = finish(folder, "sweep", "models.yaml", "--out", "calm")
+    questions = 0
+    tasks = sorted((folder / "calm").glob("*/result.json"))
+    assert len(tasks) == models * len(BENCHMARKS)
+    for path in tasks:
+        ours = folder / "ray" / path.parent.name
+        assert json.loads((ours / "result.json").read_text())["scores"] == json.loads(path.read_text())["scores"]
+        keys = [json.loads(line)["question_id"] for line in (ours / "answers.jsonl").read_text().splitlines()]
+        wanted = [json.loads(line)["question_id"] for line in (path.parent / "answers.jsonl").read_text().splitlines()]
+        assert sorted(keys) == sorted(wanted), f"{ours}: an answer is missing or there twice"
+        questions += len(keys)
+    print(
+        f"sweep of {models} models x {len(BENCHMARKS)} benchmarks ({questions} answers) on {workers} Ray workers: {killed} killed, each "
+        f"answer once, scores as without Ray; {on_ray:.0f} s with the kills, {calm:.0f} s one process after the other"
+    )
+
+
+def embeddings(folder: Path, images: int, seed: int) -> None:
+    """An embeddings folder of two encoders with drawn vectors (`bench_pairs.synthetic`)."""
+    import numpy as np
+    import pandas as pd
+
+    from benchmarks.curation.bench_pairs import synthetic
+    from curation.mining.embedding import index_sha256
+
+    folder.mkdir()
+    draw = np.random.default_rng(seed)
+    names = [f"{number:07d}.png" for number in range(images)]
+    hashes = [f"{value:016x}" for value in draw.integers(0, 2**64, images, dtype=np.uint64)]
+    index = pd.DataFrame({"image": names, "sha256": [f"{number:064x}" for number in range(images)], "phash": hashes})
+    index.to_parquet(folder / "images.parquet")
+    for name, vectors in zip(("med", "gen"), synthetic(images, seed=seed), strict=True):
+        np.save(folder / f"{name}-0.npy", vectors)
+        about = {"encoder": {"name": name}, "index_sha256": index_sha256(index)}
+        (folder / f"{name}-0.json").write_text(json.dumps(about))
+
+
+def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> None:
+    import pandas as pd
+
+    from tests.ray_processes import kill_workers, start
+
+    embeddings(folder / "embeddings", images, seed)
+    base = ("curate", "pairs", "embeddings", "--med", "med", "--gen", "gen", "--device", "cpu")
+    ray = ("--ray", "local", "--workers", workers)
+    for name, options in (("all pairs", ()), ("10 per image", ("--per-image", 10))):
+        out = name.split(maxsplit=1)[0]
+        alone = finish(folder, *base, *options, "--out", f"{out}-alone")
+        calm = finish(folder, *base, *options, *ray, "--out", f"{out}-ray")
+        blocks = folder / f"{out}-killed" / "blocks"
+        process = start(sys.executable, folder, *base, *options, *ray, "--out", f"{out}-killed")
+        killed = kill_workers(process, "Searcher", kills, seed, lambda: len(list(blocks.glob("*.parquet"))))  # noqa: B023
+        assert process.wait() == 0, (folder / "said").read_text()
+        assert killed == kills, f"the search was over after {killed} kills"
+        expected = pd.read_parquet(folder / f"{out}-alone" / "pairs.parquet")
+        for other in ("ray", "killed"):
+            pd.testing.assert_frame_equal(pd.read_parquet(folder / f"{out}-{other}" / "pairs.parquet"), expected)
+        size = {
+            kind: sum(path.stat().st_size for path in (folder / f"{out}-{kind}" / "blocks").iterdir()) / 1e6
+            for kind in ("alone", "ray")
+        }
+        print(
+            f"{images:,} images, {name}: {len(expected):,} pairs; {alone:.0f} s in one process, {calm:.0f} s on {workers} workers (Ray's "
+            f"start included), the same pairs after {killed} kills; blocks {size['alone']:.0f} and {size['ray']:.0f} MB"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["sweep", "pairs"])
+    parser.add_argument("--models", type=int, default=6)
+    parser.add_argument("--images", type=int, default=40_000)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plug-ins", action="store_true", help="sweep: models that need no torch, for slow machines")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        if given.what == "sweep":
+            sweep(Path(name), given.models, given.kills, given.workers, given.seed, given.plug_ins)
+        else:
+            pairs(Path(name), given.images, given.kills, given.workers, given.seed)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+    print(f"most memory of one process: {peak:.1f} GB")
+
+
+if __name__ == "__main__":
+    main()

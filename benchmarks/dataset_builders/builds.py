@@ -1,0 +1,216 @@
+"""Speed and size of dataset builds, measured on made-up sources of the real benchmarks' shapes.
+
+    python benchmarks/dataset_builders/builds.py probmed FOLDER      a ProbMed-sized build against the floor of copying the image bytes once
+    python benchmarks/dataset_builders/builds.py reading FOLDER      time to the first streamed row; loading `cases` against `questions`
+    python benchmarks/dataset_builders/builds.py sizes FOLDER        bytes against push_to_hub's layout
+    python benchmarks/dataset_builders/builds.py gmai FOLDER [GB]    peak memory of a build from one large TSV
+
+FOLDER keeps the made-up sources between calls. Figures are in benchmarks/README.md. See also: tests (tests/).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+IMAGES, QUESTIONS = 6303, 57132
+IMAGE_BYTES = 60_000
+
+
+def main() -> None:
+    """Run the benchmark named on the command line."""
+    what, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    {"probmed": probmed, "reading": reading, "sizes": sizes, "gmai": gmai}[what](folder)
+
+
+def probmed_source(folder: Path) -> Path:
+    """A source of ProbMed's size: 6,303 JPEG files of about 60 KB, all different, and 57,132 questions."""
+    source = folder / "probmed-source"
+    if (source / "probmed.json").is_file():
+        return source
+    from PIL import Image
+
+    types = [
+        f"{organ}_{modality}" for organ in ("abdomen", "brain", "chest", "spine") for modality in ("ct", "mri", "xray")
+    ]
+    rng = np.random.default_rng(0)
+    rows = []
+    kinds = ["modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality"]
+    for number in range(IMAGES):
+        kind = types[number % 12]
+        path = source / "images" / kind / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture = rng.integers(0, 256, (64, 64), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
+        noise = rng.integers(0, 64, (512, 512), dtype=np.uint8)
+        Image.fromarray(picture // 2 + noise).save(path, quality=62)
+        pairs = (QUESTIONS - 5 * IMAGES) // 2 // IMAGES + (number < (QUESTIONS - 5 * IMAGES) // 2 % IMAGES)
+        pairs_of = [f"entity_{side}_{pair}" for pair in range(pairs) for side in ("gt", "hallu")]
+        single = ["entity_hallu"] if number == 0 and (QUESTIONS - 5 * IMAGES) % 2 else []
+        for qa_type in [*kinds, *pairs_of, *single]:
+            rows.append(
+                {
+                    "id": f"{kind}_{number}",
+                    "image": f"{kind}/{number}.jpg",
+                    "image_type": kind,
+                    "qa_type": qa_type,
+                    "question": f"Does picture {number} of {kind} show what {qa_type} asks for, as a made-up text of usual length?",
+                    "answer": "no" if "hallu" in qa_type else "yes",
+                }
+            )
+    (source / "probmed.json").write_text(json.dumps(rows))
+    return source
+
+
+def floor(source: Path, folder: Path) -> float:
+    """Seconds to read every image, take its sha256 and write its bytes into one file."""
+    start = time.perf_counter()
+    with (folder / "floor.bin").open("wb") as stream:
+        for path in sorted(source.rglob("*.jpg")):
+            data = path.read_bytes()
+            hashlib.sha256(data).hexdigest()
+            stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    took = time.perf_counter() - start
+    (folder / "floor.bin").unlink()
+    return took
+
+
+def probmed(folder: Path) -> None:
+    """Build time against the floor, three times in turn; the command in a process of its own, as a user runs it."""
+    source, out = probmed_source(folder), folder / "probmed"
+    floors, builds, inside = [], [], []
+    for _ in range(3):
+        floors.append(floor(source, folder))
+        shutil.rmtree(out, ignore_errors=True)
+        start = time.perf_counter()
+        code = (
+            "import time; t=time.perf_counter()\nfrom dataset_builders.build import build\n"
+            f"build('probmed', source={str(source)!r}, out={str(out)!r})\nprint(time.perf_counter()-t, flush=True); import os; os._exit(0)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        builds.append(time.perf_counter() - start)
+        inside.append(float(done.stdout))
+    low, took = statistics.median(floors), statistics.median(builds)
+    print(f"floor {low:.2f} s, build {took:.2f} s ({statistics.median(inside):.2f} s inside), ratio {took / low:.2f}")
+    print("floors", [round(value, 2) for value in floors], "builds", [round(value, 2) for value in builds])
+    _print_sizes(source, out)
+
+
+def _print_sizes(source: Path, out: Path) -> None:
+    distinct = sum(path.stat().st_size for path in source.rglob("*.jpg"))
+    size = {
+        path.name: sum(file.stat().st_size for file in path.rglob("*.parquet"))
+        for path in out.iterdir()
+        if path.is_dir()
+    }
+    text = size["questions_text"]
+    for config in ("questions", "cases"):
+        print(
+            f"{config}: {size[config] / 1e6:.1f} MB = {size[config] / (distinct + text):.4f} x (distinct images + text)"
+        )
+    print(f"distinct images {distinct / 1e6:.1f} MB, questions_text {text / 1e6:.1f} MB")
+
+
+def reading(folder: Path) -> None:
+    """Time to the first streamed row, and to load a config whole, each in a fresh process with an empty cache."""
+    out = folder / "probmed"
+    for config in ("questions", "cases", "questions_text"):
+        _timed(
+            folder,
+            f"first streamed row of {config}",
+            f"next(iter(load_dataset({str(out)!r}, {config!r}, streaming=True)['test']))",
+        )
+    for config in ("cases", "questions"):
+        _timed(folder, f"load {config} whole", f"len(load_dataset({str(out)!r}, {config!r})['test'])")
+
+
+def _timed(folder: Path, what: str, code: str) -> None:
+    home = folder / "hf-home"
+    shutil.rmtree(home, ignore_errors=True)
+    script = (
+        "import os, time; from datasets import load_dataset; t=time.perf_counter(); "
+        f"{code}; print(time.perf_counter()-t, flush=True); os._exit(0)"
+    )
+    environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
+    cache = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+    print(f"{what}: {float(done.stdout.split()[-1]):.2f} s, cache {cache / 1e6:.0f} MB", flush=True)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def sizes(folder: Path) -> None:
+    """What `Dataset.push_to_hub` would upload: `to_parquet` of the loaded questions, which is what it writes for each shard."""
+    out = folder / "probmed"
+    _print_sizes(probmed_source(folder), out)
+    target = folder / "pushed.parquet"
+    script = (
+        "from datasets import load_dataset\n"
+        f"d = load_dataset({str(out)!r}, 'questions')['test'].select(range(5000))\n"
+        f"d.to_parquet({str(target)!r})\nprint(len(set(d['image_id'])))"
+    )
+    environment = {**os.environ, "HF_HOME": str(folder / "hf-home"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
+    images = int(done.stdout.split()[-1])
+    distinct = sum(path.stat().st_size for path in probmed_source(folder).rglob("*.jpg")) / IMAGES * images
+    print(f"datasets' own writer, first 5,000 questions ({images} images): {target.stat().st_size / distinct:.2f} x")
+    target.unlink()
+    shutil.rmtree(folder / "hf-home", ignore_errors=True)
+
+
+def gmai(folder: Path) -> None:
+    """Peak memory of a build from one TSV of the given size (default 2 GB), images of about 1.4 MB."""
+    wanted = float(sys.argv[3] if len(sys.argv) > 3 else 2) * 1e9
+    source = folder / "gmai-source"
+    source.mkdir(exist_ok=True)
+    file = source / "GMAI-MMBench_VAL.tsv"
+    if not file.is_file() or abs(file.stat().st_size - wanted) > 5e6:
+        _write_tsv(file, wanted)
+    out = folder / "gmai"
+    shutil.rmtree(out, ignore_errors=True)
+    start = time.perf_counter()
+    script = (
+        f"from dataset_builders.build import build; build('gmai-mmbench', source={str(source)!r}, out={str(out)!r})"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(
+        f"TSV {file.stat().st_size / 1e9:.2f} GB: build {time.perf_counter() - start:.0f} s, peak resident memory {peak:.0f} MiB"
+    )
+
+
+def _write_tsv(file: Path, wanted: float) -> None:
+    import io
+
+    from PIL import Image
+
+    rng = np.random.default_rng(1)
+    with file.open("w", encoding="ascii") as stream:
+        stream.write(
+            "index\timage\tquestion\tA\tB\tanswer\tcategory\tclinical vqa task\tdepartment\tperceptual granularity\tmodality\n"
+        )
+        index = 0
+        while stream.tell() < wanted:
+            index += 1
+            picture = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (700, 700, 3), dtype=np.uint8)).save(picture, "PNG", compress_level=1)
+            text = base64.b64encode(picture.getvalue()).decode("ascii")
+            stream.write(
+                f"{index}\t{text}\tWhich one?\tfirst\tsecond\t{'AB'[index % 2]}\tk{index % 50}\tCounting\tHematology\tImage Level\tCT\n"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""How fast the board is on a store (`board_store.py` makes one): start, first table, filter, click to paint, many readers; how
+much memory the server holds, and how large and high the page is.
+
+python benchmarks/leaderboard_space/board_speed.py STORE
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from leaderboard_space.data.board import Board
+from leaderboard_space.service import Service
+
+FORMAT = "gmai-mmbench"
+USERS = 100
+CHROMIUM = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+SERVE = "import sys; from leaderboard_space.app import serve; serve(sys.argv[1], port=int(sys.argv[2]))"
+
+
+def selections(service: Service, section: str, number: int) -> list[list[list[str]]]:
+    """Unions of one to three branches, no two alike."""
+    tree = service.board.outcomes(service.board.snapshot.section(FORMAT, section))[1]  # type: ignore[arg-type, index]
+    paths = [path for path, rows in tree.rows.items() if len(path) == 2 or rows.size > 50]
+    rng = np.random.default_rng(1)
+    return [[list(paths[i]) for i in rng.choice(len(paths), rng.integers(1, 4), replace=False)] for _ in range(number)]
+
+
+def line(what: str, seconds: list[float] | float) -> None:
+    """One figure, in milliseconds; of several the median and the 95th percentile."""
+    values = np.atleast_1d(np.array(seconds)) * 1000
+    if values.size == 1:
+        print(f"{what}: {values[0]:.0f} ms", flush=True)
+    else:
+        print(
+            f"{what}: median {np.median(values):.1f} ms, p95 {np.percentile(values, 95):.1f} ms (n = {values.size})",
+            flush=True,
+        )
+
+
+def spent_on(function: Callable[[Any], Any], requests: Iterable[Any]) -> tuple[list[float], list[float]]:
+    """Seconds that each request takes: on the clock, and of the processor (of all threads of this process)."""
+    clock, processor = [], []
+    for request in requests:
+        start, start_cpu = time.perf_counter(), time.process_time()
+        function(request)
+        clock.append(time.perf_counter() - start)
+        processor.append(time.process_time() - start_cpu)
+    return clock, processor
+
+
+def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
+    """Scan, read, and the filter event without any network."""
+    start = time.perf_counter()
+    board = Board(store)
+    line("scan the store", time.perf_counter() - start)
+    service = Service(board)
+    section = max(
+        board.snapshot.sections[FORMAT], key=lambda s: sum(entry.result.kind == "measured" for entry in s.entries)
+    )
+    start = time.perf_counter()
+    board.outcomes(section)
+    line(f"read the answers of {len(section.entries)} results (in the background)", time.perf_counter() - start)
+    chosen = selections(service, section.key, 2 * USERS)
+    asked = [{"format": FORMAT, "section": section.key, "branches": branches} for branches in ([], *chosen[:60])]
+    line("the whole set, asked for the first time", spent_on(service.view, asked[:1])[0])
+    clock, processor = spent_on(service.view, asked[1:])
+    line("filter event, server side, never asked before", clock)
+    line("  the same, time of the processor (ranks that are computed beside it included)", processor)
+    line("filter event, asked before", spent_on(service.view, asked[1:2])[0])
+    line("breakdown of a selection, server side", spent_on(service.breakdown, asked[1:21])[0])
+    start = time.perf_counter()
+    board.refresh()
+    line("look at the store again, nothing new", time.perf_counter() - start)
+    return section.key, chosen
+
+
+def start_server(store: Path) -> tuple[subprocess.Popen[str], str]:
+    """The real server in a process of its own, and its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(store), str(port)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    while "http://" not in process.stdout.readline():
+        if process.poll() is not None:
+            raise SystemExit("the server ended before it gave its address")
+    line("server start, from nothing to its address", time.perf_counter() - start)
+    return process, f"http://127.0.0.1:{port}"
+
+
+def in_browser(address: str, section: str) -> None:
+    """First table, and click to painted, in headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        print("no Chromium here: browser figures left out")
+        return
+    with sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=program, args=CHROMIUM)
+        visible = []
+        for _ in range(5):
+            page = browser.new_page(viewport={"width": 1440, "height": 900})
+            start = time.perf_counter()
+            page.goto(address, wait_until="commit")
+            page.locator("table.matrix tbody tr").first.wait_for(timeout=120_000)  # the overview is the first screen
+            visible.append(time.perf_counter() - start)
+            page.close()
+        line("first table visible", visible)
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"{address}/?b={FORMAT}&s={section}")
+        page.locator(f"#mp-{FORMAT} table.heat").wait_for(timeout=120_000)
+        painted = page.evaluate(
+            """async (format) => {
+              const root = document.querySelector('#mp-' + format), spent = [];
+              for (let at = 0; at < 12; at++) {
+                const line = root.querySelectorAll('[role=treeitem]')[at], panel = root.querySelector('.panel');
+                const start = performance.now();
+                const changed = new Promise((done) => {
+                  const watch = new MutationObserver((seen) => {
+                    if (seen.some((one) => one.addedNodes.length)) { watch.disconnect(); done(); }
+                  });
+                  watch.observe(panel, { childList: true });
+                });
+                line.click();
+                await changed;
+                await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+                spent.push((performance.now() - start) / 1000);
+                await new Promise((done) => setTimeout(done, 700));
+              }
+              return spent;
+            }""",
+            FORMAT,
+        )
+        line("click in the tree to painted", painted)
+        size, height = page.evaluate(
+            "(format) => [document.querySelector('#mp-' + format).outerHTML.length, document.documentElement.scrollHeight]",
+            FORMAT,
+        )
+        print(f"the benchmark's page: {size / 1000:.0f} kB, {height} px high", flush=True)
+        browser.close()
+
+
+async def many_readers(address: str, section: str, chosen: list[list[list[str]]]) -> None:
+    """All readers, who have the board open, change their selection at the same moment, each to another one.
+
+    Opening it is timed by itself: Gradio makes a session for each reader, which costs about 12 ms once.
+    """
+    async with httpx.AsyncClient(base_url=address, timeout=60, limits=httpx.Limits(max_connections=USERS)) as client:
+        config: dict[str, Any] = (await client.get("/config")).json()
+        component = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == f"mp-{FORMAT}")
+
+        async def ask(number: int, branches: list[list[str]]) -> float:
+            start = time.perf_counter()
+            body = {
+                "session_hash": f"reader{number}",
+                "component_id": component,
+                "fn_name": "view",
+                "data": {"format": FORMAT, "section": section, "branches": branches},
+            }
+            answer = await client.post("/gradio_api/component_server", json=body)
+            assert "ok" in answer.json(), answer.text[:200]
+            return time.perf_counter() - start
+
+        await ask(-1, [])
+        line(f"{USERS} readers open the board at once", list(await asyncio.gather(*(ask(n, []) for n in range(USERS)))))
+        spent = await asyncio.gather(*(ask(number, branches) for number, branches in enumerate(chosen[USERS:])))
+        line(f"{USERS} readers at once, each another selection", list(spent))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("store", type=Path)
+    store = parser.parse_args().store
+    section, chosen = in_process(store)
+    process, address = start_server(store)
+    try:
+        in_browser(address, section)
+        asyncio.run(many_readers(address, section, chosen))
+        print(f"the server held at most {most_memory(process.pid) / 1e9:.2f} GB", flush=True)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def most_memory(pid: int) -> int:
+    """Bytes that a process held at its worst."""
+    found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) << 10 if found else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Make a results store of the size the board is built for: 500 models x 57,132 questions, and 200 published rows. Invented data.
+
+python benchmarks/leaderboard_space/board_store.py STORE [--models 500] [--questions 57132] [--published 200]
+
+Every answer is a model's own. The scores in `result.json` are computed for every fiftieth model and repeated for the next ones, so that the
+files have their real size: the board computes its numbers from the answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataset_builders.fingerprints import fingerprint_of
+from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, model_slug
+from eval_harness.runs.scoring import ANSWERS_SCHEMA
+from eval_harness.scores import Scored, score
+
+MADE_AT = "2026-11-21T07:00:00+00:00"
+KINDS = ("open", "proprietary", "medical")
+
+
+def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Questions in the shape of GMAI-MMBench: 18 tasks, 18 departments, 4 granularities, 38 modalities, 717 keywords, 810 leaves;
+    one in ten shares its image with another."""
+    leaves = [(f"Modality {int(rng.integers(0, 38))}", f"keyword {i % 717}") for i in range(810)]
+    leaf = rng.zipf(1.3, number) % 810
+    options = rng.integers(3, 6, number)
+    answer = rng.integers(0, options)
+    return pd.DataFrame(
+        {
+            "question_id": [str(i) for i in range(number)],
+            "case_id": [str(i) for i in range(number)],
+            "image_id": [str(i - (i % 10 == 9)) for i in range(number)],
+            "question": [f"Invented question {i}?" for i in range(number)],
+            "options": [[f"option {j}" for j in range(k)] for k in options],
+            "answer": [[int(a)] for a in answer],
+            "question_type": "single",
+            "task": [f"Task {int(x)}" for x in rng.integers(0, 18, number)],
+            "department": [f"Department {int(x)}" for x in rng.integers(0, 18, number)],
+            "granularity": [f"Granularity {int(x)}" for x in rng.integers(0, 4, number)],
+            "modality": [leaves[i][0] for i in leaf],
+            "keyword": [leaves[i][1] for i in leaf],
+            "categories": [[] for _ in range(number)],
+        }
+    )
+
+
+def write_run(
+    store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.random.Generator, scored: Scored | None
+) -> Scored:
+    """One invented model: knows a share of the questions, guesses the rest, fails to answer some. `scored`: the numbers to repeat; None
+    computes them."""
+    skill = float(rng.uniform(0.02, 0.6))
+    options = asked["options"].map(len).to_numpy()
+    key = np.array([cell[0] for cell in asked["answer"]])
+    choice = np.where(rng.random(len(asked)) < skill, key, rng.integers(0, options))
+    lost = rng.random(len(asked)) < 0.02
+    given = pd.DataFrame(
+        {
+            "question_id": asked["question_id"],
+            "sample": 0,
+            "choice": [[] if gone else [int(c)] for c, gone in zip(choice, lost, strict=True)],
+            "status": np.where(lost, "irrelevant", "answered"),
+        }
+    )
+    scored = scored or score("gmai-mmbench", asked, given)
+    name = f"Invented Model {number} {int(rng.integers(2, 90))}B"
+    result = Result(
+        kind="measured",
+        provenance="submitted",
+        benchmark=Benchmark(
+            name="gmai-mmbench",
+            format="gmai-mmbench",
+            split="validation",
+            questions=len(asked),
+            fingerprint=mark,
+            origin="official",
+        ),
+        model=Model(name=name, kind=KINDS[number % 3]),
+        method=Method(name="mc", prompt="single", samples=1, extraction="ours"),
+        scores=scored.scores,
+        breakdown=scored.breakdown,
+        statuses=scored.statuses,
+        created_at=MADE_AT,
+    )
+    folder = store / "results" / "gmai-mmbench" / model_slug(name) / "run"
+    folder.mkdir(parents=True)
+    empty = [None] * len(asked)
+    columns = {
+        "question_id": asked["question_id"].tolist(),
+        "sample": [0] * len(asked),
+        "response": ["" if gone else "ABCDE"[c] for c, gone in zip(choice, lost, strict=True)],
+        "choice": given["choice"].tolist(),
+        "status": given["status"].tolist(),
+        "rule": ["letter"] * len(asked),
+        "scores": empty,
+        "seconds": empty,
+    }
+    table = pa.table([pa.array(columns.get(f.name, empty), type=f.type) for f in ANSWERS_SCHEMA], schema=ANSWERS_SCHEMA)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    (folder / "answers.parquet").write_bytes(buffer.getvalue())
+    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    return scored
+
+
+def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
+    """A printed row, with a cell per department."""
+
+    def cell(n: int) -> dict[str, Score]:
+        return {"accuracy": Score(value=round(float(rng.uniform(20, 60)), 2), n=n, n_cases=n, chance=25.7)}
+
+    name = f"Printed Model {number}"
+    result = Result(
+        kind="published",
+        provenance="published",
+        benchmark=Benchmark(name="gmai-mmbench", format="gmai-mmbench", split="validation", questions=4550),
+        model=Model(name=name, kind=KINDS[number % 3]),
+        method=Method(name="mc"),
+        scores=cell(4550),
+        breakdown={"department": {f"Department {i}": cell(250) for i in range(18)}},
+        created_at=MADE_AT,
+        source=Source(citation="An invented paper", table="Table 10"),
+    )
+    folder = store / "results" / "gmai-mmbench" / model_slug(name) / "run"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--models", type=int, default=500)
+    parser.add_argument("--questions", type=int, default=57_132)
+    parser.add_argument("--published", type=int, default=200)
+    asked_for = parser.parse_args()
+    rng = np.random.default_rng(0)
+    asked = make_questions(asked_for.questions, rng)
+    mark = fingerprint_of(asked)
+    (asked_for.store / "questions").mkdir(parents=True)
+    asked.to_parquet(asked_for.store / "questions" / f"{mark}.parquet", index=False)
+    scored = None
+    for number in range(asked_for.models):
+        scored = write_run(asked_for.store, asked, mark, number, rng, scored if number % 50 else None)
+        print(f"\r{number + 1} of {asked_for.models} models", end="", flush=True)
+    for number in range(asked_for.published):
+        write_published(asked_for.store, number, rng)
+    print(
+        f"\n{asked_for.store}: {asked_for.models} x {asked_for.questions} answers, {asked_for.published} published rows"
+    )
+
+
+if __name__ == "__main__":
+    main()

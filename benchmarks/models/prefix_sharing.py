@@ -1,0 +1,150 @@
+"""The harness against a loop written for one family, which reads each image once and hands its cache to every question on it: answers per
+CPU second, on tiny random models of several families in one run and in turns, and whether the texts are the same.
+
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/prefix_sharing.py [qwen2_5_vl ...] [--width 512] [--layers 8]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+SIX = ("qwen2_5_vl", "qwen3_vl", "gemma3", "glm4v", "llama4", "llava")
+TOKENS, PER_IMAGE, IMAGES_AT_ONCE = 5, 9, 4
+WORDS = ("the", "image", "shows", "a", "lesion", "on", "left", "right", "side", "of", "chest", "brain")
+
+
+def requests(images: int, side: int, seed: int) -> list[Any]:
+    """Nine questions of 8 to 16 words on each drawn image."""
+    from PIL import Image
+
+    from eval_harness.models.interface import Request
+
+    chance, found = random.Random(seed), []
+    for number in range(images):
+        buffer = io.BytesIO()
+        Image.effect_noise((side, side), 30 + number).convert("RGB").save(buffer, "PNG")
+        for question in range(PER_IMAGE):
+            prompt = " ".join(chance.choices(WORDS, k=chance.randint(8, 16)))
+            name = f"{number}-{question}"
+            found.append(Request(name, 0, prompt, buffer.getvalue(), ("yes", "no"), "yes_no", max_tokens=TOKENS))
+    return found
+
+
+def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
+    """Prefill of the images' turns by the class itself, then greedy steps on the copied cache with positions counted by hand."""
+    import torch
+    from PIL import Image
+    from transformers import DynamicCache
+
+    groups: dict[bytes, list[Any]] = {}
+    for request in asked:
+        groups.setdefault(request.image, []).append(request)
+    tokenizer, texts, ends = processor.tokenizer, {}, model.generation_config.eos_token_id
+    owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
+    pictures, several = list(groups), IMAGES_AT_ONCE
+    for start in range(0, len(pictures), several):
+        chosen = pictures[start : start + several]
+        turns = [
+            [{"role": "user", "content": [{"type": "image", "image": Image.open(io.BytesIO(each)).convert("RGB")}]}]
+            for each in chosen
+        ]
+        inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt")
+        inputs = {name: each.to(model.dtype) if each.is_floating_point() else each for name, each in inputs.items()}
+        cache = DynamicCache(config=model.config.get_text_config())
+        model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        members = [request for each in chosen for request in groups[each]]
+        rows = torch.tensor([row for row, each in enumerate(chosen) for _ in groups[each]])
+        cache.batch_select_indices(rows)
+        ends_with = [f"{request.prompt}<|turn|>assistant\n" for request in members]
+        tail = tokenizer(ends_with, add_special_tokens=False, padding=True, padding_side="left", return_tensors="pt")
+        ids, mask = tail["input_ids"], torch.cat([inputs["attention_mask"][rows], tail["attention_mask"]], 1)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        if owner is not None:
+            positions = (positions + owner.rope_deltas[rows])[None].expand(3, -1, -1)
+        done, written = torch.zeros(len(members), dtype=torch.bool), []
+        for _ in range(TOKENS):
+            output = model(
+                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
+            )
+            token = output.logits[:, -1].argmax(-1).masked_fill(done, tokenizer.pad_token_id)
+            written.append(token)
+            done |= token == ends
+            if bool(done.all()):
+                break
+            ids, mask = token[:, None], torch.cat([mask, torch.ones_like(token)[:, None]], 1)
+            positions = positions[..., -1:] + 1
+        answers = tokenizer.batch_decode(torch.stack(written, 1), skip_special_tokens=True)
+        texts.update({request.question_id: text for request, text in zip(members, answers, strict=True)})
+    return texts
+
+
+def model_of(family: str, folder: Path, width: int, layers: int) -> Any:
+    """A tiny model of the family as the harness loads it, with attention windows as wide as real ones."""
+    from eval_harness.models.interface import Settings
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+    from tests.eval_harness.models.tiny_families import make
+
+    make(family, folder, width=width, layers=layers)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("sliding_window", "attention_chunk_size"):
+        if config["text_config"].get(name):
+            config["text_config"][name] = 1024
+    (folder / "config.json").write_text(json.dumps(config))
+    return TransformersVLM(str(folder), Settings())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("families", nargs="*", default=SIX)
+    parser.add_argument("--width", type=int, default=32, help="hidden size of the text model")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--images", type=int, default=12)
+    parser.add_argument("--side", type=int, default=252)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    asked = requests(arguments.images, arguments.side, arguments.seed)
+    times: dict[str, list[tuple[float, float]]] = {family: [] for family in arguments.families}
+    with tempfile.TemporaryDirectory() as name:
+        models = {family: model_of(family, Path(name) / family, arguments.width, arguments.layers) for family in times}
+
+        def harness(family: str) -> dict[str, str]:
+            return {response.question_id: response.text for response in models[family].generate(asked)}
+
+        @torch.inference_mode()
+        def loop(family: str) -> dict[str, str]:
+            return by_hand(models[family].network.model, models[family].processor, asked)
+
+        same: dict[str, int] = {}
+        for family in times:
+            first, second = harness(family), loop(family)
+            same[family] = sum(first[key].strip() == second[key].strip() for key in first)
+        for _ in range(arguments.repeats):
+            for family, found in times.items():
+                start = time.process_time()
+                harness(family)
+                middle = time.process_time()
+                loop(family)
+                found.append((middle - start, time.process_time() - middle))
+    for family, found in times.items():
+        ours, theirs = (statistics.median(each) for each in zip(*found, strict=True))
+        shares = "shares prefixes" if models[family].describe()["shared_image_prefix"] else "whole prompts"
+        print(
+            f"{family}, hidden {arguments.width}, {arguments.layers} layers, {shares}: harness {len(asked) / ours:.0f}, loop "
+            f"{len(asked) / theirs:.0f} answers per CPU second: {theirs / ours:.2f} x; texts {same[family]} of {len(asked)} equal"
+        )
+
+
+if __name__ == "__main__":
+    main()

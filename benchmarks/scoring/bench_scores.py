@@ -1,0 +1,181 @@
+"""Speed of reading responses, scoring ProbMed's size, and comparing many models. Run: python benchmarks/scoring/bench_scores.py
+
+CPU time of one core (the BLAS threads are pinned before numpy is imported), so that other work on the machine does not count; the
+import is wall time. Prints one line per figure: median of several runs, and the worst.
+"""
+
+# ruff: noqa: E402
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import statistics as plain
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from eval_harness.answers import read_answers, read_choice
+from eval_harness.scores import score, units
+from eval_harness.scores.statistics import Outcomes, pack, pairwise, places
+
+OPTIONS = ["pleural effusion", "lung nodule", "pneumothorax", "rib fracture", "atelectasis"]
+SHORT = [
+    "A",
+    "b",
+    "(C)",
+    "D.",
+    "The answer is B.",
+    "B: lung nodule",
+    "**C**",
+    "Answer: E",
+    "pneumothorax",
+    "I think it is D.",
+]
+PARAGRAPH = (
+    "The image is a frontal radiograph of the chest. The heart is not enlarged and the mediastinum is in the middle. On the right a sharp "
+    "line runs parallel to the chest wall, and no vessels are seen beyond it. The costophrenic angles are free, which speaks against {0}. "
+    "A {1} would be round and dense, and none is seen. The ribs are intact, so {3} is unlikely as well. The lung has lost some volume, "
+    "but {4} would shift the fissures. Taken together, these findings fit one of the options best.\n\n"
+)
+ENDS = [
+    "Therefore, the correct answer is C. {2}.",
+    "The most likely finding is {2}.",
+    "Answer: (C)",
+    "Thus option C is the most fitting.",
+    "It is hard to say which one it is.",
+]
+
+
+def main() -> None:
+    prose = [(PARAGRAPH + PARAGRAPH[:400] + end).format(*OPTIONS) for end in ENDS]
+    rate("short responses read per second", [(text, OPTIONS, "single") for text in SHORT], 2000)
+    yes_no = [
+        (text, ["yes", "no"], "yes_no") for text in ("Yes", "no.", "Yes, there is.", "There is no nodule.", "Not sure")
+    ]
+    rate("yes/no responses read per second", yes_no, 4000)
+    rate(
+        f"prose responses ({len(prose[0])} characters) read per second",
+        [(text, OPTIONS, "single") for text in prose],
+        200,
+    )
+    questions, answers = probmed_sized()
+    spent("ProbMed's size: read 57,132 responses", lambda: read_answers(answers, questions, "probmed"), 5, 1.0, "s")
+    read = read_answers(answers, questions, "probmed")
+    spent("ProbMed's size: units of 57,132 answers", lambda: units("probmed", questions, read), 5, 1.0, "s")
+    spent("ProbMed's size: every score and breakdown", lambda: score("probmed", questions, read), 5, 1.0, "s")
+    for label, cluster in (
+        ("one image each", np.arange(26_000)),
+        ("two questions an image", np.repeat(np.arange(13_000), 2)),
+    ):
+        packed = pack(models(60, cluster), "accuracy")
+        ranked(packed)
+        name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and places ({label})"
+        spent(name, lambda packed=packed: ranked(packed), 15, 1e-3, "ms")  # type: ignore[misc]
+    code = [sys.executable, "-c", "import eval_harness.scores.statistics"]
+    spent(
+        "import eval_harness.scores.statistics, a new process",
+        lambda: subprocess.run(code, check=True),
+        5,
+        1.0,
+        "s",
+        time.perf_counter,
+    )
+
+
+def ranked(packed: Outcomes) -> None:
+    """What the board does to rank: every pair tested, Holm, places."""
+    pairs = pairwise(packed)
+    places(pairs.value, pairs.p)
+
+
+def rate(name: str, cases: list[tuple[str, list[str], str]], rounds: int) -> None:
+    """Prose is numbered, so that no response comes twice and nothing is remembered from the one before."""
+    rates = []
+    for turn in range(5):
+        batch = [
+            (f"Image {turn * rounds + number}. {text}" if len(text) > 200 else text, options, kind)
+            for number in range(rounds // 5)
+            for text, options, kind in cases
+        ]
+        start = time.process_time()
+        for text, options, kind in batch:
+            read_choice(text, options, kind)
+        rates.append(len(batch) / (time.process_time() - start))
+    print(f"{name}: median {plain.median(rates):,.0f}, worst {min(rates):,.0f}")
+
+
+def spent(
+    name: str,
+    work: Callable[[], object],
+    rounds: int,
+    unit: float,
+    word: str,
+    clock: Callable[[], float] = time.process_time,
+) -> None:
+    times = []
+    for _ in range(rounds):
+        start = clock()
+        work()
+        times.append((clock() - start) / unit)
+    print(f"{name}: median {plain.median(times):.2f} {word}, worst {max(times):.2f} {word}")
+
+
+def probmed_sized() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """57,132 yes/no questions on 6,303 images of 12 types, with every aspect, and random answers."""
+    rng = np.random.default_rng(0)
+    rows = []
+    kinds = [f"{organ}_{way}" for organ in ("chest", "brain", "spine", "abdomen") for way in ("xray", "ct", "mri")]
+    for image in range(6303):
+        asked = (
+            ["modality"] * 2
+            + ["organ"] * 2
+            + (["abnormality"] if image % 3 == 0 else [])
+            + ["condition"] * 2
+            + ["position"] * 2
+        )
+        rows.extend((image, aspect, place, kinds[image % 12]) for place, aspect in enumerate(asked))
+    rows.extend(
+        (image % 6303, "condition", 100 + image // 6303, kinds[image % 6303 % 12])
+        for image in range(57_132 - len(rows))
+    )
+    questions = pd.DataFrame(rows, columns=["case_id", "aspect", "place", "image_type"])
+    questions["case_id"] = questions["case_id"].astype(str)
+    questions["question_id"] = questions["case_id"] + "-" + questions["place"].astype(str)
+    questions["adversarial"] = questions["place"] % 2 == 1
+    questions["image_id"], questions["question_type"] = questions["case_id"], "yes_no"
+    questions["organ"] = questions["image_type"].str.split("_").str[0]
+    questions["modality"] = questions["image_type"].str.split("_").str[1]
+    questions["options"] = pd.Series([["yes", "no"]] * len(questions))
+    questions["answer"] = pd.Series([[int(flag)] for flag in questions["adversarial"]])
+    said = rng.choice(["Yes", "No", "Yes.", "no, there is not", "Yes, it does."], len(questions))
+    answers = pd.DataFrame(
+        {"question_id": questions["question_id"], "sample": 0, "response": said, "status": "answered"}
+    )
+    return questions, answers
+
+
+def models(count: int, cluster: np.ndarray) -> dict[str, pd.DataFrame]:
+    rng = np.random.default_rng(1)
+    easy = rng.normal(size=len(cluster))
+    ids = np.arange(len(cluster)).astype(str).astype(object)
+    return {
+        f"model {number}": pd.DataFrame(
+            {
+                "metric": "accuracy",
+                "unit": ids,
+                "cluster": cluster,
+                "numerator": (easy + rng.normal(size=len(cluster)) + 0.02 * number > 0.5).astype(float),
+                "denominator": 1.0,
+            }
+        )
+        for number in range(count)
+    }
+
+
+if __name__ == "__main__":
+    main()

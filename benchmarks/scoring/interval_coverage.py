@@ -1,0 +1,193 @@
+"""How often the 95 % intervals cover, and how wide they are, over a grid of shares, clusters and correlations.
+
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--all]     (about 5 minutes; --all prints every cell)
+
+Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
+go together: `beta` (beta-binomial: a cluster's own share is drawn from a beta law) and `coin` (each outcome copies its cluster's coin with
+probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions). Width is the mean
+width divided by that of Wilson's interval at the effective sample size of the true ICC, which nobody knows (the oracle).
+"""
+
+from __future__ import annotations
+
+import argparse
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval_harness.scores.comparing.comparisons import difference_interval
+from eval_harness.scores.intervals import NORMAL, clustered_interval, clustered_intervals
+from eval_harness.scores.outcomes import Outcomes
+
+Ints = NDArray[np.int64]
+
+MEDICONFUSION = np.array([25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *[3] * 6, *[2] * 10, *[1] * 33])
+"""The 60 components of MediConfusion's 176 pairs."""
+SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
+CORRELATIONS = (0.0, 0.1, 0.3, 0.5, 0.8)
+MECHANISMS = ("beta", "coin")
+PROMISE = 0.93
+
+
+def layouts() -> dict[str, Ints]:
+    """Cluster sizes by name: equal (clusters x questions), skewed (log-normal), and MediConfusion's components."""
+    found = {f"{g} x {m}": np.full(g, m) for g in (10, 20, 40, 60, 176) for m in (1, 2, 3, 5, 9)}
+    rng = np.random.default_rng(0)
+    for g in (20, 60, 176):
+        found[f"{g} skewed"] = np.maximum(1, np.round(np.exp(rng.normal(1, 0.9, g)))).astype(int)
+    return found | {"MediConfusion": MEDICONFUSION}
+
+
+def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechanism: str, draws: int) -> Ints:
+    """Hits per cluster: (draws, G)."""
+    shape = (draws, len(sizes))
+    if icc == 0:
+        return rng.binomial(sizes, share, shape)
+    if mechanism == "beta":
+        return rng.binomial(sizes, rng.beta(share * (1 - icc) / icc, (1 - share) * (1 - icc) / icc, shape))
+    copies = rng.binomial(sizes, np.sqrt(icc), shape)
+    found: Ints = (rng.random(shape) < share) * copies + rng.binomial(sizes - copies, share)
+    return found
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`below`, `above`: draws whose interval lies below, or above, the truth."""
+
+    layout: str
+    share: float
+    icc: float
+    mechanism: str
+    coverage: float
+    width: float
+    below: float
+    above: float
+
+
+def cells(draws: int, seed: int, names: tuple[str, ...] = ()) -> Iterator[Cell]:
+    """Every cell of the grid, or those of some layouts."""
+    for name, sizes in layouts().items():
+        if names and name not in names:
+            continue
+        for share in SHARES:
+            for icc in CORRELATIONS:
+                for mechanism in MECHANISMS if icc else MECHANISMS[:1]:
+                    yield cell(name, sizes, share, icc, mechanism, draws, seed)
+
+
+def cell(name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws: int, seed: int) -> Cell:
+    """One cell, from draws of its own."""
+    key = f"{name} {share} {icc} {mechanism}"
+    rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
+    sums = hits(rng, sizes, share, icc, mechanism, draws).astype(float)
+    weight = sizes.astype(float)
+    total = sums.sum(axis=1)
+    low, high, _, _ = clustered_intervals(sums, total, total, weight, weight, True)
+    deff = 1 + icc * ((weight**2).sum() / weight.sum() - 1)
+    oracle = _wilson_width(total / weight.sum(), weight.sum() / deff)
+    below, above = float((high < share).mean()), float((low > share).mean())
+    return Cell(name, share, icc, mechanism, 1 - below - above, float((high - low).mean() / oracle), below, above)
+
+
+def _wilson_width(share: NDArray, n: float) -> float:
+    c2 = NORMAL**2
+    return float((2 * NORMAL / (1 + c2 / n) * np.sqrt(share * (1 - share) / n + c2 / (4 * n * n))).mean())
+
+
+def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
+    """A ratio whose denominator is random too (confusion: of the pairs with two valid answers): layout, share, ICC, validity, coverage.
+    Valid answers are as correlated within clusters as hits."""
+    for name in ("20 x 5", "60 x 5", "MediConfusion", "60 skewed"):
+        sizes = layouts()[name]
+        cluster = np.repeat(np.arange(len(sizes)), sizes)
+        for share in (0.02, 0.1, 0.5, 0.9):
+            for icc in (0.0, 0.3, 0.5):
+                for valid in (0.6, 0.9):
+                    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {share} {icc} {valid}".encode())])
+                    covered = counted = 0
+                    for _ in range(draws):
+                        base = _outcomes(rng, cluster, valid, icc)
+                        found = clustered_interval(base * _outcomes(rng, cluster, share, icc), base, cluster)
+                        if found is not None:
+                            counted += 1
+                            covered += found.low <= share <= found.high
+                    yield name, share, icc, valid, covered / counted
+
+
+def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
+    """The interval of `compare` for the difference of two models: layout, their shares, ICC, coverage."""
+    for name in ("20 x 5", "60 x 5", "MediConfusion", "60 skewed", "176 x 1"):
+        sizes = layouts()[name]
+        cluster = np.repeat(np.arange(len(sizes)), sizes)
+        for one, other in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
+            for icc in (0.0, 0.3, 0.5):
+                rng = np.random.default_rng([seed, zlib.crc32(f"{name} {one} {other} {icc}".encode())])
+                covered = 0
+                for _ in range(draws):
+                    both = np.stack([_outcomes(rng, cluster, share, icc) for share in (one, other)]).astype(np.float32)
+                    units = np.arange(len(cluster)).astype(object)
+                    packed = Outcomes(("a", "b"), "m", both, np.ones_like(both), cluster, units, True)
+                    low, high = difference_interval(packed)
+                    covered += low <= one - other <= high
+                yield name, one, other, icc, covered / draws
+
+
+def _outcomes(rng: np.random.Generator, cluster: Ints, share: float, icc: float) -> NDArray[np.float64]:
+    """0/1 outcomes by the mechanism `coin`, one per unit."""
+    coin = rng.random(int(cluster.max()) + 1) < share
+    copies = rng.random(len(cluster)) < np.sqrt(icc)
+    return np.where(copies, coin[cluster], rng.random(len(cluster)) < share).astype(float)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--all", action="store_true", help="print every cell, not the worst of each share and correlation"
+    )
+    options = parser.parse_args()
+    found = list(cells(options.draws, options.seed))
+    print(f"{len(found)} cells, {options.draws} draws each, seed {options.seed}")
+    print(
+        "lowest coverage (percent) over all layouts and mechanisms, and in brackets the median width, the oracle's being 1\n"
+    )
+    print("| p | " + " | ".join(f"ICC {icc}" for icc in CORRELATIONS) + " |")
+    print("|---" * (len(CORRELATIONS) + 1) + "|")
+    for share in SHARES:
+        parts = [[one for one in found if (one.share, one.icc) == (share, icc)] for icc in CORRELATIONS]
+        texts = [f"{100 * min(c.coverage for c in p):.1f} ({np.median([c.width for c in p]):.2f})" for p in parts]
+        print(f"| {share} | {' | '.join(texts)} |")
+    print("\n| layout | lowest coverage | mean coverage | median width | widest |\n|---|---|---|---|---|")
+    for name in layouts():
+        part = [one for one in found if one.layout == name]
+        cover, width = [one.coverage for one in part], [one.width for one in part]
+        low, mean = 100 * min(cover), 100 * np.mean(cover)
+        print(f"| {name} | {low:.1f} | {mean:.1f} | {np.median(width):.2f} | {max(width):.2f} |")
+    worst = sorted(found, key=lambda one: one.coverage)
+    under = sum(one.coverage < PROMISE for one in found)
+    print(f"\nunder {100 * PROMISE:.0f} %: {under} of {len(found)} cells; the lowest:")
+    for one in found if options.all else worst[:8]:
+        print(
+            f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f} (below {100 * one.below:.1f},"
+            f" above {100 * one.above:.1f}), width {one.width:.2f}"
+        )
+    fewer = max(options.draws // 4, 100)
+    for what, draws, rows in (
+        ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),
+        ("differences (p, p, ICC)", options.draws, list(differences(options.draws, options.seed))),
+    ):
+        rows.sort(key=lambda row: row[-1])
+        cover = [100 * row[-1] for row in rows]
+        print(
+            f"\n{what}, {len(rows)} cells, {draws} draws each: lowest {cover[0]:.1f}, mean {np.mean(cover):.1f}; the lowest:"
+        )
+        for row in rows[:5]:
+            print(f"  {row[0]}, {row[1]}, {row[2]}, {row[3]}: {100 * row[4]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""CPU time of reading one response against the limit of the gate: 50 us and 1 us a character. Run: python reader_speed.py
+
+Ordinary answers (the project's own cases) and what a model in a loop or a hostile submitter writes: one unit repeated. Best of several
+runs, in microseconds; `of limit` above 1 is over it. `--seed` draws further units of words and signs, `--units` how many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from eval_harness.answers import read_choice
+
+CASES = Path(__file__).parents[2] / "tests" / "eval_harness" / "answer_reading" / "answer_cases.jsonl"
+OPTIONS = ["Empyema", "Lung abscess", "Bronchiectasis", "Sarcoidosis"]
+UNITS = (
+    *(
+        "A.A.A.",
+        "answer: ",
+        "A. Empyema. ",
+        "Option A is wrong. ",
+        "A, ",
+        "(A) ",
+        "the answer is A. ",
+        "yes. ",
+        "no ",
+        "1 = 2, ",
+    ),
+    *(
+        "lung abscess ",
+        "I think ",
+        "not ",
+        "is wrong ",
+        "A is correct. ",
+        "\\boxed{A} ",
+        "<answer>A</answer>",
+        "<think>",
+        "wait, ",
+    ),
+    *(
+        "so ",
+        "\n",
+        " ",
+        "a",
+        "あB",
+        "The lesion is seen in the left lung. ",
+        "cannot be determined ",
+        '{"answer": ',
+        "- [ ] A ",
+    ),
+    *("3 mm < 5 cm, ", "\\frac{1}{2} "),
+)
+PIECES = (
+    *(
+        "A",
+        "B",
+        "C",
+        "D",
+        "answer",
+        "option",
+        "is",
+        "the",
+        "not",
+        "correct",
+        "wrong",
+        ":",
+        ".",
+        ",",
+        "(",
+        ")",
+        "[",
+        "]",
+        "<",
+        ">",
+        "=",
+    ),
+    *("-", "1", "50", "%", "mm", "yes", "no", "lung", "abscess", "think", "so", "\n"),
+)
+
+
+def limit(length: int) -> float:
+    """Microseconds that a response of this length may take."""
+    return 50 + length
+
+
+def microseconds(response: str, options: list[str], kind: str, runs: int = 5) -> float:
+    best = float("inf")
+    for _ in range(runs):
+        start = time.process_time_ns()
+        read_choice(response, options, kind)
+        best = min(best, time.process_time_ns() - start)
+    return best / 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--units", type=int, default=20, help="units drawn at random besides the fixed ones")
+    args = parser.parse_args()
+    rows = [json.loads(line) for line in CASES.read_text().splitlines()]
+    for row in rows:
+        read_choice(row["response"], row["options"], row["type"])  # compiles the options, once a question
+    times = [(microseconds(row["response"], row["options"], row["type"], 3), row["response"]) for row in rows]
+    shares = [spent / limit(len(response)) for spent, response in times]
+    print(
+        f"own cases: n {len(times)}, median {statistics.median(spent for spent, _ in times):.0f} us, of limit: median "
+        f"{statistics.median(shares):.2f}, over it {sum(share > 1 for share in shares)}, worst {max(shares):.1f}"
+    )
+    draw = random.Random(args.seed)
+    drawn = [" ".join(draw.choices(PIECES, k=draw.randint(1, 5))) + " " for _ in range(args.units)]
+    worst = 0.0
+    for unit in (*UNITS, *drawn):
+        for length in (2_000, 40_000, 400_000):
+            for kind, options in (("single", OPTIONS), ("multiple", OPTIONS), ("yes_no", ["yes", "no"])):
+                share = microseconds((unit * length)[:length], options, kind, 2) / limit(length)
+                worst = max(worst, share)
+                if share > 1:
+                    print(f"{unit!r} x {length:,} {kind}: {share:.2f} of limit")
+    print(f"repeated units: {len(UNITS) + len(drawn)}, worst {worst:.2f} of limit")
+    sys.exit(worst > 2)
+
+
+if __name__ == "__main__":
+    main()

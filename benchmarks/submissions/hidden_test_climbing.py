@@ -1,0 +1,40 @@
+"""How much of a hidden key a patient user can learn from its scores alone: files answered at random, each question's options weighed by
+how well the files that chose them did, and the best-weighed option taken. Who really knows nothing between some options gains the most
+from this; where a model is sure of its answer, scores of this kind do not change it.
+
+    python benchmarks/submissions/hidden_test_climbing.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+QUESTIONS = 21_281
+"""Single-choice questions of GMAI-MMBench's test."""
+
+
+def climbed(scorings: int, options: int, decimals: int | None, seed: int) -> float:
+    """Accuracy (percent) after so many scorings, of somebody undecided between `options` options of every question."""
+    draw = np.random.default_rng(seed)
+    key = draw.integers(0, options, QUESTIONS)
+    weights = np.zeros((QUESTIONS, options))
+    everywhere = np.arange(QUESTIONS)
+    for _ in range(scorings):
+        answers = draw.integers(0, options, QUESTIONS)
+        score = 100 * float((answers == key).mean())
+        told = score if decimals is None else round(score, decimals)
+        weights[everywhere, answers] += told - 100 / options
+    return 100 * float((weights.argmax(axis=1) == key).mean())
+
+
+def main() -> None:
+    print("undecided between | scorings | accuracy after, one decimal | exact score | guessing")
+    for options in (4, 2):
+        for scorings in (60, 730, 7300):
+            tries = range(3 if scorings > 1000 else 10)
+            told = [np.mean([climbed(scorings, options, decimals, seed) for seed in tries]) for decimals in (1, None)]
+            print(f"{options:17} | {scorings:8,} | {told[0]:27.1f} | {told[1]:11.1f} | {100 / options:8.1f}")
+
+
+if __name__ == "__main__":
+    main()

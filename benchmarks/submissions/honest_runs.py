@@ -1,0 +1,85 @@
+"""Do all honest runs land, unaltered? Generates runs of every kind, submits each to a folder store and verifies it there.
+
+    python benchmarks/submissions/honest_runs.py --count 358 --seed 1 --through-the-page 20
+
+`--through-the-page`: so many of them go through the API of a running board's Submit page as well. Prints those that did not land, and how
+many were flagged for what. A seeded part of it, with the loopback Hub, is tests/eval_harness/submissions/test_honest_runs.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from eval_harness.submissions.submit import submit
+from eval_harness.submissions.untrusted.files import MAX_FILE
+from eval_harness.submissions.verification import verify
+from tests.eval_harness.submissions.honest import Case, cases, datasets, differences, handed_in, run
+from tests.leaderboard_space.serving import board
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=358)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--through-the-page", type=int, default=0)
+    asked = parser.parse_args()
+    bad, begun = 0, time.monotonic()
+    kinds: Counter[str] = Counter()
+    flags: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        folder = Path(temporary)
+        data = datasets(folder / "data")
+        client, store = None, folder / "page"
+        if asked.through_the_page:
+            from gradio_client import Client
+
+            (store / "results").mkdir(parents=True)
+            address, _ = stack.enter_context(board(store, folder / "home", list(data.values())))
+            client = Client(address, verbose=False)
+        for case in cases(asked.seed, asked.count):
+            page = client if case.number % max(1, asked.count // max(1, asked.through_the_page)) == 0 else None
+            wrong = _landed(case, data[case.format], folder / f"case-{case.number}", flags, page, store)
+            kinds[case.back_end] += 1
+            if wrong:
+                bad += 1
+                print(f"{case}: {'; '.join(wrong[:3])}", flush=True)
+    print(
+        f"{asked.count - bad} of {asked.count} honest runs landed unaltered "
+        f"({', '.join(f'{count} {name}' for name, count in kinds.most_common())}; {time.monotonic() - begun:.0f} s)"
+    )
+    for flag, count in flags.most_common():
+        print(f"flagged {count:3d} times: {flag}")
+    return 1 if bad else 0
+
+
+def _landed(case: Case, data: Path, folder: Path, flags: Counter[str], client: Any, store: Path) -> list[str]:
+    """What of a case did not land as it is."""
+    try:
+        with Path(os.devnull).open("w") as quiet, contextlib.redirect_stderr(quiet):
+            made = run(case, data, folder)
+        done = submit(made, folder / "store", data=str(data))
+        (outcome,) = verify(str(folder / "store"), data=[str(data)])
+        flags.update(re.sub(r"[\d,.]+", "N", flag)[:90] for flag in done.submission.flags)
+        wrong = differences(made, Path(done.place))
+        wrong += [] if outcome.word in ("verified", "for a human") else [str(outcome)]
+        if client is not None and (made / "answers.jsonl").stat().st_size <= MAX_FILE:
+            said = handed_in(made, data, client)
+            wrong += differences(made, store / said["folder"]) if said["ok"] else [f"the page: {said['problems'][:2]}"]
+    except Exception as error:  # whatever it is, the others are still to be tried
+        wrong = [f"{type(error).__name__}: {error}"]
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Does a run of ProbMed's size with pages of reasoning land? From `eval` over `submit` and `verify` to the board, each step timed.
+
+    python benchmarks/submissions/long_reasoning.py --benchmark gmai-mmbench --questions 57132 --reasoning 4000
+
+The questions are drawn phantoms, repeated under other names; reasoning is random words, different for each question. Prints seconds, the
+most memory of this process and of those that it started (MB), and the sizes of the files (MB).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import pandas as pd
+
+from dataset_builders.benchmarks import DEFAULT_SPLIT
+from dataset_builders.build import build
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.submissions.submit import submit
+from eval_harness.submissions.verification import verify
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.store.trusted_data import TrustedData
+
+PLUG_IN = """
+import random
+from eval_harness.models.interface import Response
+from eval_harness.results import Model
+
+WORDS = [f"{{a}}{{b}}" for a in ("car", "pul", "med", "tho", "ver", "cos") for b in ("dio", "mon", "ias", "rac", "teb", "tal")]
+
+class Thinker:
+    needs_images = False
+    one_token = False
+    deviations = []
+
+    def __init__(self, settings):
+        self.model = Model(name="Thinker", kind="open")
+
+    def describe(self):
+        return {{}}
+
+    def generate(self, requests):
+        for request in requests:
+            draw = random.Random(request.question_id)
+            reasoning = " ".join(draw.choices(WORDS, k={words}))
+            yield Response(request.question_id, request.sample, draw.choice(request.options), seconds=1.0, reasoning=reasoning)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--benchmark", default="probmed", choices=sorted(DEFAULT_SPLIT))
+    parser.add_argument("--questions", type=int, default=57_132)
+    parser.add_argument("--reasoning", type=int, default=4_000, help="characters for each question")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        build(asked.benchmark, out=folder / "data", text_only=True)
+        _enlarge(folder / "data", DEFAULT_SPLIT[asked.benchmark], asked.questions)
+        (folder / "plug_in.py").write_text(PLUG_IN.format(words=asked.reasoning // 7))
+        data, store, run = str(folder / "data"), folder / "store", folder / "run"
+        config = EvalConfig(asked.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
+        _timed("eval", lambda: evaluate(config))
+        done = _timed("submit", lambda: submit(run, store, data=data))
+        outcomes = _timed("verify", lambda: verify(str(store), data=[data]))
+        trusted = TrustedData([data])
+        trusted.refresh()
+        board = _timed("board", lambda: Board(store, trusted=trusted))
+        shown = sum(len(section.entries) for sections in board.snapshot.sections.values() for section in sections)
+        sizes = {path.name: path.stat().st_size / 1e6 for path in [run / "answers.jsonl", *Path(done.place).iterdir()]}
+        print(f"{outcomes[0]}; {shown} result on the board")
+        print(", ".join(f"{name} {size:.1f} MB" for name, size in sizes.items()))
+
+
+def _enlarge(data: Path, split: str, count: int) -> None:
+    """Repeat the questions of a dataset, whole cases at a time, until there are `count`."""
+    (path,) = data.glob(f"questions_text/{split}*.parquet")
+    questions = pd.read_parquet(path)
+    parts = []
+    for number in range(-(-count // len(questions))):
+        names = {name: questions[name].astype(str) + f"x{number}" for name in ("question_id", "case_id")}
+        parts.append(questions.assign(**names))
+    pd.concat(parts).head(count).to_parquet(path, index=False)
+
+
+def _timed(what: str, step: Callable[[], Any]) -> Any:
+    begun = time.perf_counter()
+    made = step()
+    here, below = (resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"{what:8s} {time.perf_counter() - begun:6.1f} s, {here:5d} MB here, {below:5d} MB below", flush=True)
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""A patient who withdraws is in no byte of the set any more; everybody else keeps ids, images and answers."""
+
+import json
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from curation.command_line import app
+from curation.gmai import pipeline
+from curation.review.review_log import CHECKS, SCORES, ReviewLog
+from curation.withdraw import withdraw
+from curation.writing.question_writing import DRAFTS
+from dataset_builders.build import build
+from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from tests.curation.gmai.phantoms import write_all
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def reviewed_pairs(names, questions):
+    """A questions folder of pairs of images, every third rejected, all with captions that name the patient."""
+    questions.mkdir()
+    drafts = [
+        {
+            "pair_id": f"{k}-{k + 5}", "i": k, "j": k + 5, "sim_med": 0.95, "sim_gen": 0.4, "image_1": names[k], "image_2": names[k + 5],
+            "caption_1": f"seen in {names[k]}", "caption_2": f"seen in {names[k + 5]}", "question": f"Which lesion is shown ({k})?",
+            "option_A": "a cyst", "option_B": "a stone", "correct_1": "A", "correct_2": "B",
+        }
+        for k in range(len(names) - 5)
+    ]  # fmt: skip
+    pd.DataFrame(drafts).to_parquet(questions / DRAFTS)
+    log = ReviewLog(questions)
+    for k, pair in enumerate(log.pairs):
+        for field, value in ((SCORES[0], 9), (SCORES[1], 9 if k % 3 else 4), *((check, True) for check in CHECKS)):
+            log.change("Ada", pair, field, value)
+
+
+@pytest.fixture(params=["probmed", "halt-medvqa", "mediconfusion"])
+def a_set(request, tmp_path):
+    rng = random.Random(7)
+    (tmp_path / "images").mkdir()
+    rows = []
+    for n in range(24):
+        pixels = np.random.default_rng(n).integers(0, 256, (24, 24), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"Patient {n // 2} {n}.png")
+        organ = ("chest", "brain", "knee")[n % 3]
+        rows.append(
+            {
+                "image": f"Patient {n // 2} {n}.png", "group": f"Patient {n // 2}", "organ": organ, "modality": rng.choice(["CT", "MRI"]),
+                "findings": rng.choice(["hernia", "aneurysm", "normal"]), "question": f"Which lesion is shown ({n})?",
+                "option_A": "a cyst", "option_B": "a stone", "option_C": "a clot", "answer": "A",
+            }
+        )  # fmt: skip
+    pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "my-set"
+    if request.param == "mediconfusion":
+        reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
+        run(
+            "export", "my-set", "--questions", tmp_path / "questions", "--images", tmp_path / "images", "--out", out,
+            "--table", tmp_path / "table.csv",
+        )  # fmt: skip
+    elif request.param == "probmed":
+        run("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
+    else:
+        fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
+        (tmp_path / "fakes.jsonl").write_text("".join(json.dumps(fake) + "\n" for fake in fakes))
+        words = (
+            "hallucinate",
+            tmp_path / "table.csv",
+            "--images",
+            tmp_path / "images",
+            "--out",
+            out,
+            "--table",
+            tmp_path / "table.csv",
+        )
+        run(*words, "--fake-questions", tmp_path / "fakes.jsonl")
+    return request.param, out
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
+    format, out = a_set
+    build(format, name="my-set", source=out, out=tmp_path / "before")
+    before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
+    patient = pseudonyms_of(out).group("Patient 3")
+    said = run("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
+    assert "taken out: 2 images" in said and f"medprobe build {format} --as my-set" in said
+    build(format, name="my-set", source=out, out=tmp_path / "after")
+    after = open_repository(tmp_path / "after").questions("test").set_index("question_id")
+    assert patient in set(before["group"]) and patient not in set(after["group"])
+    images = {path.name for path in (out / "images").iterdir()}
+    assert len(images) == len(json.loads((out / "image_dict.json").read_text()))
+    gone = set(before[before["group"] == patient]["image_id"])
+    everything = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+    assert (
+        not any(image.removesuffix(".png").encode() in everything for image in gone)
+        and patient.encode() not in everything
+    )
+    assert format != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in everything for n in (6, 7))
+    left = before[before["group"] != patient]
+    assert set(after.index) <= set(left.index) and len(after) >= 0.8 * len(
+        left
+    )  # a question swapped to another's image goes with its own
+    assert after["answer"].map(tuple).equals(left.loc[after.index, "answer"].map(tuple))
+    assert after["image_id"].equals(left.loc[after.index, "image_id"])
+    assert format != "probmed" or set(after.index) == set(left.index)
+    with pytest.raises(BadInput, match="no image is of that group"):
+        withdraw(out, "Patient 3")
+
+
+def test_what_is_no_set_of_ours_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(BadInput, match="is no set"):
+        withdraw(tmp_path, "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
+    """Their pictures are gone at once, also from the work folder; the next run reads the source again and stores nothing of theirs."""
+    path = write_all(tmp_path, only={"nifti", "coco"})
+    out = tmp_path / "ward"
+    first = pipeline.run(path, out, quiet=True)
+    group = first.written[0].case.item.patient
+    theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
+    assert "taken out" in run("withdraw", out, "--group", group)
+    assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
+    assert group not in (out / "private" / "journal.jsonl").read_text()
+    second = pipeline.run(path, out, quiet=True)
+    assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
+    assert {w.case.item.patient for w in second.written} == {w.case.item.patient for w in first.written} - {group}
+    before = {w.case.case: (w.question, w.choice) for w in first.written}
+    kept = [w for w in second.written if w.case.case in before]
+    assert len(kept) >= sum(w.case.item.patient != group for w in first.written) - 2
+    assert all((w.question, w.choice) == before[w.case.case] for w in kept)
+    assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
+    assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
+    with pytest.raises(BadInput, match="no item is of 'nobody'"):
+        run("withdraw", out, "--group", "nobody")

@@ -1,0 +1,322 @@
+"""From made sources of every format to a benchmark that is built and on the board; the promises about options, letters, patients."""
+
+import base64
+import csv
+import io
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from curation.commands.questions import open_writer
+from curation.gmai import pipeline
+from curation.gmai.checks import validation, validation_page
+from curation.gmai.labelling.tree_values import DEPARTMENTS
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.lexical_tree import read_tree
+from dataset_builders.schema import image_ids
+from tests.commands import medprobe
+from tests.curation.gmai.phantoms import save, write_all
+from tests.curation.model_server import model_server
+
+csv.field_size_limit(1 << 30)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    base = tmp_path_factory.mktemp("gmai")
+    said = medprobe("curate", "gmai", write_all(base), "--out", base / "our-hospital", cwd=base)
+    return base / "our-hospital", said.stdout
+
+
+def rows_of(folder, pattern):
+    found = []
+    for file in sorted((folder / "tsv").glob(pattern)):
+        with file.open(newline="") as stream:
+            found += list(csv.DictReader(stream, delimiter="\t"))
+    return found
+
+
+def test_every_format_gives_questions_and_every_skip_is_named(made):
+    folder, said = made
+    assert {row["source"] for row in rows_of(folder, "*.tsv")} == {
+        "skin", "chest", "coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct",
+    }  # fmt: skip
+    assert "chest: 1 x its image is missing\n" in said
+    assert (
+        "nifti-ct: 1 x has 4 dimensions, not three\n" in said and "four.nii.gz" not in said
+    )  # what is printed may be logged
+    assert (folder / "private").stat().st_mode & 0o077 == 0
+    skipped = pd.read_csv(folder / "private" / "skipped.csv")
+    assert {"900.png", "gone.png", "odd.png", "four.nii.gz"} <= set(skipped["what"])
+
+
+def test_the_repository_has_every_level_of_the_tree(made):
+    folder, _ = made
+    questions = open_repository(folder / "dataset").questions("validation")
+    assert set(questions["granularity"]) >= {"Box Level", "Mask Level", "Contour Level"}
+    assert set(questions["department"]) <= set(DEPARTMENTS)
+
+
+def test_the_tree_page_is_the_official_form_and_says_what_is_asked(made):
+    folder, _ = made
+    rows, _ = read_tree(folder / "tsv" / "LexicalTree.html")
+    of_questions = set()
+    for row in rows_of(folder, "*_VAL*.tsv"):
+        for keyword in row["category"].split("; "):
+            of_questions |= {
+                ("task", row["clinical vqa task"], row["modality"], keyword),
+                ("department", row["department"], row["modality"], keyword),
+                ("granularity", row["perceptual granularity"], row["modality"], keyword),
+            }
+    assert of_questions <= set(rows)
+
+
+def test_no_file_name_patient_or_header_is_in_what_goes_out(made):
+    folder, _ = made
+    private = re.compile(rb"MRN\d|Doe\^|P[MnB]\d_|c\d\.png|0000\.nii|seg\.dcm|061Y|p\d{1,2}\b(?=.*person)")
+    for file in [*(folder / "tsv").iterdir(), *(folder / "report").iterdir(), *(folder / "dataset").rglob("*.json")]:
+        text = re.sub(rb"[A-Za-z0-9+/=]{200,}", b"", file.read_bytes())
+        assert not private.search(text), (file, private.search(text))
+    for row in rows_of(folder, "*.tsv"):
+        image = Image.open(io.BytesIO(base64.b64decode(row["image"])))
+        assert not image.info
+        assert re.fullmatch(r"g-[0-9a-f]{16}", row["group"])
+
+
+def test_no_patient_is_in_two_splits_and_the_key_is_apart(made):
+    folder, _ = made
+    validation_rows, test_rows = rows_of(folder, "*_VAL*.tsv"), rows_of(folder, "*_TEST*.tsv")
+    assert validation_rows
+    assert test_rows
+    assert not {row["group"] for row in validation_rows} & {row["group"] for row in test_rows}
+    assert all(row["answer"] and row["category"] for row in validation_rows)
+    assert not any(row["answer"] or row["category"] for row in test_rows)
+    key = pd.read_csv(folder / "private" / "our-hospital_TEST_answers.tsv", sep="\t")
+    assert set(key["index"]) == {int(row["index"]) for row in test_rows}
+    assert (folder / "dataset-answers").is_dir()
+    assert not list((folder / "dataset").rglob("*answers*"))
+
+
+def test_what_the_tsv_says_is_what_vlmevalkit_reads(made):
+    """Its loader is pandas: whole numbers as index, options that are not taken for empty cells, single letters in the single files."""
+    folder, _ = made
+    for file in (folder / "tsv").glob("*.tsv"):
+        table = pd.read_csv(file, sep="\t")
+        assert pd.api.types.is_integer_dtype(table["index"])
+        assert not table[["A", "B", "question", "image"]].isna().any().any()
+        if "MULTI" not in file.name and "VAL" in file.name:
+            assert table["answer"].str.fullmatch("[A-E]").all()
+
+
+def test_the_same_seed_gives_the_same_set_and_another_one_another(tmp_path):
+    path = write_all(tmp_path, only={"coco", "folders"})
+    runs = [pipeline.run(path, tmp_path / name, quiet=True).written for name in ("one", "two")]
+    assert [(w.question, w.choice, w.split) for w in runs[0]] == [(w.question, w.choice, w.split) for w in runs[1]]
+    other = tmp_path / "sources.yaml"
+    other.write_text(path.read_text() + "seed: 7\n")
+    assert [w.choice for w in pipeline.run(other, tmp_path / "three", quiet=True).written] != [
+        w.choice for w in runs[0]
+    ]
+
+
+def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
+    """Killed after every number of units, and with a torn last line: each unit is read once, and the set is the same."""
+    from curation.gmai import items
+
+    path = write_all(tmp_path, only={"coco", "nifti"})
+    whole = [(w.question, w.choice) for w in pipeline.run(path, tmp_path / "whole", quiet=True).written]
+    read = Counter()
+    real = items._read
+
+    def dying(unit, *given):
+        if sum(read.values()) == dying.after:
+            raise KeyboardInterrupt
+        read[unit.key] += 1
+        return real(unit, *given)
+
+    monkeypatch.setattr(items, "_read", dying)
+    out = tmp_path / "killed"
+    for dying.after in (0, 1, 4, 9):
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(path, out, quiet=True)
+        assert not (out / "dataset").exists()
+        with (out / "private" / "journal.jsonl").open("a") as journal:
+            journal.write('{"dataset": "coco-ct", "un')
+    dying.after = -1
+    assert [(w.question, w.choice) for w in pipeline.run(path, out, quiet=True).written] == whole
+    assert set(read.values()) == {1}
+
+
+def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
+    path = write_all(tmp_path, only={"folders"})
+    first = pipeline.run(path, tmp_path / "set", quiet=True)
+    pictures = sorted((tmp_path / "set" / "private" / "pictures").iterdir())
+    pictures[0].unlink()
+    save(tmp_path / "folders" / "nevus" / "Pn0_a.png", np.full((64, 64), 9, np.uint8))
+    second = pipeline.run(path, tmp_path / "set", quiet=True)
+    assert len({w.case.item.picture for w in second.written} - {w.case.item.picture for w in first.written}) == 1
+    assert len(second.written) == len(first.written)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("unmapped", "no label is mapped"),
+        ("alone", "no wrong option"),
+        ("empty", "no dataset gives a single target"),
+        ("missing", "is not there"),
+        ("taken", "is taken"),
+    ],
+)
+def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_path, name, said):
+    out = tmp_path / ("gmai-mmbench" if name == "taken" else "set")
+    for label in {"unmapped": ["zyx", "wvu"], "alone": ["melanoma"]}.get(name, ["melanoma", "nevus"]):
+        rng = np.random.default_rng(len(label))
+        for k in range(2):
+            save(tmp_path / "d" / label / f"{k}.png", rng.integers(0, 255, (32, 32), dtype=np.uint8))
+            if name == "empty":
+                (tmp_path / "d" / label / f"{k}.png").write_bytes(b"no picture")
+    folder = "gone" if name == "missing" else "d"
+    (tmp_path / "s.yaml").write_text(
+        json.dumps({"datasets": [{"name": "a", "reader": "folders", "path": folder, "modality": "Dermoscopy"}]})
+    )
+    with pytest.raises(BadInput, match=said) as told:
+        pipeline.run(tmp_path / "s.yaml", out, quiet=True)
+    assert "\n" not in str(told.value)
+    assert not (out / "dataset").exists()
+    assert not (out / "tsv").exists()
+
+
+def test_a_good_set_stays_when_a_later_run_can_make_nothing(tmp_path):
+    path = write_all(tmp_path, only={"folders"})
+    pipeline.run(path, tmp_path / "set", quiet=True)
+    before = {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()}
+    (tmp_path / "labels.csv").write_text("name,task\nmelanoma,Bakery\n")
+    path.write_text(path.read_text() + "labels: labels.csv\n")
+    with pytest.raises(BadInput, match="Bakery"):
+        pipeline.run(path, tmp_path / "set", quiet=True)
+    assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == before
+
+
+def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_path):
+    path = write_all(tmp_path, only={"coco", "folders"})
+    first = pipeline.run(path, tmp_path / "set", quiet=True)
+    victim = first.written[3].case.case
+    validation.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
+    validation.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
+    second = pipeline.run(path, tmp_path / "set", quiet=True)
+    before = {w.case.case: (w.question, w.choice) for w in first.written}
+    after = {w.case.case: (w.question, w.choice) for w in second.written}
+    assert victim not in after
+    assert {case: after[case] for case in after.keys() & before.keys()} == {
+        c: before[c] for c in after.keys() & before.keys()
+    }
+    assert second.funnel["validation"]["dropped"] == {"unclear": 1}
+    with pytest.raises(BadInput, match="no fault"):
+        validation.record(tmp_path / "set" / "private", "Ada", victim, ["ugly"])
+    with pytest.raises(BadInput, match="name"):
+        validation.record(tmp_path / "set" / "private", " ", victim, [])
+
+
+def test_multiple_choice_comes_from_exhaustive_sets_alone(tmp_path):
+    path = write_all(tmp_path, only={"csv_many"})
+    made = pipeline.run(path, tmp_path / "set", quiet=True)
+    assert any(w.case.is_multiple for w in made.written)
+    for w in made.written:
+        assert {w.choice.options[at] for at in w.choice.right} == w.case.present
+        assert len(w.choice.right) < len(w.choice.options)
+    path.write_text(path.read_text().replace("exhaustive: true", "exhaustive: false"))
+    with pytest.raises(BadInput, match="not labelled exhaustively"):
+        pipeline.run(path, tmp_path / "set", quiet=True)
+
+
+def test_tables_and_funnel_count_what_is_there(made):
+    folder, _ = made
+    rows = rows_of(folder, "*_VAL.tsv") + rows_of(folder, "*_TEST.tsv")
+    multi = rows_of(folder, "*_MULTI.tsv")
+    tasks = pd.read_csv(folder / "report" / "tasks.csv")
+    assert tasks["single_cases"].sum() == len(rows)
+    assert tasks["multiple_questions"].sum() == len(multi)
+    granularities = pd.read_csv(folder / "report" / "granularities.csv").set_index("granularity")
+    assert granularities.loc["Mask Level", "cases"] == granularities.loc["Contour Level", "cases"]
+    funnel = json.loads((folder / "report" / "funnel.json").read_text())
+    assert funnel["questions"] == len(rows) + len(multi)
+    lost = sum(funnel["duplicates"].values()) + sum(funnel["limits"].values()) + sum(funnel["unwritten"].values())
+    assert funnel["possible_questions"] - funnel["no_option"] - lost == funnel["questions"]
+
+
+def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
+    from leaderboard_space.api import tools
+    from leaderboard_space.data.board import Board
+    from leaderboard_space.data.published_results import board_results
+    from leaderboard_space.service import Service
+
+    folder, _ = made
+    medprobe(
+        *("eval", "gmai-mmbench", "--data", folder / "dataset", "--model", "baseline:chance", "--out", "run"),
+        cwd=tmp_path,
+    )
+    medprobe("submit", "run", "--to", "store", cwd=tmp_path)
+    board = Board(tmp_path / "store", board_results())
+    offered = {tool.__name__: tool for tool in tools(board, Service(board))}
+    ours = next(each for each in offered["question_sets"]() if "our-hospital" in str(each))
+    asked = {"benchmark": "gmai-mmbench", "question_set": ours["question_set"]}
+    rows = rows_of(folder, "*_VAL*.tsv")
+    branches = offered["branches_of"](**asked)
+    for row in rows:
+        assert any(row["department"] in branch for branch in branches)
+        assert any(row["modality"] in branch for branch in branches)
+        assert any(row["clinical vqa task"] in branch for branch in branches)
+    shown = {str(part) for part in offered["breakdown"](facet="department", **asked)}
+    assert all(any(department in part for part in shown) for department in {row["department"] for row in rows})
+
+
+def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
+    """The journal of a run without it serves; every question shows the slices of one label in order, with the target marked on each."""
+    path = write_all(tmp_path, only={"nifti"})
+    alone = pipeline.run(path, tmp_path / "set", quiet=True)
+    journal = (tmp_path / "set" / "private" / "journal.jsonl").read_bytes()
+    path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  together: true"))
+    made = pipeline.run(path, tmp_path / "set", quiet=True)
+    assert (tmp_path / "set" / "private" / "journal.jsonl").read_bytes() == journal
+    assert made.funnel["read"]["nifti-ct"]["pictures"] == alone.funnel["read"]["nifti-ct"]["pictures"]
+    assert alone.funnel["read"]["nifti-ct"]["patients"] == 4, (
+        "slices of a volume without a patient id are of one patient"
+    )
+    assert {len(w.case.item.pictures) for w in made.written} == {2}
+    repository = open_repository(tmp_path / "set" / "dataset")
+    for split_name in repository.splits:
+        rows = repository.questions(split_name)
+        assert set(rows["more_image_ids"].map(len)) == {1}
+        assert rows["question"].str.startswith("These 2 images are slices of one volume, in their order").all()
+        images = {name: data for case in repository.cases(split_name) for name, data in case.images.items()}
+        for shown in rows.to_dict("records"):
+            for name in image_ids(shown):
+                pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
+                assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
+    slices = {picture: at for w in alone.written for at, picture in enumerate([w.case.item.picture])}
+    assert {p for w in made.written for p, _ in w.case.item.pictures} >= set(slices)
+    board_page = validation_page.read_page_data(tmp_path / "set" / "private")
+    assert {len(entry["pictures"]) for entry in board_page["cases"]} == {2}
+
+
+def test_a_model_without_images_is_scored_per_branch_and_mesh_ids_are_in_the_card(tmp_path):
+    """A server that always says A gets what the key gives it; the second run asks nothing."""
+    (tmp_path / "labels.csv").write_text("name,mesh\nliver,D008099\nspleen,D013154\n")
+    path = write_all(tmp_path, only={"coco"}, labels="labels.csv")
+    with model_server(lambda prompt, before: "A") as (address, log):
+        for _ in range(2):
+            made = pipeline.run(path, tmp_path / "set", quiet=True, blind_model=open_writer("m", address))
+        assert len(log.asked) == len(made.written)
+    table = pd.read_csv(tmp_path / "set" / "report" / "blind_model.csv")
+    assert table["questions"].sum() == len(made.written)
+    assert table["correct"].sum() == sum(w.choice.right == (0,) for w in made.written)
+    labels = pd.read_csv(tmp_path / "set" / "report" / "labels.csv").set_index("label")["mesh"].dropna()
+    assert set(labels.items()) == {("liver", "D008099"), ("spleen", "D013154")} & {(n, m) for n, m in labels.items()}
+    assert "liver D008099; spleen D013154" in (tmp_path / "set" / "dataset" / "README.md").read_text()

@@ -1,0 +1,365 @@
+"""The readers of the GMAI pipeline: truth that was drawn comes back, and everything that cannot be used is named and counted."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from curation.gmai.pictures.targets import Skipped
+from curation.gmai.pictures.windows import to_grey
+from curation.gmai.readers import units_of
+from curation.gmai.sources import Dataset, read_sources
+from dataset_builders.errors import BadInput
+from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    base = tmp_path_factory.mktemp("sources")
+    return read_sources(write_all(base))
+
+
+def read(sources, name):
+    """(pictures, skips) of one dataset."""
+    dataset = next(each for each in sources.datasets if each.name == name)
+    units, skips = units_of(dataset, sources)
+    pictures = []
+    for unit in units:
+        try:
+            pictures += unit.load()
+        except Skipped as reason:
+            skips.append((unit.key, str(reason)))
+        skips += unit.skips
+    return pictures, [(s.what, s.reason) if hasattr(s, "what") else s for s in skips]
+
+
+@pytest.mark.parametrize("name", ["coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct"])
+def test_targets_lie_where_they_were_drawn(everything, name):
+    pictures, _ = read(everything, name)
+    truth = {key[1:]: mask for key, mask in TRUTH.items() if key[0] == name}
+    found = 0
+    for picture in pictures:
+        assert picture.pixels.shape == (SIDE, SIDE, 3)
+        assert picture.pixels.dtype == np.uint8
+        assert picture.present == {label for key, label in truth if key == picture.key}
+        for target in picture.targets:
+            mask = truth[picture.key, target.label]
+            found += 1
+            if target.mask is None:
+                assert target.box == pytest.approx(box_of(mask), abs=1e-6)
+            elif "rt.dcm" in picture.key:  # drawn along the box around each ellipse
+                x, y, w, h = box_of(mask)
+                box = np.zeros_like(mask)
+                box[y : y + h, x : x + w] = True
+                assert (target.mask == box).all()
+            elif name == "coco-ct" and target.mask.sum() == np.prod(box_of(target.mask)[2:]):  # the polygon is the box
+                assert box_of(target.mask) == box_of(mask)
+            else:
+                assert (target.mask == mask).all()
+    assert found >= 12
+
+
+def test_every_source_skips_what_it_must_by_name(everything):
+    assert read(everything, "chest")[1] == [("900.png", "its image is missing")]
+    assert ("gone.png", "its image is missing") in read(everything, "coco-ct")[1]
+    assert read(everything, "masks-mr")[1] == [
+        ("odd.png", "its mask has another size than its image (64 x 32 and 64 x 64)")
+    ]
+    assert ("four.nii.gz", "has 4 dimensions (8 x 8 x 4 x 3), not three") in read(everything, "nifti-ct")[1]
+
+
+def test_patients_come_from_patterns_tables_and_headers(everything):
+    skin, _ = read(everything, "skin")
+    assert {p.patient for p in skin} == {f"P{sign}{k}" for sign in "MnB" for k in range(6)}
+    chest, _ = read(everything, "chest")
+    assert chest[3].patient == "p1"
+    assert chest[3].attributes == {"age": "33", "sex": "M"}
+    ct, _ = read(everything, "dicom-ct")
+    assert {p.patient for p in ct} == {"MRN0", "MRN1", "MRN2"}
+    assert {p.modality for p in ct} == {"CT"}
+    assert ct[0].attributes == {"age": "061Y", "sex": "F"}
+
+
+def test_a_volume_gives_at_most_k_slices_per_label_the_largest(tmp_path):
+    sources = read_sources(write_all(tmp_path, only={"nifti"}))
+    pictures, _ = read(sources, "nifti-ct")
+    areas = {}
+    for (name, key, label), mask in TRUTH.items():
+        if name == "nifti-ct":
+            areas.setdefault((key.split()[0], label), []).append(mask.sum())
+    taken = {}
+    for picture in pictures:
+        for target in picture.targets:
+            taken.setdefault((picture.key.split()[0], target.label), []).append(target.mask.sum())
+    assert taken.keys() == areas.keys()
+    for key, some in taken.items():
+        assert sorted(some, reverse=True) == sorted(areas[key], reverse=True)[:2]
+
+
+def dataset(**given):
+    return Dataset(name="x", modality="X-ray", **given)
+
+
+def write_dicom(path, values, **fields):
+    """One made CT slice with other fields."""
+    data = ct_slices(path.parent, values[None].astype(float), "P1", path.stem)[0]
+    (path.parent / f"{path.stem}0.dcm").unlink()
+    for name, value in fields.items():
+        if value is None:
+            delattr(data, name)
+        else:
+            setattr(data, name, value)
+    data.save_as(path, enforce_file_format=True)
+    return data
+
+
+def test_windows_are_pydicoms_own(tmp_path):
+    """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range, inverted for MONOCHROME1."""
+    from pydicom.pixels import apply_modality_lut, apply_voi_lut
+
+    from curation.gmai.readers.dicom_pixels import header, shown
+
+    rng = np.random.default_rng(1)
+    for k in range(24):
+        path = tmp_path / f"{k}.dcm"
+        slope, intercept = float(rng.choice([0.5, 1, 2])), int(rng.integers(-1024, 1))
+        kind = ("LINEAR", "LINEAR_EXACT", "SIGMOID")[k % 3]
+        mono = ("MONOCHROME1", "MONOCHROME2")[k % 2]
+        write_dicom(
+            path, rng.integers(-1000, 2000, (16, 16)), RescaleSlope=slope, RescaleIntercept=intercept,
+            WindowCenter=int(rng.integers(-200, 300)), WindowWidth=int(rng.integers(50, 1500)), VOILUTFunction=kind,
+            PhotometricInterpretation=mono,
+        )  # fmt: skip
+        data = header(path)
+        seen = apply_voi_lut(apply_modality_lut(data.pixel_array, data), data)
+        low, high = 0 * slope + intercept, 4095 * slope + intercept
+        expected = (seen - low) / (high - low) * 255
+        if mono == "MONOCHROME1":
+            expected = 255 - expected
+        assert np.abs(shown(data, None).astype(float) - expected).max() <= 0.51
+
+
+def test_a_window_maps_its_ends_to_black_and_white():
+    values = np.array([-2000.0, -160, 40, 240, 3000, np.nan])
+    assert list(to_grey(values, (40, 400))[:5]) == [0, 0, 128, 255, 255]
+    assert to_grey(np.full((3, 3), 7.0)).max() == 0
+    assert to_grey(np.full((3, 3), np.nan)).max() == 0
+
+
+@pytest.mark.parametrize("flips", range(8))
+def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
+    """The same head, stored in all eight in-plane orientations, gives one picture."""
+    from curation.gmai.readers.dicom_pixels import read_frame
+
+    rng = np.random.default_rng(2)
+    wanted = rng.integers(0, 1000, (12, 20))
+    row, column, stored = np.array([1, 0, 0]), np.array([0, 1, 0]), wanted
+    if flips & 1:
+        stored, row = stored[:, ::-1], -row
+    if flips & 2:
+        stored, column = stored[::-1], -column
+    if flips & 4:
+        stored, row, column = stored.T, column, row
+    path = tmp_path / "a.dcm"
+    write_dicom(
+        path,
+        np.ascontiguousarray(stored),
+        ImageOrientationPatient=[*map(int, row), *map(int, column)],
+        PixelSpacing=[1, 1],
+    )
+    pixels, _ = read_frame(path, Dataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)))
+    assert (pixels[..., 0] == to_grey(wanted.astype(float), (500.0, 1000.0))).all()
+
+
+def test_nifti_planes_are_shown_as_radiologists_see_them(tmp_path):
+    import nibabel
+
+    array = np.zeros((10, 12, 14), np.float32)  # RAS+
+    array[9, 11, 13] = 100  # right, front, top
+    label = np.ones(array.shape, np.uint8)
+    for folder, data in (("i", array), ("l", label)):
+        (tmp_path / folder).mkdir()
+        nibabel.save(nibabel.Nifti1Image(data, np.eye(4)), tmp_path / folder / "a.nii")
+    corners = {}
+    for plane, shape in (("axial", (12, 10)), ("coronal", (14, 10)), ("sagittal", (14, 12))):
+        (tmp_path / "s.yaml").write_text(json.dumps({"slices": 20, "datasets": [{
+            "name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "plane": plane, "classes": {1: "liver"},
+            "window": [50, 100],
+        }]}))  # fmt: skip
+        pictures, _ = read(read_sources(tmp_path / "s.yaml"), "v")
+        bright = [p.pixels[..., 0] for p in pictures if p.pixels.max() == 255]
+        assert len(bright) == 1
+        assert bright[0].shape == shape
+        corners[plane] = tuple(int(at[0]) for at in np.nonzero(bright[0]))
+    assert corners == {"axial": (0, 0), "coronal": (0, 0), "sagittal": (0, 0)}
+
+
+def test_voxels_that_are_not_square_become_square_with_their_mask(tmp_path):
+    import nibabel
+
+    label = np.zeros((20, 20, 3), np.uint8)
+    label[5:15, 5:15, 1] = 1
+    for folder, data in (("i", label.astype(np.float32)), ("l", label)):
+        (tmp_path / folder).mkdir()
+        nibabel.save(nibabel.Nifti1Image(data, np.diag([1.0, 2.0, 5.0, 1.0])), tmp_path / folder / "a.nii")
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [
+        {"name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "classes": {1: "liver"}}
+    ]}))  # fmt: skip
+    (picture,), _ = read(read_sources(tmp_path / "s.yaml"), "v")
+    assert picture.pixels.shape == (40, 20, 3)
+    assert box_of(picture.targets[0].mask)[2:] == (10, 20)
+
+
+def test_bundled_dicom_files_of_pydicom_are_read_or_named(tmp_path):
+    """Every file that comes with pydicom and needs no download ends as a picture or as a reason, never as a crash or in silence."""
+    import shutil
+
+    import pydicom.data
+
+    folder = Path(pydicom.data.__file__).parent / "test_files"
+    files = [path for path in sorted(folder.glob("*.dcm")) if path.stat().st_size < 2_000_000]
+    for path in files:
+        shutil.copyfile(path, tmp_path / path.name)
+    (tmp_path.parent / "labels.csv").write_text("image,label\n" + "".join(f"{path.name},lung\n" for path in files))
+    (tmp_path.parent / "s.yaml").write_text(json.dumps({"datasets": [
+        {"name": "b", "reader": "dicom", "path": str(tmp_path), "annotations": "labels.csv"}
+    ]}))  # fmt: skip
+    pictures, skips = read(read_sources(tmp_path.parent / "s.yaml"), "b")
+    assert {p.key for p in pictures} | {what for what, _ in skips} == {path.name for path in files}
+    assert len(pictures) >= 15
+    reasons = dict(skips)
+    assert reasons["reportsi.dcm"] == "DICOM of SR holds no picture to ask about"
+    assert reasons["rtdose.dcm"] == "DICOM of RTDOSE holds no picture to ask about"
+    assert "none of the" in reasons["liver_1frame.dcm"]
+    assert "cannot be decoded" in reasons["MR_truncated.dcm"]
+    assert {"CT_small.dcm", "MR_small.dcm", "MR_small_RLE.dcm", "MR_small_jpeg_ls_lossless.dcm"} <= {
+        p.key for p in pictures
+    }
+
+
+def bad_sources(tmp_path):
+    """name -> (dataset fields, what is skipped, its reason)"""
+    good = np.zeros((20, 30), np.uint8)
+    cases = {}
+
+    def coco(name, annotation, image=None):
+        folder = tmp_path / name
+        save(folder / "a.png", good)
+        document = {
+            "images": [{"id": 1, "file_name": "a.png", "width": 30, "height": 20} | (image or {})],
+            "categories": [{"id": 1, "name": "liver"}],
+            "annotations": [{"id": 1, "image_id": 1, "category_id": 1} | annotation],
+        }
+        (folder / "c.json").write_text(json.dumps(document))
+        return {"reader": "coco", "path": str(folder), "annotations": str(folder / "c.json")}
+
+    cases["size"] = (coco("size", {"bbox": [1, 1, 5, 5]}, {"width": 31}), "a.png", "another size")
+    cases["rle"] = (coco("rle", {"segmentation": {"size": [5, 5], "counts": [25]}}), "a.png", "another size")
+    cases["broken"] = (coco("broken", {"segmentation": {"size": [20, 30], "counts": {}}}), "a.png", "cannot be decoded")
+    cases["corner"] = (coco("corner", {"segmentation": [[1, 1, 2, 2]]}), "a.png", "three corners")
+    cases["outside"] = (coco("outside", {"bbox": [25, 1, 9, 5]}), "a.png", "outside its image")
+    cases["flat"] = (coco("flat", {"bbox": [2, 1, 0, 5]}), "a.png", "no area")
+    cases["class"] = (coco("class", {"bbox": [1, 1, 5, 5], "category_id": 7}), "a.png", "category 7")
+    folder = tmp_path / "voc"
+    save(folder / "a.png", good)
+    (folder / "a.xml").write_text("<annotation><object>")
+    (folder / "b.xml").write_text('<!DOCTYPE a [<!ENTITY b "c">]><annotation><filename>a.png</filename></annotation>')
+    cases["xml"] = ({"reader": "voc", "path": str(folder)}, "a.xml", "no complete XML")
+    cases["entity"] = ({"reader": "voc", "path": str(folder)}, "b.xml", "document type")
+    folder = tmp_path / "yolo"
+    save(folder / "a.png", good)
+    (folder / "a.txt").write_text("0 0.5 0.5 1.7 0.1")
+    cases["yolo"] = ({"reader": "yolo", "path": str(folder), "classes": {0: "liver"}}, "a.png", "outside 0 to 1")
+    folder = tmp_path / "masks"
+    save(folder / "i" / "a.png", good)
+    save(folder / "m" / "a.png", np.zeros((20, 30, 3), np.uint8) + np.array([1, 2, 3], np.uint8))
+    save(folder / "m" / "b.png", good)
+    fields = {"reader": "masks", "path": str(folder / "i"), "annotations": str(folder / "m"), "classes": {1: "liver"}}
+    cases["colour"] = (fields, "a.png", "colour picture")
+    cases["orphan"] = (fields, "b.png", "its image is missing")
+    folder = tmp_path / "cut"
+    save(folder / "liver" / "a.png", np.random.default_rng(0).integers(0, 255, (50, 50), dtype=np.uint8))
+    (folder / "liver" / "a.png").write_bytes((folder / "liver" / "a.png").read_bytes()[:900])
+    (folder / "liver" / "v.nii.gz").write_bytes(b"")
+    cases["cut"] = ({"reader": "folders", "path": str(folder)}, "liver/a.png", "")
+    cases["volume"] = ({"reader": "folders", "path": str(folder)}, "liver/v.nii.gz", "reader nifti")
+    folder = tmp_path / "dcm" / "liver"
+    folder.mkdir(parents=True)
+    write_dicom(folder / "none.dcm", np.zeros((4, 4)), PixelData=None)
+    write_dicom(folder / "named.dcm", np.zeros((4, 4)), BurnedInAnnotation="YES")
+    cases["pixels"] = ({"reader": "folders", "path": str(folder.parent)}, "liver/none.dcm", "without pixels")
+    cases["burned"] = ({"reader": "folders", "path": str(folder.parent)}, "liver/named.dcm", "burned into")
+    return cases
+
+
+def test_bad_files_are_named_with_their_reason(tmp_path):
+    for name, (fields, what, reason) in bad_sources(tmp_path).items():
+        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [{"name": "b", "modality": "CT"} | fields]}))
+        _, skips = read(read_sources(tmp_path / "s.yaml"), "b")
+        assert any(each == what and reason in why for each, why in skips), (name, skips)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("datasets: []", "datasets"),
+        ("datasets: [{name: a, reader: coco, path: ., modality: CT}]", "dataset a: Value error, reader coco needs `annotations`"),
+        ("datasets: [{name: a, reader: dcm, path: .}]", "dataset a reader"),
+        ("datasets: [{name: a, reader: folders, path: .}]", "needs `modality`"),
+        ("datasets: [{name: a, reader: dicom, path: missing}]", "is not there"),
+        ("datasets: [{name: a, reader: dicom, path: ., patient: '(' }]", "regular expression"),
+        ("datasets: [{name: a, reader: dicom, path: ., colour: red}]", "colour"),
+        ("options: [1, 9]\ndatasets: [{name: a, reader: dicom, path: .}]", "from 2 to 5"),
+        ("datasets: [\n", "no YAML"),
+        ("- 1", "holds no fields"),
+    ],
+)  # fmt: skip
+def test_a_wrong_sources_file_is_one_line(tmp_path, document, said):
+    (tmp_path / "sources.yaml").write_text(document)
+    with pytest.raises(BadInput) as error:
+        read_sources(tmp_path / "sources.yaml")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_polygons_rle_and_masks_are_one_shape(tmp_path):
+    """COCO -> mask -> contour: run-length encoding of every kind gives the same mask, and the contour encloses it."""
+    from pycocotools import mask as encoder
+    from scipy.ndimage import binary_fill_holes
+
+    from curation.gmai.pictures.geometry import decode_mask, encode_mask
+    from curation.gmai.pictures.overlay import contour_of
+    from curation.gmai.readers.coco import decode
+
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        mask = ellipse(*rng.integers(12, 40, 2), *rng.integers(3, 9, 2), shape=(50, 52)) | ellipse(
+            *rng.integers(12, 40, 2), *rng.integers(3, 9, 2), shape=(50, 52)
+        )
+        compressed = encoder.encode(np.asfortranarray(mask.astype(np.uint8)))
+        runs, value = [], False
+        flat = mask.ravel(order="F")
+        edges = [0, *(np.flatnonzero(np.diff(flat)) + 1), flat.size]
+        runs = [int(b - a) for a, b in pairwise(edges)]
+        counts = runs if flat[0] == value else [0, *runs]
+        for given in (
+            {"size": [50, 52], "counts": counts},
+            {"size": [50, 52], "counts": compressed["counts"].decode()},
+        ):
+            assert (decode(given, (50, 52)) == mask).all()
+        assert (decode_mask(encode_mask(mask)) == mask).all()
+        line = contour_of(mask, 2)
+        assert not (line & mask).any()
+        assert (binary_fill_holes(line | mask) == binary_fill_holes(line)).all() or mask.any()
+        assert (binary_fill_holes(line) & mask).sum() == mask.sum()
+
+
+def test_all_formats_have_a_phantom():
+    from curation.gmai.readers import MODULES
+
+    assert {"csv" if name == "csv_many" else name for name in MAKERS} == set(MODULES) - {"boxes", "tsv"}
+    assert volume(np.random.default_rng(0), ["liver"])[0].shape[1:] == (SIDE, SIDE)
+    assert Image.MODES

@@ -1,0 +1,226 @@
+"""The pair search against brute force in float64: every pair, no other, with ties at the threshold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curation.mining.confusing_pairs import HELD, MODES, Pairs, PairSearch, Thresholds
+from curation.mining.pair_sampling import sample_pairs
+from curation.mining.pair_search import find_pairs
+from curation.mining.prefix_bound import make_prefix
+from dataset_builders.errors import BadInput
+from tests.curation.mining.brute_force import brute, clustered, same
+
+
+def search_all(med, gen, thresholds):
+    """All pairs, ruled out by the codes and by both encoders' products: it chooses by cost, and both must find the same."""
+    found = []
+    for by_products in (False, True):
+        search = PairSearch(med, gen, thresholds)
+        search.prepare()
+        search.by_products = by_products
+        found.append(Pairs.join(list(search.blocks(0, search.n))))
+    assert found[0].frame().equals(found[1].frame())
+    return found[0]
+
+
+cosine = st.one_of(st.none(), st.floats(-1.5, 1.5), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(0, 140),
+    dims=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    spread=st.sampled_from([0.0, 0.05, 0.5, 3.0]),
+    dtype=st.sampled_from(["float16", "float32", "float64"]),
+    limits=st.tuples(cosine, cosine, cosine, cosine),
+)
+def test_the_search_equals_brute_force(seed, n, dims, spread, dtype, limits):
+    rng = np.random.default_rng(seed)
+    med, gen = (clustered(rng, n, d, spread, dtype) for d in dims)
+    thresholds = Thresholds(*limits)
+    same(search_all(med, gen, thresholds), brute(med, gen, thresholds))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    d=st.sampled_from([4, 16, 64]),
+    n=st.integers(2, 120),
+    at=st.integers(-16, 16),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_pairs_exactly_on_the_threshold_count(seed, d, n, at, dtype):
+    """Vectors of +-1 have cosines k/d that are exact in binary, so that many pairs lie on the threshold itself."""
+    rng = np.random.default_rng(seed)
+    med = rng.choice([-1.0, 1.0], (n, d)).astype(dtype)
+    gen = rng.choice([-1.0, 1.0], (n, d)).astype(dtype)
+    threshold = at / 16
+    i, j = np.triu_indices(n, 1)
+    first, second = ((x.astype(int) @ x.astype(int).T)[i, j] / d for x in (med, gen))
+    met = (first >= threshold) & (second <= -threshold)
+    found = find_pairs(med, gen, threshold, -threshold)
+    assert found["i"].tolist() == i[met].tolist()
+    assert found["j"].tolist() == j[met].tolist()
+    assert (found["sim_med"] >= threshold).all()
+    assert (found["sim_gen"] <= -threshold).all()
+
+
+@pytest.mark.parametrize("threshold", [0.9, 0.75, 1 / 3, 0.5])
+def test_a_tie_whose_cosine_is_no_binary_number_counts_too(threshold):
+    """cos = threshold by construction, in directions whose entries float64 cannot hold: rounding decides nothing."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for _ in range(200):
+        a, b = np.linalg.qr(rng.standard_normal((24, 2)))[0].T
+        rows += [a, threshold * a + np.sqrt(1 - threshold**2) * b]
+    found = find_pairs(np.array(rows), np.array(rows), threshold, threshold)
+    assert {(2 * k, 2 * k + 1) for k in range(200)} <= set(zip(found["i"], found["j"], strict=True))
+    assert (found["sim_med"] == threshold).all()
+
+
+@pytest.mark.parametrize("offset", [-3e-7, -3e-8, -1e-10, 0.0, 1e-10, 3e-8, 3e-7])
+def test_float32_rounding_decides_nothing(offset):
+    """Pairs nearer to 0.9 than float32 can tell are decided by the float64 cosine of the stored float32 numbers."""
+    rng = np.random.default_rng(5)
+    a, b = np.linalg.qr(rng.standard_normal((500, 600, 2)))[0].transpose(2, 0, 1)
+    target = 0.9 + offset
+    rows = np.stack([a, target * a + np.sqrt(1 - target**2) * b], 1).reshape(1000, 600).astype(np.float32)
+    thresholds = Thresholds(med_at_least=0.9)
+    same(search_all(rows, rows, thresholds), brute(rows, rows, thresholds))
+
+
+def test_many_tiles_and_a_wide_bound():
+    rng = np.random.default_rng(0)
+    med = clustered(rng, 2300, 200, 0.45, np.float32)
+    gen = clustered(rng, 2300, 150, 2.0, np.float32)
+    thresholds = MODES["confusing"]
+    expected = brute(med, gen, thresholds)
+    assert len(expected[0]) > 500
+    same(search_all(med, gen, thresholds), expected)
+
+
+def test_a_narrow_cone_is_searched_by_products_and_a_wide_one_by_the_bound():
+    """Where half of all pairs reach the threshold, a bound on them rules nothing out."""
+    rng = np.random.default_rng(0)
+    gen = rng.standard_normal((1500, 64)).astype(np.float32)
+    for cone, narrow in ((0.0, False), (3.0, True)):
+        search = PairSearch(
+            rng.standard_normal((1500, 96)).astype(np.float32) + np.float32(cone), gen, MODES["confusing"]
+        )
+        search.prepare()
+        assert search.by_products == narrow
+
+
+def test_norms_do_not_matter():
+    rng = np.random.default_rng(1)
+    med, gen = clustered(rng, 90, 30, 0.2, np.float64), clustered(rng, 90, 30, 2.0, np.float64)
+    plain = find_pairs(med, gen)
+    assert len(plain)
+    for scale in (1e-200, 1e-20, 1e-3, 1e20, 1e200):
+        scaled = find_pairs(med * scale, (gen * rng.uniform(0.1, 10, (90, 1))).astype(np.float32))
+        assert scaled[["i", "j"]].equals(plain[["i", "j"]])
+
+
+@pytest.mark.parametrize("limit", [1.5, 1e6, 1e300, float("inf")])
+def test_limits_far_beyond_a_cosine_are_met_by_no_pair_or_by_all(limit):
+    x = np.random.default_rng(2).standard_normal((40, 7))
+    assert len(find_pairs(x, x, med_at_least=limit, gen_at_most=2)) == 0
+    assert len(find_pairs(x, x, med_at_least=-limit, gen_at_most=limit)) == 40 * 39 // 2
+    assert len(find_pairs(x, x, med_at_least=-1, gen_at_most=-limit)) == 0
+
+
+def test_a_block_where_everything_matches_is_split(monkeypatch):
+    monkeypatch.setattr("curation.mining.confusing_pairs.HELD", 3000)
+    rng = np.random.default_rng(2)
+    med = clustered(rng, 260, 16, 0.0, np.float32)
+    search = PairSearch(med, med, Thresholds(med_at_least=-1.0))
+    parts = list(search.blocks(0, search.n))
+    assert len(parts) > 4
+    assert max(map(len, parts)) < HELD
+    same(Pairs.join(parts), brute(med, med, search.thresholds))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), at_least=st.floats(0.0, 1.0), cone=st.floats(0.0, 4.0))
+def test_the_bound_never_rules_out_a_match(seed, at_least, cone):
+    rng = np.random.default_rng(seed)
+    x = clustered(rng, 150, 300, 0.3, np.float32) + np.float32(cone)
+    scale = 1 / np.linalg.norm(x.astype(np.float64), axis=1)
+    prefix = make_prefix(x, scale, at_least)
+    codes = prefix.codes.numpy().astype(np.int64)
+    unit = x * scale[:, None]
+    assert ((codes @ codes.T)[unit @ unit.T >= at_least] >= prefix.floor).all()
+
+
+def test_bad_embeddings_are_refused():
+    good = np.ones((3, 4))
+    for bad, says in (
+        (np.zeros((3, 4)), "zero or not finite"),
+        (np.full((3, 4), np.nan), "zero or not finite"),
+        (np.ones(3), "shape"),
+        (np.ones((2, 4)), "2 rows"),
+        (np.array([["a"] * 4] * 3), "numbers"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            find_pairs(bad, good)
+    with pytest.raises(BadInput, match="between -1 and 1"):
+        find_pairs(good, good, med_at_least=float("nan"))
+
+
+def test_a_sample_holds_only_matches_and_repeats_with_its_seed():
+    rng = np.random.default_rng(4)
+    med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)
+    search = PairSearch(med, gen, MODES["easy"])
+    i, j, *_ = brute(med, gen, MODES["easy"])
+    matches = set(zip(i.tolist(), j.tolist(), strict=True))
+    some = sample_pairs(search, 200, seed=1)
+    drawn = set(zip(some.pairs.i.tolist(), some.pairs.j.tolist(), strict=True))
+    assert len(drawn) == 200
+    assert drawn < matches
+    again = sample_pairs(search, 200, seed=1)
+    assert again.pairs.i.tolist() == some.pairs.i.tolist()
+    assert sample_pairs(search, 200, seed=2).pairs.i.tolist() != some.pairs.i.tolist()
+    everything = sample_pairs(search, 10**9)
+    assert everything.complete
+    same(everything.pairs, brute(med, gen, MODES["easy"]))
+
+
+def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
+    """Above the size where all pairs are gone through, each matching pair is drawn about equally often."""
+    monkeypatch.setattr("curation.mining.pair_sampling.ALL", 0)
+    monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 64)
+    rng = np.random.default_rng(6)
+    med = rng.standard_normal((12, 5))
+    search = PairSearch(med, med, Thresholds(med_at_most=0.2))
+    matches = len(brute(med, med, search.thresholds)[0])
+    counts: dict[tuple[int, int], int] = {}
+    for seed in range(600):
+        pairs = sample_pairs(search, 4, seed).pairs
+        for pair in zip(pairs.i.tolist(), pairs.j.tolist(), strict=True):
+            counts[pair] = counts.get(pair, 0) + 1
+    expected = 600 * 4 / matches
+    assert len(counts) == matches
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 2 * matches
+
+
+@pytest.mark.parametrize("count", [30, 10_000])
+def test_a_sample_of_rare_pairs_comes_from_all_of_them(monkeypatch, count):
+    monkeypatch.setattr("curation.mining.pair_sampling.ALL", 0)
+    monkeypatch.setattr("curation.mining.pair_sampling.SEARCH_FROM", 1)
+    monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 8)
+    rng = np.random.default_rng(8)
+    med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)
+    search = PairSearch(med, gen, MODES["reversed"])
+    i, j, *_ = brute(med, gen, MODES["reversed"])
+    matches = set(zip(i.tolist(), j.tolist(), strict=True))
+    assert len(matches) > 60
+    some = sample_pairs(search, count, seed=1)
+    drawn = list(zip(some.pairs.i.tolist(), some.pairs.j.tolist(), strict=True))
+    assert drawn == sorted(set(drawn)) and set(drawn) <= matches
+    assert len(drawn) == min(count, len(matches))
+    assert some.complete == (count > len(matches))
+    assert sample_pairs(search, count, seed=1).pairs.frame().equals(some.pairs.frame())
+    assert count > len(matches) or not sample_pairs(search, count, seed=2).pairs.frame().equals(some.pairs.frame())

@@ -1,0 +1,174 @@
+"""A search as files: it resumes, it sets near-duplicates and groups aside with counts, it chooses the largest gaps."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from curation.mining import pair_mining
+from curation.mining.confusing_pairs import PairSearch, Thresholds
+from curation.mining.pair_mining import Choice, Images, mine
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock
+
+ASKED = Thresholds(med_at_least=0.5, gen_at_most=0.9)
+
+
+def made(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    med, gen = (rng.standard_normal((n, 12)) + 0.8 for _ in range(2))
+    images = Images(
+        np.array([f"{k}.png" for k in range(n)], object),
+        rng.integers(0, 2**63, n).astype(np.uint64),
+        np.array(["" if k % 3 else f"patient {k // 30}" for k in range(n)], object),
+        np.arange(n),
+    )
+    return PairSearch(med, gen, ASKED), images
+
+
+def read(out, name="pairs"):
+    return pd.read_parquet(out / f"{name}.parquet")
+
+
+def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
+    search, images = made()
+    images.hashes[7] = images.hashes[8] ^ np.uint64(0b111)  # three bits apart
+    report = mine(search, images, tmp_path / "s", Choice(near_duplicate=6))
+    kept, aside = read(tmp_path / "s"), read(tmp_path / "s", "set_aside")
+    found = pd.concat([kept, aside]).sort_values(["i", "j"], ignore_index=True)
+    whole = pd.concat([part.frame() for part in search.blocks(0, search.n)], ignore_index=True)
+    pd.testing.assert_frame_equal(found[["i", "j", "sim_med", "sim_gen"]], whole)
+    assert kept[["i", "j"]].to_numpy().tolist() == sorted(kept[["i", "j"]].to_numpy().tolist())
+    assert report["counts"]["found"] == len(whole)
+    assert report["counts"]["kept"] == report["counts"]["chosen"] == len(kept)
+    assert aside["reason"].value_counts().to_dict() == {
+        reason: count for reason in ("same_group", "near_duplicate") if (count := report["counts"][reason])
+    }
+    same_patient = (aside["i"] % 3 == 0) & (aside["j"] % 3 == 0) & (aside["i"] // 30 == aside["j"] // 30)
+    assert (same_patient == (aside["reason"] == "same_group")).all()
+    assert (kept["image_1"] == kept["i"].map(lambda k: f"{k}.png")).all()
+
+
+def test_a_killed_search_goes_on_and_gives_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 64)
+    search, images = made()
+    mine(search, images, tmp_path / "whole", Choice())
+    taken = []
+    blocks = PairSearch.blocks
+
+    def dies(self, start, stop):
+        taken.append(start)
+        if len(taken) == 4:
+            raise KeyboardInterrupt
+        yield from blocks(self, start, stop)
+
+    monkeypatch.setattr(PairSearch, "blocks", dies)
+    with pytest.raises(KeyboardInterrupt):
+        mine(search, images, tmp_path / "s", Choice())
+    assert not (tmp_path / "s" / "pairs.parquet").exists()
+    first = list(taken)
+    mine(search, images, tmp_path / "s", Choice())
+    assert set(taken[4:]).isdisjoint(first[:3])
+    assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
+
+
+MINES_SLOWLY = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from curation.mining import pair_mining
+from curation.mining.confusing_pairs import PairSearch
+from test_pair_mining import made
+from curation.mining.pair_mining import Choice, mine
+pair_mining.BLOCK_ROWS = 16
+blocks = PairSearch.blocks
+def slowly(self, start, stop):
+    yield from blocks(self, start, stop)
+    time.sleep(0.2)
+PairSearch.blocks = slowly
+mine(*made(), Path(sys.argv[2]), Choice(), quiet=True)
+"""
+
+
+def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
+    """kill -9 in the middle: blocks that were written are not touched again, and the result is the same."""
+    monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 16)
+    search, images = made()
+    mine(search, images, tmp_path / "whole", Choice())
+    here = Path(__file__).resolve()
+    process = subprocess.Popen([sys.executable, "-c", MINES_SLOWLY, here.parent, tmp_path / "s"], cwd=here.parents[3])
+    for _ in range(6000):
+        written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
+        if len(written) >= 4:
+            break
+        assert process.poll() is None, "the search ended before it was killed"
+        time.sleep(0.05)
+    process.kill()
+    process.wait(30)
+    assert not (tmp_path / "s" / "pairs.parquet").exists()
+    (tmp_path / "s" / "blocks" / ".0000000016.parquet.1.part").write_text("torn")
+    mine(search, images, tmp_path / "s", Choice())
+    assert not list(tmp_path.rglob("*.part"))
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
+
+
+def test_two_searches_never_write_into_one_folder(tmp_path):
+    search, images = made()
+    with lock(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
+        mine(search, images, tmp_path / "s", Choice())
+    assert mine(search, images, tmp_path / "s", Choice())["counts"]["found"]
+
+
+def test_blocks_of_another_search_are_never_mixed_in(tmp_path):
+    search, images = made()
+    mine(search, images, tmp_path / "s", Choice())
+    other, _ = made(seed=1)
+    with pytest.raises(BadInput, match="another search"):
+        mine(other, images, tmp_path / "s", Choice())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("keep me")
+    with pytest.raises(BadInput, match="not empty"):
+        mine(search, images, tmp_path / "mine", Choice())
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(("top", "cap"), [(50, None), (None, 2), (40, 3), (10**6, None)])
+def test_the_largest_gaps_come_first_and_no_image_too_often(tmp_path, monkeypatch, top, cap):
+    monkeypatch.setattr(pair_mining, "BATCH", 500)  # many ranges
+    search, images = made()
+    mine(search, images, tmp_path / "all", Choice())
+    mine(search, images, tmp_path / "s", Choice(top=top, cap_per_image=cap))
+    every = read(tmp_path / "all")
+    every["gap"] = (every["sim_med"] - every["sim_gen"]).abs()
+    expected, used = [], dict.fromkeys(range(400), 0)
+    for pair in every.sort_values(["gap", "i", "j"], ascending=[False, True, True]).itertuples():
+        if len(expected) < (top or 10**9) and max(used[pair.i], used[pair.j]) < (cap or 10**9):
+            expected.append((pair.i, pair.j))
+            used[pair.i] += 1
+            used[pair.j] += 1
+    chosen = read(tmp_path / "s")
+    assert list(zip(chosen["i"], chosen["j"], strict=True)) == expected
+
+
+def test_a_sample_says_what_it_is(tmp_path):
+    search, images = made()
+    report = mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
+    again = mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
+    assert report == again == json.loads((tmp_path / "s" / "report.json").read_text())
+    assert report["sample"] == 30
+    assert report["counts"]["found"] == 30
+    assert report["all_there_are"] is False
+
+
+@pytest.mark.parametrize(("sample", "seed"), [(0, 0), (-5, 0), (5, -1)])
+def test_a_sample_of_nothing_and_a_seed_below_zero_are_refused(tmp_path, sample, seed):
+    search, images = made(20)
+    with pytest.raises(BadInput, match="whole number from"):
+        mine(search, images, tmp_path / "s", Choice(), sample, seed)
+    assert not (tmp_path / "s").exists()

@@ -1,0 +1,115 @@
+"""eval.yaml of every repository that `build` writes, held against the Hub's specification; the number that inspect-ai itself computes by
+it is one of ours (tests/eval_harness/integrations/test_inspect_ai.py runs the real one)."""
+
+import base64
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from datasets import load_dataset
+
+from dataset_builders.benchmarks import BENCHMARKS, spec
+from dataset_builders.build import build
+from dataset_builders.contents.eval_yaml import metric_of_task
+from dataset_builders.hub.dataset_files import dataset_files
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks import spec as eval_spec
+
+SOLVERS = {
+    *("prompt_template", "system_message", "user_message", "chain_of_thought", "use_tools", "generate"),
+    *("self_critique", "multiple_choice"),
+}
+SCORERS = {
+    *("includes", "match", "pattern", "answer", "exact", "f1"),
+    *("model_graded_qa", "model_graded_fact", "choice", "math"),
+}
+TASK = {"id", "config", "split", "field_spec", "shuffle_choices", "epochs", "epoch_reducer", "solvers", "scorers"}
+FIELDS = {"input", "target", "choices", "input_image", "metadata"}
+
+
+@pytest.fixture(scope="module")
+def text_only(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    for format in BENCHMARKS:
+        build(format, out=folder / format, text_only=True)
+    return folder
+
+
+def check_specification(document: dict, configs: dict[str, list[str]]) -> None:
+    """The fields that the Hub's documentation names, and what inspect-ai 0.3.285 takes (extra keys are refused there)."""
+    assert set(document) == {"name", "description", "evaluation_framework", "tasks"}
+    assert document["evaluation_framework"] == "inspect-ai"
+    assert all(isinstance(document[key], str) and document[key] for key in ("name", "description"))
+    ids = [task["id"] for task in document["tasks"]]
+    assert ids and len(set(ids)) == len(ids)
+    for task in document["tasks"]:
+        assert set(task) <= TASK
+        assert task["split"] in configs[task["config"]]
+        assert set(task["field_spec"]) <= FIELDS and {"input", "target", "choices"} <= set(task["field_spec"])
+        for key, known in (("solvers", SOLVERS), ("scorers", SCORERS)):
+            assert task[key] and all(set(each) <= {"name", "args"} and each["name"] in known for each in task[key])
+
+
+@pytest.mark.parametrize("kind", ["phantoms", "text_only"])
+@pytest.mark.parametrize("format", BENCHMARKS)
+def test_every_repository_has_tasks_by_the_specification(request, format, kind):
+    folder = request.getfixturevalue(kind) / format
+    document = yaml.safe_load((folder / "eval.yaml").read_text())
+    card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
+    configs = {config["config_name"]: [each["split"] for each in config["data_files"]] for config in card["configs"]}
+    check_specification(document, configs)
+    assert "eval.yaml" in dataset_files(folder, "ORG/some-phantoms", private=False).files
+    for task in document["tasks"]:
+        assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
+        metric = metric_of_task(task["id"], task["split"])
+        assert metric in spec(format).tasks and metric in eval_spec(format).metrics
+    keyed = {
+        split
+        for split in open_repository(folder).splits
+        if open_repository(folder).questions(split)["answer"].map(len).any()
+    }
+    assert {task["split"] for task in document["tasks"]} == keyed
+
+
+@pytest.mark.parametrize("format", BENCHMARKS)
+def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, format, tmp_path):
+    folder = phantoms / format
+    ours = open_repository(folder)
+    for task in yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]:
+        rows = load_dataset(str(folder), task["config"], split=task["split"], cache_dir=str(tmp_path))
+        questions = ours.questions(task["split"]).set_index("question_id")
+        images = {name: data for case in ours.cases(task["split"]) for name, data in case.images.items()}
+        assert len(rows) and len(set(rows["question_id"])) == len(rows)
+        for row in rows:
+            question = questions.loc[row["question_id"]]
+            assert [row["question"], row["options"]] == [question["question"], list(question["options"])]
+            assert row["target"] == "".join(LETTERS[place] for place in question["answer"])
+            kind, _, encoded = row["image_uri"].partition(";base64,")
+            assert kind in ("data:image/png", "data:image/jpeg")
+            assert base64.b64decode(encoded) == images[row["image_id"]]
+
+
+def test_a_uri_that_questions_share_is_stored_once(phantoms):
+    [path] = (phantoms / "mediconfusion" / "inspect").glob("*.parquet")
+    column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image_uri"))
+    uris = set(pq.read_table(path, columns=["image_uri"])["image_uri"].to_pylist())
+    assert column.path_in_schema == "image_uri"
+    assert column.total_compressed_size < 1.1 * sum(map(len, uris)) + 1000
+
+
+def test_other_peoples_task_ids_declare_no_metric_of_ours():
+    assert metric_of_task("test_individual_accuracy", "test") == "individual_accuracy"
+    for other in ("test", "individual_accuracy", "test_set_accuracy", "validation_individual_accuracy", "test_"):
+        assert metric_of_task(other, "test") is None
+
+
+def test_without_tasks_nothing_of_them_is_written(phantoms, tmp_path):
+    build("mediconfusion", out=tmp_path / "plain", eval_yaml=False)
+    names, less = (
+        {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
+        for folder in (phantoms / "mediconfusion", tmp_path / "plain")
+    )
+    assert names - less == {"eval.yaml", "inspect"}
+    assert "inspect" not in (tmp_path / "plain/README.md").read_text()
+    assert load_dataset(str(tmp_path / "plain"), cache_dir=str(tmp_path / "cache"))["test"].num_rows == 28

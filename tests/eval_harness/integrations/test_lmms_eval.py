@@ -1,0 +1,61 @@
+"""The real lmms-eval, in an environment of its own: the task folder gives our numbers, its samples land, a dead server is no answer."""
+
+import json
+
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from eval_harness.submissions.submit import prepare
+from tests import commands
+from tests.chaos.server import ChaosServer
+from tests.environments import ROOT, environment
+from tests.eval_harness.integrations.real_harnesses import check_against_ours, run_harness
+from tests.eval_harness.integrations.test_inspect_ai import by_text
+
+LMMS = ("lmms-eval==0.7.3",)
+
+pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="session")
+def lmms_python(request):
+    return environment(request.config.cache, "lmms-eval", LMMS)
+
+
+def lmms_eval(python, folder, benchmark, url):
+    """(results, file of samples) of one run."""
+    task = f"medprobe_{benchmark.replace('-', '_')}"
+    run_harness(
+        [
+            *(python, "-m", "lmms_eval", "--model", "openai"),
+            *("--model_args", f"model=m,base_url={url},api_key=x,max_retries=2,timeout=5"),
+            *("--include_path", "tasks", "--tasks", task, "--log_samples", "--output_path", "out", "--batch_size", "1"),
+        ],
+        folder,
+        **{"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x", "HF_HUB_OFFLINE": "1"},
+    )
+    [results] = folder.glob("out/*/*_results.json")
+    [samples] = folder.glob(f"out/*/*_samples_{task}.jsonl")
+    return json.loads(results.read_text())["results"][task], samples
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_the_same_answers_are_our_numbers(lmms_python, tmp_path, benchmark):
+    data = tmp_path / benchmark
+    build(benchmark, out=data)
+    commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
+    with ChaosServer(answer=by_text) as server:
+        shown, samples = lmms_eval(lmms_python, tmp_path, benchmark, server.url)
+        values = {name.removesuffix(",none"): value for name, value in shown.items() if name.endswith(",none")}
+        check_against_ours(values, samples, data, server.url, tmp_path / "run")
+
+
+def test_a_dead_server_gives_failed_answers(lmms_python, tmp_path):
+    data = tmp_path / "mediconfusion"
+    build("mediconfusion", out=data)
+    commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
+    _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
+    found = prepare(samples, "mediconfusion", "M", str(data))
+    assert found.result.statuses["failed"] == 28
+    assert set(found.answers["response"]) == {""}

@@ -1,0 +1,99 @@
+"""Where no chat server answers, one line says why, within seconds, in the words of whoever answered."""
+
+import json
+import time
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import Settings
+from tests.chaos.server import ChaosServer, Raw
+from tests.eval_harness.models.http.asking import KEY, model, request
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("127.0.0.1:8000/v1", "has no scheme"),
+        ("localhost:8000/v1", "has no scheme"),
+        ("api.example.org/v1", "has no scheme"),
+        ("ftp://127.0.0.1/v1", "ftp is not spoken here"),
+        ("http://", "names no host"),
+        ("http://127.0.0.1:port/v1", "not an address"),
+    ],
+)
+def test_an_address_that_is_none_is_told_as_such(url, words):
+    with pytest.raises(BadInput, match=words):
+        OpenAIChat("m", Settings(base_url=url))
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1:9/v1", "nobody answers there"),
+        ("http://no-such-host.invalid/v1", "cannot be resolved|nobody"),
+    ],
+)
+def test_a_server_that_is_not_there_is_told_within_seconds(monkeypatch, url, words):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    start = time.monotonic()
+    with pytest.raises(BadInput, match=f"no server can be reached: .*({words})"):
+        list(OpenAIChat("m", Settings(base_url=url)).generate([request(i) for i in range(20)]))
+    assert time.monotonic() - start < 8  # 2 to 4; more on a busy machine
+
+
+PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</style></head><body>A</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (403, PAGE, "a web page came .*Sign in & go on"),
+        (407, "<html><body>Proxy <b>Authentication</b> Required</body></html>", "Proxy Authentication Required"),
+        (404, PAGE, "a web page"),
+        (401, '{"detail": "Not authenticated"}', "refuses the key .*Not authenticated"),
+        (402, '{"error": {"message": "Insufficient credits"}}', "no credit left"),
+        (
+            429,
+            '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}',
+            "no credit left",
+        ),
+        (
+            400,
+            '{"detail": [{"loc": ["body", "messages"], "msg": "System role not supported"}]}',
+            "System role not supported",
+        ),
+        (422, "the template raised an exception", "the template raised"),
+        (400, '[{"error": {"message": "image too small"}}]', "image too small"),
+        (400, '"a text"', "a text"),
+        (400, "", "no further words"),
+    ],
+)
+def test_what_an_error_says_is_shown_in_whatever_form_it_comes(status, body, words):
+    with ChaosServer(answer=lambda _: (status, Raw(body))) as server, pytest.raises(BadInput, match=words):
+        list(model(server).generate([request(i) for i in range(4)]))
+
+
+def test_a_web_page_instead_of_a_reply_is_told_soon():
+    with ChaosServer(answer=lambda _: (200, Raw(PAGE, "text/html"))) as server:
+        with pytest.raises(BadInput, match="Sign in & go on"):
+            list(model(server).generate([request(i) for i in range(4)]))
+        assert sum(server.asked.values()) == 3
+
+
+def test_replies_that_never_come_do_not_hold_up_an_error():
+    def answer(body):
+        if "Question 3?" in json.dumps(body):
+            return 401, {"error": {"message": "withdrawn"}}
+        if "Question 2?" in json.dumps(body):
+            time.sleep(40)
+        return "A"
+
+    with ChaosServer(answer=answer) as server:
+        start, got = time.monotonic(), []
+        with pytest.raises(BadInput, match="refuses the key"):
+            for response in model(server, timeout=60, in_flight=8).generate([request(i) for i in range(8)]):
+                got.append(response.question_id)
+    assert time.monotonic() - start < 25  # LAST_REPLIES, and what a busy machine adds
+    assert "0" in got and not {"2", "3"} & set(got)

@@ -1,0 +1,57 @@
+"""What is sent: images, turns and their order, and what the user adds."""
+
+import base64
+import io
+
+import pytest
+from PIL import Image
+
+from eval_harness.models.interface import Shot
+from tests.chaos.server import ChaosServer
+from tests.eval_harness.models.http.asking import model, picture, request
+
+
+def test_images_are_sent_as_they_are_where_servers_can_read_them():
+    cases = [
+        (picture("RGB", "JPEG"), "image/jpeg", None),
+        (picture("RGB", "PNG"), "image/png", None),
+        (picture("I;16", "PNG", colour=40000), "image/png", None),
+        (picture("RGB", "TIFF"), "image/png", None),
+        (picture("RGB", "JPEG", size=(400, 100)), "image/png", 50),
+    ]
+    for image, kind, side in cases:
+        with ChaosServer() as server:
+            list(model(server, max_image_side=side).generate([request(image=image)]))
+            url = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"]
+        head, _, data = url.partition(",")
+        assert head == f"data:{kind};base64"
+        sent = Image.open(io.BytesIO(base64.b64decode(data)))
+        assert max(sent.size) <= (side or 400)
+        assert sent.mode in ("L", "RGB")
+        if (kind, side) == ("image/jpeg", None):
+            assert base64.b64decode(data) == image
+
+
+def test_system_message_and_examples_are_turns_of_their_own():
+    shots = (Shot("Q1?", "A", picture()), Shot("Q2?", "B", picture()))
+    with ChaosServer() as server:
+        list(model(server).generate([request(system="You are a student.", shots=shots)]))
+    roles = [message["role"] for message in server.bodies[0]["messages"]]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert server.bodies[0]["messages"][0]["content"] == "You are a student."
+
+
+@pytest.mark.parametrize("image_first", [True, False])
+def test_image_and_text_stand_in_the_order_of_the_request(image_first):
+    with ChaosServer() as server:
+        list(model(server).generate([request(image_first=image_first, shots=(Shot("Q1?", "A", picture()),))]))
+    orders = [[part["type"] for part in m["content"]] for m in server.bodies[0]["messages"] if m["role"] == "user"]
+    assert orders == [["image_url", "text"] if image_first else ["text", "image_url"]] * 2
+
+
+def test_what_the_user_adds_is_sent():
+    extra = {"generation": {"top_p": 0.5}, "chat_template": "{{ x }}", "chat_template_kwargs": {"y": 1}}
+    with ChaosServer() as server:
+        list(model(server, **extra).generate([request()]))
+    (body,) = server.bodies
+    assert (body["top_p"], body["chat_template"], body["chat_template_kwargs"]) == (0.5, "{{ x }}", {"y": 1})

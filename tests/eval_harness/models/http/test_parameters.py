@@ -1,0 +1,168 @@
+"""What a server does not take is settled with the first question and said; what the user asked for is never left out in silence."""
+
+import json
+from random import Random
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.chat_parameters import thinking_forms
+from tests.chaos.server import ChaosServer, answer_to, completion
+from tests.eval_harness.models.http.asking import model, request, text_of
+
+
+def test_parameters_a_server_refuses_are_left_out_and_said():
+    def picky(body):
+        if "max_tokens" in body:
+            return 400, {
+                "error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}
+            }
+        if "temperature" in body:
+            return 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.0"}}
+        if body["max_completion_tokens"] == 1:
+            return 200, completion("", finish="length")
+        return "B"
+
+    with ChaosServer(answer=picky) as server:
+        backend = model(server, in_flight=1)
+        found = list(backend.generate([request(i, max_tokens=1) for i in range(3)]))
+    assert [r.text for r in found] == ["B"] * 3
+    assert len(backend.deviations) == 2
+    assert any("reasoning" in words for words in backend.deviations)
+    assert any("temperature" in words for words in backend.deviations)
+
+
+FORMS_OF_ERRORS = {
+    "openai": lambda name, words: {"error": {"message": words, "param": name, "code": "unsupported_parameter"}},
+    "message": lambda name, words: {"error": {"message": words}},
+    "error as text": lambda name, words: {"error": words},
+    "detail as text": lambda name, words: {"detail": words},
+    "detail as list": lambda name, words: {
+        "detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]
+    },
+    "vllm": lambda name, words: {"object": "error", "message": words, "type": "BadRequestError", "code": 400},
+    "list": lambda name, words: [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}],
+    "nested": lambda name, words: {
+        "error": {"message": "Provider returned error", "metadata": {"raw": json.dumps({"error": {"message": words}})}}
+    },
+    "plain text": lambda name, words: words,
+}
+
+
+class Picky:
+    """A server that takes none of `refused`, one complaint at a time, and says so in one form."""
+
+    def __init__(self, refused, form, status=400):
+        self.refused, self.form, self.status = refused, form, status
+        self.complaints, self.taken = [], []
+
+    def __call__(self, body):
+        wrong = next((name for name in self.refused if name in body), None)
+        if wrong is None:
+            self.taken.append({name: value for name, value in body.items() if name != "messages"})
+            return answer_to(body)
+        self.complaints.append(text_of(body))
+        return self.status, FORMS_OF_ERRORS[self.form](
+            wrong, f"Unsupported parameter: '{wrong}' is not supported with this model."
+        )
+
+
+@pytest.mark.parametrize("form", FORMS_OF_ERRORS)
+def test_what_a_server_takes_is_settled_before_other_questions_are_asked(form):
+    """Seeded: which parameters are refused, with what status; 12 questions at 8 in flight."""
+    random = Random(form)
+    for _ in range(4):
+        refused = random.sample(["max_tokens", "temperature", "seed", "chat_template_kwargs"], random.randrange(1, 5))
+        picky = Picky(refused, form, random.choice([400, 422]))
+        with ChaosServer(answer=picky, delay=0.005) as server:
+            backend = model(server, in_flight=8, thinking="off")
+            found = list(backend.generate([request(i, temperature=0.7, sample=1) for i in range(12)]))
+        assert {r.status for r in found} == {"answered"}, found
+        assert len(set(picky.complaints)) == 1, "one question alone met the refusals"
+        assert len(picky.complaints) == len(refused)
+        assert len({json.dumps(taken) for taken in picky.taken}) == 1, "all were asked with the same settings"
+        assert len(server.asked) == 12
+        assert sum(server.served.values()) == 12
+        said = " ".join(backend.deviations)
+        assert ("temperature" in said, "no seed" in said) == ("temperature" in refused, "seed" in refused)
+
+
+def test_what_the_user_asked_for_is_never_left_out_in_silence():
+    for settings, name in (
+        ({"generation": {"top_k": 5}}, "top_k"),
+        ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs"),
+        ({"generation": {"temperature": 0.3}}, "temperature"),
+    ):
+        with ChaosServer(answer=Picky([name], "openai")) as server, pytest.raises(BadInput, match=name.split("_")[0]):
+            list(model(server, **settings).generate([request(i) for i in range(3)]))
+    every = ["chat_template_kwargs", "reasoning_effort", "thinking", "reasoning"]
+    with ChaosServer(answer=Picky(every, "vllm")) as server, pytest.raises(BadInput, match="--thinking 500"):
+        list(model(server, thinking=500).generate([request()]))
+
+
+def test_a_word_of_the_question_is_no_parameter():
+    """A complaint about something else that happens to name one."""
+    message = "Invalid image: the body temperature chart could not be read"
+    with ChaosServer(answer=lambda body: (400, {"error": {"message": message, "param": "messages"}})) as server:
+        backend = model(server)
+        with pytest.raises(BadInput, match="body temperature chart"):
+            list(backend.generate([request(i) for i in range(5)]))
+        assert max(server.asked.values()) <= 2
+
+
+def test_could_not_finish_fails_that_question_and_no_other():
+    message = "Could not finish the message because max_tokens or model output limit was reached. Please try again with higher max_tokens."
+
+    def thinker(body):
+        limit = body["max_tokens"]
+        needed = 100_000 if text_of(body) == "Question 3?" else 8000
+        return "B" if limit >= needed else (400, {"error": {"message": message, "type": "invalid_request_error"}})
+
+    for first in (0, 3):
+        with ChaosServer(answer=thinker) as server:
+            backend = model(server, in_flight=4)
+            numbers = [first, *(i for i in range(8) if i != first)]
+            found = {r.question_id: r for r in backend.generate([request(i, max_tokens=1) for i in numbers])}
+        assert {i: r.text for i, r in found.items() if i != "3"} == dict.fromkeys("0124567", "B")
+        assert (found["3"].status, found["3"].text) == ("failed", "")
+        assert "Could not finish" in found["3"].error
+        assert any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
+    with ChaosServer(answer=thinker) as server:
+        found = list(model(server, fixed_limit=True).generate([request(i, max_tokens=8000) for i in range(8)]))
+        assert sum(r.status == "answered" for r in found) == 7
+        assert {body["max_tokens"] for body in server.bodies} == {8000}
+
+
+def test_an_output_limit_is_brought_into_what_the_server_takes():
+    def bounded(body):
+        limit = body.get("max_tokens")
+        if limit < 16:
+            return 400, {
+                "error": {"message": "Invalid 'max_tokens': integer below minimum value. Expected a value >= 16."}
+            }
+        if limit > 8192:
+            words = "max_tokens is too large: 16384. This model supports at most 8192 completion tokens."
+            return 400, {"error": {"message": words, "param": "max_tokens"}}
+        return "B" if limit > 1000 else (200, completion("", finish="length"))
+
+    with ChaosServer(answer=bounded) as server:
+        backend = model(server)
+        found = list(backend.generate([request(i, max_tokens=1) for i in range(6)]))
+    assert {r.text for r in found} == {"B"}
+    assert backend.describe()["output_limit"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("host", "thinking", "sent"),
+    [
+        (None, 1000, {"reasoning_effort": "low"}),
+        (None, "off", {"reasoning_effort": "none"}),
+        ("https://openrouter.ai/api/v1", 9000, {"reasoning": {"max_tokens": 9000}}),
+        ("https://openrouter.ai/api/v1", "off", {"reasoning": {"enabled": False}}),
+        ("https://api.anthropic.com/v1/", 2000, {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
+        ("https://api.deepseek.com", "off", {"thinking": {"type": "disabled"}}),
+        ("https://dashscope.aliyuncs.com/v1", 300, {"enable_thinking": True, "thinking_budget": 300}),
+    ],
+)
+def test_known_hosts_are_told_to_reason_in_their_own_words(host, thinking, sent):
+    assert thinking_forms(host, thinking)[0] == sent

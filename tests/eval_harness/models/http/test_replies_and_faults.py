@@ -1,0 +1,139 @@
+"""An answer is an answer; whatever else a server does is never one, and the key stays where it was."""
+
+import json
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.http.server_errors import seconds_of, without_key
+from eval_harness.models.interface import Settings
+from tests.chaos.server import FAULTS, ChaosServer, answer_to, completion
+from tests.eval_harness.models.http.asking import KEY, model, request, text_of
+
+
+def test_every_kind_of_trouble_ends_in_the_right_answer():
+    requests = [request(i) for i in range(40)]
+    with ChaosServer(FAULTS, hang=1.5) as server:
+        backend = model(server, in_flight=8)
+        found = list(backend.generate(requests))
+        expected = {text_of(body): answer_to(body) for body in server.bodies}
+    assert sorted(response.question_id for response in found) == sorted(r.question_id for r in requests)
+    assert {f"Question {r.question_id}?": r.text for r in found} == expected
+    assert {response.status for response in found} == {"answered"}
+    assert set(server.faulted) == set(FAULTS)
+    assert len(set(expected.values())) == 2
+
+
+def test_what_fails_for_good_is_failed_and_its_error_is_no_answer():
+    def one_is_broken(body):
+        text = text_of(body)
+        return (500, {"error": {"message": "The answer is A"}}) if text == "Question 3?" else answer_to(body)
+
+    with ChaosServer(answer=one_is_broken) as server:
+        found = {r.question_id: r for r in model(server, in_flight=2).generate([request(i) for i in range(5)])}
+    assert (found["3"].status, found["3"].text) == ("failed", "")
+    assert "HTTP 500" in found["3"].error
+    assert {r.status for i, r in found.items() if i != "3"} == {"answered"}
+
+
+def test_a_server_that_is_gone_stops_the_run_in_one_line():
+    with ChaosServer(answer=lambda body: (500, {"error": {"message": "down"}})) as server:
+        backend = model(server)
+        with pytest.raises(BadInput, match="run the same command again"):
+            list(backend.generate([request(i) for i in range(30)]))
+        assert len(server.asked) < 30
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "refuses the key"), (404, "no such model")])
+def test_a_refused_key_or_model_stops_at_once_and_never_shows_the_key(monkeypatch, status, words):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    message = f"Incorrect API key provided: {KEY}. Also sk-other-9876543210."
+    with ChaosServer(answer=lambda body: (status, {"error": {"message": message}})) as server:
+        with pytest.raises(BadInput, match=words) as error:
+            list(model(server).generate([request(i) for i in range(3)]))
+        assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(error.value)
+    assert "9876543210" not in str(error.value)
+    assert sum(server.asked.values()) <= 3
+
+
+def test_a_missing_key_is_only_needed_away_from_this_machine(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    for url in (None, "https://somewhere.example/v1"):
+        with pytest.raises(BadInput, match="OPENAI_API_KEY is not set"):
+            OpenAIChat("m", Settings(base_url=url))
+    OpenAIChat("m", Settings(base_url="http://127.0.0.1:8000/v1"))
+
+
+def test_filters_and_refusals_are_kept_as_refused():
+    replies = [
+        (400, {"error": {"message": "blocked by our content management policy", "code": "content_filter"}}),
+        (200, completion(None, finish="content_filter")),
+        (200, completion(None, refusal="I cannot look at this")),
+    ]
+    for reply in replies:
+        with ChaosServer(answer=lambda body, reply=reply: reply) as server:
+            (found,) = model(server).generate([request()])
+            assert (found.status, found.text) == ("refused", "")
+            assert found.error
+            assert sum(server.asked.values()) == 1
+
+
+def test_gd_reads_log_probabilities_and_says_when_an_option_is_not_among_them():
+    questions = [request(candidates=("A", "B"))]
+    with ChaosServer(
+        answer=lambda body: (200, completion(" B", alternatives={" B": -0.1, "B": -3.0, "A": -4.0}))
+    ) as server:
+        (found,) = model(server).score(questions)
+        assert server.bodies[0]["logprobs"] is True
+    assert found.text == "B"
+    assert found.scores[0] == pytest.approx(-4)
+    assert found.scores[1] == pytest.approx(-0.0464, abs=1e-3)
+    with ChaosServer(answer=lambda body: (200, completion("B", alternatives={"B": -0.1, "x": -9.0}))) as server:
+        backend = model(server)
+        (found,) = backend.score(questions)
+    assert found.text == "B"
+    assert "not among them" in backend.deviations[0]
+    with ChaosServer() as server, pytest.raises(BadInput, match="no log-probabilities"):
+        list(model(server).score(questions))
+    with ChaosServer() as server, pytest.raises(BadInput, match="--method ps"):
+        list(model(server).score([request(candidates=("left", "right"), scoring="sequence")]))
+
+
+def test_a_question_whose_image_cannot_be_decoded_fails_alone():
+    with ChaosServer() as server:
+        found = {
+            r.question_id: r for r in model(server).generate([request(0), request(1, image=b"no image"), request(2)])
+        }
+    assert {i: r.status for i, r in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
+    assert "image" in found["1"].error
+
+
+def test_tokens_are_counted():
+    with ChaosServer() as server:
+        found = list(model(server).generate([request(i) for i in range(3)]))
+    assert [r.usage for r in found] == [(10, 2)] * 3
+
+
+def test_waiting_times_are_read_in_either_form():
+    assert seconds_of("2.5") == 2.5
+    assert seconds_of("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+    assert seconds_of(None) is None
+    assert seconds_of("soon") is None
+    assert seconds_of("nan") is None
+    assert without_key(json.dumps({"k": KEY}), KEY) == '{"k": "[key]"}'
+
+
+def test_a_price_gives_the_cost_of_what_was_counted():
+    from eval_harness.models.interface import read_price
+    from eval_harness.runs.rescoring import _usage
+
+    records = [{"usage": [1000, 20]}, {"usage": [3000, 60]}, {"response": "no usage told"}]
+    assert _usage(records, None) == {"tokens_in": 4000, "tokens_out": 80}
+    assert _usage(records, [2.5, 10.0])["cost"] == 4000 * 2.5e-6 + 80 * 10e-6
+    assert read_price("2.5,10") == (2.5, 10.0)
+    for bad in ("2.5", "a,b", "1,2,3", "-1,2", "nan,1", "inf,1"):
+        with pytest.raises(BadInput, match="--price"):
+            read_price(bad)

@@ -1,0 +1,126 @@
+"""Images that cannot be decoded, in a dataset that others built: their questions fail, the run goes on, whatever the back end."""
+
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+from eval_harness.runs.broken_images import without_broken_images
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from tests.chaos.server import ChaosServer
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
+BROKEN = (b"", b"no image", b"\xff\xd8\xff\xe0 half a JPEG")
+
+
+def damage(folder, which):
+    """Put broken images into the cases of a built dataset; returns the ids of the questions that show them."""
+    hit = set()
+    for path in folder.glob("cases/*.parquet"):
+        table = pq.read_table(path)
+        rows = table.to_pylist()
+        for number, row in enumerate(rows):
+            if number in which:
+                row["images"][0]["bytes"] = BROKEN[number % 3] or row["images"][0]["bytes"][:-200]
+                hit |= {q["question_id"] for q in row["questions"] if q["image_id"] == row["image_ids"][0]}
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+    return hit
+
+
+@pytest.fixture
+def data(tmp_path):
+    build("halt-medvqa", out=tmp_path / "data")
+    return tmp_path / "data", damage(tmp_path / "data", {1, 2, 3})
+
+
+def journal(folder):
+    records = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    return {record["question_id"]: record for record in records}
+
+
+def check(data, folder, **changes):
+    where, hit = data
+    result, _ = evaluate(EvalConfig(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
+    answers = journal(folder)
+    asked = hit & answers.keys()
+    assert asked
+    assert {name for name, record in answers.items() if record["status"] == "failed"} == asked
+    assert all("image" in answers[name]["error"] for name in asked)
+    assert result.statuses["failed"] == len(asked)
+
+
+def test_a_plug_in(data, tmp_path):
+    check(data, tmp_path / "run", model=f"{EXAMPLE}:BrightSide")
+
+
+def test_a_local_model(data, tmp_path):
+    make_tiny_vlm(tmp_path / "tiny")
+    check(data, tmp_path / "run", model=str(tmp_path / "tiny"), settings=Settings(batch_size=4))
+
+
+def test_a_server_that_refuses_such_images(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with ChaosServer() as server:
+        check(data, tmp_path / "run", model="openai:m", settings=Settings(base_url=server.url))
+
+
+def test_examples_with_broken_images_are_told_before_anything_is_asked(tmp_path):
+    build("halt-medvqa", out=tmp_path / "data")
+    damage(tmp_path / "data", set(range(1000)))
+    with pytest.raises(BadInput, match=r"worked example .* cannot be shown"):
+        evaluate(
+            EvalConfig(
+                benchmark="halt-medvqa",
+                model=f"{EXAMPLE}:BrightSide",
+                data=str(tmp_path / "data"),
+                out=tmp_path / "run",
+                shots=2,
+            )
+        )
+    assert (tmp_path / "run" / "answers.jsonl").read_bytes() == b""
+
+
+def request(number, image):
+    return Request(str(number), 0, "Q?", image, ("a", "b"), "single")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_request_gets_one_response_wherever_the_back_end_stops(seed):
+    from dataset_builders.images.phantom_drawings import Drawing, draw
+
+    draw_number = random.Random(seed)
+    good = draw(Drawing("chest", "xray"))
+    images = [draw_number.choice([good, good, b"broken", good[:90]]) for _ in range(draw_number.randint(1, 12))]
+
+    def send(requests):
+        done = []
+        for each in requests:
+            if each.image != good:
+                raise OSError("cannot decode")
+            done.append(Response(each.question_id, each.sample, "A"))
+            if draw_number.random() < 0.5:
+                yield from done
+                done = []
+        yield from done
+
+    found = list(without_broken_images(send, [request(n, image) for n, image in enumerate(images)]))
+    assert sorted(int(r.question_id) for r in found) == list(range(len(images)))
+    assert all((r.status == "answered") == (images[int(r.question_id)] == good) for r in found)
+
+
+def test_a_defect_of_the_back_end_is_no_broken_image():
+    from dataset_builders.images.phantom_drawings import Drawing, draw
+
+    def send(requests):
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        list(without_broken_images(send, [request(1, draw(Drawing("chest", "xray")))]))

@@ -1,0 +1,188 @@
+"""The same promises for every family of models: batches change nothing, one token is `generate`'s first, options score alike however
+they are batched, and shared prefixes are only used where they are equal."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+
+from eval_harness.models.interface import Request, Settings
+from tests.eval_harness.models.naive_loops import compare
+from tests.eval_harness.models.tiny_families import FAMILIES, make
+
+pytestmark = pytest.mark.slow
+
+
+def picture(seed, size=(60, 44)):
+    buffer = io.BytesIO()
+    Image.effect_noise(size, 40 + 30 * seed).convert("RGB").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
+
+
+def request(number, **changes):
+    prompt = "Which side of the chest is this " + "left or right " * (number % 4) + f"{number}?"
+    values = {"sample": 0, "image": PICTURES[number % 3], "options": ("left", "right"), "question_type": "single"}
+    return Request(str(number), prompt=prompt, **(values | {"max_tokens": 5} | changes))
+
+
+@pytest.fixture(
+    scope="module", params=["blip2", "gemma3", "idefics3", "internvl", "llava_onevision", "paligemma", "qwen2_vl"]
+)
+def folder(request, tmp_path_factory):
+    import torch
+
+    torch.set_num_threads(1)
+    return make(request.param, tmp_path_factory.mktemp("families") / request.param)
+
+
+def model(folder, batch):
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+    return TransformersVLM(str(folder), Settings(batch_size=batch))
+
+
+def texts(backend, requests):
+    return {r.question_id: r.text for r in backend.generate(requests)}
+
+
+def test_a_family_keeps_its_promises(folder):
+    import torch
+
+    one, many = model(folder, 1), model(folder, 8)
+    requests = [request(i) for i in range(9)]
+    alone, together = texts(one, requests), texts(many, requests)
+    assert alone == together
+    # One token without `generate` is the token of `generate`, and it depends on the image.
+    prepared = [many._inputs.whole([request(i) for i in (0, 1, 2, 3)]), one._inputs.whole([request(1)])]
+    with torch.inference_mode():
+        for batch in prepared:
+            assert many.network.next_tokens(batch, 0, []).tolist() == many.network.generate(batch, 1, 0, []).tolist()
+        logits = [many.network.next_logits(many._inputs.whole([request(5, image=image)])) for image in PICTURES[::2]]
+    assert float((logits[0] - logits[1]).abs().max()) > 1e-3
+    assert texts(many, [request(i, max_tokens=1) for i in range(9)]) == texts(
+        one, [request(i, max_tokens=1) for i in range(9)]
+    )
+
+    for scoring, candidates in (
+        ("next_token", ("A", "B", "C")),
+        ("sequence", ("left", "on the right side", "no")),
+        ("sequence_official", ("left", "on the right side", "no")),
+    ):
+        asked = [request(i, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for i in range(6)]
+        a = {r.question_id: r for r in one.score(asked)}
+        b = {r.question_id: r for r in many.score(asked)}
+        for i, response in a.items():
+            assert response.scores == pytest.approx(b[i].scores, abs=2e-4)
+            assert response.text == "ABC"[response.scores.index(max(response.scores))]
+    family = folder.name
+    assert many._shown_equal == (family in ("llava_onevision", "idefics3", "internvl", "qwen2_vl")), (
+        "who shares the image's prefix"
+    )
+
+
+def test_a_candidate_scores_as_it_would_be_generated(folder):
+    """What the model itself writes first is its likeliest next token, and scores as such."""
+    import torch
+
+    backend = model(folder, 4)
+    prepared = backend._prepare([request(i) for i in range(4)])
+    with torch.inference_mode():
+        logits = backend.network.next_logits(prepared)
+        best = logits.argmax(-1).tolist()
+        found = backend.network.candidate_scores(
+            backend._prepare([request(i) for i in range(4)]), [[[b], [b, b]] for b in best]
+        )
+        expected = logits.log_softmax(-1).max(-1).values.tolist()
+    assert [scores[0] for scores in found] == pytest.approx(expected, abs=1e-4)
+    assert all(scores[1] < 0 for scores in found)
+
+
+def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monkeypatch):
+    """Positions off by one after the prompt, as they once were for PaliGemma: options are scored by `generate` instead, rightly."""
+    from eval_harness.models.local.network import Network
+
+    asked = [
+        request(i, candidates=("left", "on the right side"), scoring="sequence", options=("x", "y")) for i in range(2)
+    ]
+    right = {r.question_id: r.scores for r in model(folder, 2).score(asked)}
+    plain = Network._continue
+
+    def late(self, ids, cache, mask, positions, last_only=False):
+        return plain(self, ids, cache, mask, positions if positions is None else positions + 1, last_only)
+
+    monkeypatch.setattr(Network, "_continue", late)
+    found = model(folder, 2)
+    assert not found.network.reads
+    assert found.describe()["self_test"].get("options scored = written by generate", "differs").startswith("differs")
+    assert {r.question_id: r.scores for r in found.score(asked)} == {
+        name: pytest.approx(scores, abs=1e-4) for name, scores in right.items()
+    }
+
+
+def test_the_types_said_to_be_compared_are_those_of_the_table():
+    import transformers
+
+    from eval_harness.models.local.compared import COMPARED
+
+    assert {getattr(transformers, f"{family.name}Config").model_type for family in FAMILIES.values()} == COMPARED
+
+
+ODD = (
+    "blip2_t5",
+    "chameleon",
+    "florence2",
+    "idefics2",
+    "instructblip",
+    "instructblip_t5",
+    "janus",
+    "kosmos2",
+    "llava_next",
+    "mllama",
+    "paligemma",
+    "qwen3_vl",
+)
+"""Families whose scores or padding have gone wrong, and a few others; `benchmarks/models/families.py` runs them all."""
+
+
+@pytest.mark.parametrize("family", ODD)
+def test_texts_and_scores_are_those_of_naive_loops(family, tmp_path):
+    requests = [request(i) for i in range(4)]
+    same, sequence, next_token, ours = compare(make(family, tmp_path / family), requests)
+    assert same == len(requests)
+    assert max(sequence, next_token) < 1e-4
+    assert ours.describe()["shared_image_prefix"] == (family in ("idefics2", "llava_next", "qwen3_vl")), (
+        "said only where it is done"
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "window", "shares"),
+    [
+        ("qwen2_5_vl", None, True),
+        ("gemma3", 512, True),
+        ("gemma3", 76, None),
+        ("gemma3", 20, False),
+        ("llama4", 512, True),
+    ],
+)
+def test_prefixes_are_shared_where_positions_have_several_axes_and_within_attention_windows(
+    family, window, shares, tmp_path
+):
+    """Prompts on both sides of the window: texts and scores are those of naive loops, whoever shares."""
+    folder = make(family, tmp_path / family)
+    config = json.loads((folder / "config.json").read_text())
+    if window:
+        text = config["text_config"]
+        text["attention_chunk_size" if "attention_chunk_size" in text else "sliding_window"] = window
+        (folder / "config.json").write_text(json.dumps(config))
+    words = "left or right "
+    requests = [replace(request(i), prompt=f"{words * length}{i}?") for i, length in enumerate([1, 2, 5, 9, 14, 1])]
+    same, sequence, next_token, ours = compare(folder, requests)
+    assert same == len(requests)
+    assert max(sequence, next_token) < 1e-4
+    assert shares is None or ours.describe()["shared_image_prefix"] == shares

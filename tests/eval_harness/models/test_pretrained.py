@@ -1,0 +1,208 @@
+"""How a local model is loaded: adapters, quantization, bounds on pixels, classes other than image-text-to-text, missing extras."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Settings
+from eval_harness.models.local.pretrained import load_pretrained, unfit_class
+from eval_harness.models.local.transformers_vlm import TransformersVLM
+from tests.eval_harness.models.test_model_families import request
+from tests.eval_harness.models.tiny_families import build, make
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    import torch
+
+    torch.set_num_threads(1)
+    return make("qwen2_vl", tmp_path_factory.mktemp("pretrained") / "qwen2_vl")
+
+
+def texts(folder, **settings):
+    return [r.text for r in TransformersVLM(str(folder), Settings(**settings)).generate([request(i) for i in range(4)])]
+
+
+def adapter(folder, out, **options):
+    """A LoRA with random weights, saved; returns the answers of the adapted model as peft itself gives them."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    backend = TransformersVLM(str(folder), Settings())
+    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_alpha=64, **options)
+    adapted = get_peft_model(backend.network.model, config)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(0, 0.3)
+    adapted.save_pretrained(out)
+    return [r.text for r in backend.generate([request(i) for i in range(4)])]
+
+
+def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_weights(tmp_path):
+    """BLIP for questions has a question encoder; transformers' class for images and text is BLIP for captions, which leaves it out."""
+    import transformers
+
+    model, processor = build("blip")
+    transformers.BlipForQuestionAnswering(model.config).save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="checkpoint is a BlipForQuestionAnswering"):
+        load_pretrained(str(tmp_path), Settings())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("PI0ForConditionalGeneration", "writes no text"),
+        ("PPFormulaNetForConditionalGeneration", "takes image, but no text"),
+        ("VisionEncoderDecoderModel", "takes image, but no text"),
+        ("EvollaForProteinText2Text", "takes text, but no image"),
+        ("InstructBlipVideoForConditionalGeneration", "but no image"),
+        ("Qwen2_5_VLForConditionalGeneration", None),
+        ("Pix2StructForConditionalGeneration", None),
+    ],
+)
+def test_a_class_that_cannot_be_asked_about_an_image_is_named_with_the_reason(name, words):
+    """`benchmarks/models/model_types.py` goes through all that transformers knows."""
+    import transformers
+
+    found = unfit_class(getattr(transformers, name))
+    assert found is None if words is None else words in found
+
+
+def test_an_adapter_changes_the_answers_as_peft_itself_does(folder, tmp_path):
+    expected = adapter(folder, tmp_path / "lora")
+    assert texts(folder, adapter=str(tmp_path / "lora")) == expected
+    assert texts(folder) != expected
+
+
+def test_an_adapter_that_does_not_fit_is_refused(folder, tmp_path):
+    with pytest.raises(BadInput, match="--adapter"):
+        texts(folder, adapter=str(tmp_path))
+    adapter(folder, tmp_path / "lora")
+    file = tmp_path / "lora" / "adapter_config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"target_modules": ["k_proj"]}))
+    with pytest.raises(BadInput, match="do not fit"):
+        texts(folder, adapter=str(tmp_path / "lora"))
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory):
+    """A model whose layers have widths that bitsandbytes takes on the CPU (multiples of 64)."""
+    import torch
+    from transformers import LlavaConfig, LlavaForConditionalGeneration
+
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+
+    folder = make_tiny_vlm(tmp_path_factory.mktemp("pretrained") / "even")
+    config = LlavaConfig.from_pretrained(folder)
+    config.vision_config.hidden_size = config.vision_config.intermediate_size = 64
+    torch.manual_seed(0)
+    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["4bit", "8bit"])
+def test_quantized_models_keep_their_promises_on_the_cpu(even, name):
+    folder = even
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    backend = TransformersVLM(str(folder), Settings(quantization=name, batch_size=4))
+    kinds = {type(module).__name__ for module in backend.network.model.modules()}
+    assert kinds & {"Linear4bit", "Linear8bitLt"}
+    many = [r.text for r in backend.generate([request(i) for i in range(4)])]
+    one = TransformersVLM(str(folder), Settings(quantization=name, batch_size=1))
+    assert many == [r.text for r in one.generate([request(i) for i in range(4)])]
+
+
+def test_a_quantized_checkpoint_is_loaded_as_it_is(even, tmp_path):
+    folder = even
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    processor, model, _ = load_pretrained(str(folder), Settings(quantization="4bit"))
+    model.save_pretrained(tmp_path / "q")  # before it has run: running repacks the weights for this processor
+    processor.save_pretrained(tmp_path / "q")
+    assert texts(tmp_path / "q") == texts(folder, quantization="4bit")
+    with pytest.raises(BadInput, match="quantized already"):
+        texts(tmp_path / "q", quantization="8bit")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"quantization": "2bit"}, "--quantization 2bit: not known"),
+        ({"dtype": "float99"}, "not a torch dtype"),
+        ({"min_pixels": 9999999}, "cannot both be"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(folder, settings, words):
+    with pytest.raises(BadInput, match=words):
+        load_pretrained(str(folder), Settings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"), [("peft", {"adapter": "x"}), ("bitsandbytes", {"quantization": "4bit"})]
+)
+def test_a_missing_extra_is_named(folder, monkeypatch, module, settings):
+    from dataset_builders import extras
+
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else object())
+    with pytest.raises(BadInput, match=rf"pip install 'medprobe\[{module}\]'"):
+        load_pretrained(str(folder), Settings(**settings))
+
+
+def test_pixels_are_bounded_where_the_processor_can(folder, tmp_path):
+    def length(**settings):
+        backend = TransformersVLM(str(folder), Settings(**settings))
+        (response,) = backend.generate([replace(request(1), max_tokens=1)])
+        return response.usage[0]
+
+    assert length(max_pixels=28 * 28) < length() < length(min_pixels=84 * 84, max_pixels=112 * 112)
+    make("llava_onevision", tmp_path / "other")
+    with pytest.raises(BadInput, match="--max-image-side"):
+        load_pretrained(str(tmp_path / "other"), Settings(max_pixels=900))
+
+
+def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_see_images(tmp_path):
+    """As Phi-4-multimodal's repository: `auto_map` names AutoModelForCausalLM and nothing for images."""
+    from safetensors.torch import save_file
+    from transformers import LlavaForConditionalGeneration
+
+    folder = make("llava", tmp_path / "own")
+    weights = LlavaForConditionalGeneration.from_pretrained(folder).state_dict()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})  # under the names of the class's own modules
+    (folder / "own_model.py").write_text(
+        "from transformers import LlavaConfig, LlavaForConditionalGeneration\n"
+        "class OwnConfig(LlavaConfig):\n    model_type = 'own_llava'\n"
+        "class OwnForCausalLM(LlavaForConditionalGeneration):\n    config_class = OwnConfig\n"
+    )
+    config = json.loads((folder / "config.json").read_text())
+    names = {"AutoConfig": "own_model.OwnConfig", "AutoModelForCausalLM": "own_model.OwnForCausalLM"}
+    config |= {"model_type": "own_llava", "architectures": ["OwnForCausalLM"], "auto_map": names}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match="--trust-remote-code"):
+        load_pretrained(str(folder), Settings())
+    backend = TransformersVLM(str(folder), Settings(trust_remote_code=True))
+    assert type(backend.network.model).__name__ == "OwnForCausalLM"
+    assert backend.findings.sees_images
+    assert not backend.deviations
+    assert [r.text for r in backend.generate([request(i) for i in range(4)])] == texts(
+        make("llava", tmp_path / "plain")
+    )
+
+
+def test_weights_that_a_checkpoint_lacks_are_told(folder, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    make("llava", tmp_path / "holes")
+    weights = load_file(tmp_path / "holes" / "model.safetensors")
+    gone = sorted(weights)[0]
+    save_file(
+        {name: value for name, value in weights.items() if name != gone},
+        tmp_path / "holes" / "model.safetensors",
+        {"format": "pt"},
+    )
+    (told,) = TransformersVLM(str(tmp_path / "holes"), Settings()).deviations
+    assert told.startswith("the checkpoint lacks 1 of the model's weights, which were drawn at random")

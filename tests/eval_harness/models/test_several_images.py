@@ -1,0 +1,242 @@
+"""Questions that show several images: from the source's TSV to the request, the server, the model, the other harnesses and the clusters."""
+
+import base64
+import csv
+import io
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.schema import image_ids
+from eval_harness.integrations import lmms_tasks, vlmevalkit
+from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.scores.grading import clusters
+from tests.chaos.server import ChaosServer
+
+
+def picture(number, size=(40, 32)):
+    """A PNG of its own for every number."""
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(number).integers(0, 255, (size[1] // 4, size[0] // 4, 3), np.uint8)
+    Image.fromarray(pixels).resize(size).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_source(folder, several, questions=12, seed=0):
+    """A TSV of `questions` rows; returns the pictures of each. `several`: rows show up to four, some of them in other rows, too."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True)
+    shown: dict[str, list[bytes]] = {}
+    with (folder / "set_VAL.tsv").open("w", newline="") as stream:
+        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        table.writerow(["index", "image", "question", "A", "B", "C", "answer", "license"])
+        for number in range(questions):
+            index, cell = str(number), None
+            if number and rng.random() < 0.2:
+                other = str(rng.randrange(number))
+                if other in shown:
+                    shown[index], cell = shown[other], other
+            if cell is None:
+                count = rng.choice([1, 2, 3, 4]) if several else 1
+                shown[index] = [picture(rng.randrange(3 * questions)) for _ in range(count)]
+                texts = [base64.b64encode(data).decode() for data in shown[index]]
+                cell = texts[0] if count == 1 else (json.dumps(texts) if number % 2 else str(texts))
+            table.writerow([index, cell, f"Question {number}?", "one", "two", "three", "ABC"[number % 3], "CC BY"])
+    return shown
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    base = tmp_path_factory.mktemp("several")
+    shown = write_source(base / "source", several=True)
+    build("gmai-mmbench", source=base / "source", out=base / "set")
+    return base, shown
+
+
+def test_images_by_path_and_a_text_only_build_are_the_same_set(made, tmp_path):
+    """`image_path` may be a list too; a text-only build has the fingerprint of the whole one; a missing second image is named."""
+    base, shown = made
+    folder = tmp_path / "named"
+    folder.mkdir()
+    with (base / "source" / "set_VAL.tsv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    with (folder / "set_VAL.tsv").open("w", newline="") as stream:
+        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        table.writerow(["index", "image_path", "question", "A", "B", "C", "answer"])
+        for row in rows:
+            names = [f"{row['index']}_{number}.png" for number in range(len(shown[row["index"]]))]
+            for name, data in zip(names, shown[row["index"]], strict=True):
+                (folder / name).write_bytes(data)
+            cell = names[0] if len(names) == 1 else json.dumps(names)
+            table.writerow([row["index"], cell, *(row[column] for column in ("question", "A", "B", "C", "answer"))])
+    build("gmai-mmbench", source=folder, out=tmp_path / "set")
+    build("gmai-mmbench", source=folder, out=tmp_path / "text", text_only=True)
+    whole, text = (open_repository(tmp_path / name) for name in ("set", "text"))
+    images = {name: data for case in whole.cases("validation") for name, data in case.images.items()}
+    questions = whole.questions("validation").to_dict("records")
+    assert {row["question_id"]: [images[name] for name in image_ids(row)] for row in questions} == shown
+    assert text.manifest["splits"] == whole.manifest["splits"]
+    several = next(index for index, pictures in shown.items() if len(pictures) > 1)
+    (folder / f"{several}_1.png").unlink()
+    with pytest.raises(BadInput, match=f"1 of .* images are missing.*{several}_1.png"):
+        build("gmai-mmbench", source=folder, out=tmp_path / "set")
+
+
+class Listener:
+    """Keeps what it is asked."""
+
+    asked: list[Request]
+    several_images = True
+
+    def __init__(self, settings):
+        type(self).asked = []
+
+    def generate(self, requests):
+        for request in requests:
+            type(self).asked.append(request)
+            yield Response(request.question_id, request.sample, "A")
+
+
+PLUG_IN = """
+from tests.eval_harness.models.test_several_images import Listener
+
+
+class One(Listener):
+    several_images = False
+"""
+
+
+def test_every_image_reaches_the_model_in_its_order(made, tmp_path):
+    base, shown = made
+    plug_in = tmp_path / "listener.py"
+    plug_in.write_text(PLUG_IN)
+    repository = open_repository(base / "set")
+    rows = repository.questions("validation").to_dict("records")
+    assert [len(image_ids(row)) for row in rows] == [len(shown[row["question_id"]]) for row in rows]
+    config = EvalConfig("gmai-mmbench", f"{plug_in}:Listener", data=str(base / "set"), out=tmp_path / "run")
+    evaluate(config)
+    assert {request.question_id: list(request.images) for request in Listener.asked} == shown
+    with pytest.raises(BadInput, match=r"takes one image a question, and \d+ of 12 questions show several"):
+        evaluate(replace(config, model=f"{plug_in}:One", out=tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_columns_are_there_only_where_a_question_shows_several(made, tmp_path):
+    """datasets reads them as images; a set of single images keeps its columns, and its fingerprint is that of a frame without them."""
+    import datasets
+
+    base, shown = made
+    loaded = datasets.load_dataset(str(base / "set"), "questions", split="validation", cache_dir=str(tmp_path / "c"))
+    for row in loaded:
+        pictures = [row["image"], *row["more_images"]]
+        expected = [Image.open(io.BytesIO(data)) for data in shown[row["question_id"]]]
+        assert [np.asarray(p).tolist() for p in pictures] == [np.asarray(p).tolist() for p in expected]
+    write_source(tmp_path / "source", several=False)
+    build("gmai-mmbench", source=tmp_path / "source", out=tmp_path / "plain")
+    plain = open_repository(tmp_path / "plain")
+    frame = plain.questions("validation")
+    assert "more_image_ids" not in frame
+    assert (tmp_path / "plain" / "eval.yaml").is_file()
+    assert not (base / "set" / "eval.yaml").exists()
+    assert fingerprint_of(frame.assign(more_image_ids=[[] for _ in range(len(frame))])) == fingerprint_of(frame)
+    several = open_repository(base / "set").questions("validation")
+    assert fingerprint_of(several) == open_repository(base / "set").manifest["splits"]["validation"]["fingerprint"]
+    turned = several.assign(more_image_ids=[list(reversed(names)) for names in several["more_image_ids"]])
+    assert fingerprint_of(turned) != fingerprint_of(several)
+
+
+def test_a_server_is_sent_all_images(made, tmp_path):
+    base, shown = made
+    with ChaosServer() as server:
+        settings = Settings(base_url=server.url, timeout=5.0)
+        config = EvalConfig(
+            benchmark="gmai-mmbench", data=str(base / "set"), out=tmp_path / "run", model="openai:m", settings=settings
+        )
+        evaluate(config)
+        sent = [[part["type"] for part in body["messages"][-1]["content"]] for body in server.bodies]
+    expected = sorted(["image_url"] * len(pictures) + ["text"] for pictures in shown.values())
+    assert sorted(sent) == expected
+
+
+def test_other_harnesses_are_handed_all_images(made, tmp_path):
+    """VLMEvalKit's TSV, built again, is the same set; lmms-eval's conversation holds every image before the text."""
+    base, shown = made
+    path, _ = vlmevalkit.export_tsv(str(base / "set"), "validation", tmp_path)
+    build("gmai-mmbench", source=path.parent, out=tmp_path / "again")
+    again = open_repository(tmp_path / "again").questions("validation")
+    images = {
+        name: data
+        for case in open_repository(tmp_path / "again").cases("validation")
+        for name, data in case.images.items()
+    }
+    assert [[images[name] for name in image_ids(row)] for row in again.to_dict("records")] == list(shown.values())
+    doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
+    doc |= {"image": Image.new("L", (4, 4)), "more_images": [Image.new("L", (5, 5)), Image.new("L", (6, 6))]}
+    (turn,) = lmms_tasks.messages("gmai-mmbench", doc)
+    assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
+    assert [image.size for image in lmms_tasks.images(doc)] == [(4, 4), (5, 5), (6, 6)]
+
+
+def test_questions_that_share_any_image_are_one_cluster():
+    for seed in range(40):
+        rng = random.Random(seed)
+        shown = [[f"i{rng.randrange(25)}" for _ in range(rng.randint(1, 3))] for _ in range(12)]
+        frame = pd.DataFrame({"case_id": [f"c{n}" for n in range(12)], "image_id": [names[0] for names in shown]})
+        found = clusters(frame.assign(more_image_ids=[names[1:] or None for names in shown]))
+        groups = [{n} for n in range(12)]
+        for one in range(12):
+            for other in range(one):
+                first, second = (next(g for g in groups if n in g) for n in (one, other))
+                if first is not second and set(shown[one]) & set(shown[other]):
+                    first |= second
+                    groups.remove(second)
+        expected = {frozenset(group) for group in groups}
+        assert {frozenset(np.flatnonzero(found == number).tolist()) for number in found} == expected
+
+
+@pytest.mark.parametrize("cell", ["['abc'", "[]", '[""]', "['abc', 3]", "[" * 500])
+def test_a_list_that_is_none_is_named_with_its_row(tmp_path, cell):
+    (tmp_path / "x_VAL.tsv").write_text(f"index\timage\tquestion\tA\tB\tanswer\n7\t{cell}\tQ?\ta\tb\tA\n")
+    with pytest.raises(BadInput, match=r"7 \(line 2\).*(list of images|base64)"):
+        build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "takes"), [("qwen2_5_vl", True), ("blip2", False)])
+def test_a_model_sees_every_image_or_is_refused(family, takes, tmp_path):
+    """Batches of questions with different numbers of images say what one at a time says, and the third image counts."""
+    import torch
+
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+    from tests.eval_harness.models.tiny_families import make
+
+    torch.set_num_threads(1)
+    folder = make(family, tmp_path / family)
+    one, many = (TransformersVLM(str(folder), Settings(batch_size=size)) for size in (1, 8))
+    assert one.several_images == many.several_images == takes
+    if not takes:
+        return
+    requests = [
+        Request(
+            str(n), 0, f"Which side, {'left ' * (n % 3)}?", picture(n // 2), ("left", "right"), "single", max_tokens=4,
+            more_images=tuple(picture(50 + n // 2 + k) for k in range(n // 2 % 3)),
+        )
+        for n in range(8)
+    ]  # fmt: skip
+    alone, together = ({r.question_id: r.text for r in m.generate(requests)} for m in (one, many))
+    assert alone == together
+    third = replace(requests[5], more_images=(requests[5].more_images[0], picture(99)))
+    with torch.inference_mode():
+        logits = [one.network.next_logits(one._inputs.whole([request])) for request in (requests[5], third)]
+    assert float((logits[0] - logits[1]).abs().max()) > 1e-4

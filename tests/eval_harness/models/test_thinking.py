@@ -1,0 +1,199 @@
+"""Reasoning of local models: told from the answer by its tokens, also where it was cut, switched by the template, ended by a budget."""
+
+import io
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Request, Settings
+from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
+from tests.eval_harness.models.tiny_families import tokenizer
+
+FAMILIES = {
+    "qwen": (("<think>", "</think>"), "<think>{}</think>{}"),
+    "magistral": (("[THINK]", "[/THINK]"), "[THINK]{}[/THINK]{}"),
+    "gemma4": (("<|channel>", "<channel|>"), "<|channel>thought\n{}<channel|>{}"),
+    "medgemma": (("<unused94>", "<unused95>"), "<unused94>thought\n{}<unused95>{}"),
+    "kimi": (("◁think▷", "◁/think▷"), "◁think▷{}◁/think▷{}"),
+    "seed": (("<seed:think>", "</seed:think>"), "<seed:think>{}</seed:think>{}"),
+    "command": (("<|START_THINKING|>", "<|END_THINKING|>"), "<|START_THINKING|>{}<|END_THINKING|>{}"),
+    "glm": (
+        ("<think>", "</think>", "<|begin_of_box|>", "<|end_of_box|>"),
+        "<think>{}</think><|begin_of_box|>{}<|end_of_box|>",
+    ),
+    "harmony": (
+        ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>"),
+        "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
+    ),
+}
+OPENED = {"qwen": "<think>", "magistral": "[THINK]", "kimi": "◁think▷", "seed": "<seed:think>", "glm": "<think>"}
+
+
+def thoughts(seed):
+    chance = random.Random(seed)
+    said = [
+        "The image shows a lesion on the left.",
+        "It could be A.",
+        "Wait, B is more likely.",
+        "Option D? no.",
+        "yes, A",
+    ]
+    return " ".join(chance.choice(said) for _ in range(chance.randint(1, 5)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_traces_are_read_by_their_special_tokens_and_cut_ones_say_nothing(family):
+    marks, form = FAMILIES[family]
+    tok = tokenizer(*marks)
+    end = [tok.eos_token_id, tok.pad_token_id, tok.pad_token_id]
+    for seed in range(12):
+        reasoning, answer = thoughts(seed), "ABCD"[seed % 4]
+        ids = tok(form.format(reasoning, answer), add_special_tokens=False)["input_ids"]
+        assert form not in tok.decode(ids, skip_special_tokens=True), "the marks are special tokens"
+        (read,) = OutputReader(tok, opened=False).read([ids + end])
+        assert (read.text, read.reasoning, read.unfinished) == (answer, reasoning, False) or (
+            family in ("gemma4", "medgemma", "harmony") and read.text == answer and reasoning in read.reasoning
+        )
+        inside = len(tok(form.split("{}", maxsplit=1)[0] + reasoning, add_special_tokens=False)["input_ids"])
+        for cut in range(1, inside):
+            (read,) = OutputReader(tok, opened=False).read([ids[:cut]])
+            assert read.text.strip() == "", (cut, read)
+        if family in OPENED:
+            after = len(tok(OPENED[family], add_special_tokens=False)["input_ids"])
+            (read,) = OutputReader(tok, opened=True).read([ids[after:] + end])
+            assert (read.text, read.reasoning, read.unfinished) == (answer, reasoning, False)
+            for cut in range(after + 1, inside):
+                (read,) = OutputReader(tok, opened=True).read([ids[after:cut]])
+                assert (read.text, read.unfinished) == ("", True)
+
+
+def test_texts_without_reasoning_are_decoded_as_ever():
+    for marks in ((), ("<think>", "</think>"), ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")):
+        tok = tokenizer(*marks)
+        rows = [tok(text, add_special_tokens=False)["input_ids"] for text in ("B", " left: <b> it is", "yes, no\n")]
+        read = OutputReader(tok, opened=False).read([[*row, 2, 0, 0] for row in rows])
+        assert [each.text for each in read] == tok.batch_decode(rows, skip_special_tokens=True)
+        assert {each.reasoning for each in read} == {None}
+
+
+@pytest.mark.parametrize(
+    ("end", "opened"),
+    [
+        ("<|im_start|>assistant\n", False),
+        ("<|im_start|>assistant\n<think>\n", True),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("<start_of_turn>model\n<unused94>thought\n", True),
+        ("[THINK]", True),
+        ("<|start|>assistant<|channel|>analysis<|message|>", True),
+        ("<|start|>assistant", False),
+    ],
+)
+def test_an_opened_reasoning_is_seen_in_the_prompt(end, opened):
+    assert opens_reasoning(end) == opened
+
+
+def render(template):
+    from jinja2 import Template
+
+    return lambda variables: Template(template).render(**variables)
+
+
+def test_thinking_is_switched_by_what_the_template_knows():
+    qwen = render("A:{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}")
+    assert template_switch(qwen, {}, None) == {}
+    assert template_switch(qwen, {}, "on") == {"enable_thinking": True}
+    assert template_switch(qwen, {}, "off") == {"enable_thinking": False}
+    assert template_switch(render("A:{% if thinking %}<think>{% endif %}"), {}, 40) == {"thinking": True}
+    always = render("A:<think>")
+    assert template_switch(always, {}, "on") == {}
+    assert template_switch(render("A:"), {}, "off") == {}
+    assert template_switch(render("A:"), {}, 40) == {}
+    for template, thinking in ((always, "off"), (render("A:"), "on")):
+        with pytest.raises(BadInput, match="no switch"):
+            template_switch(template, {}, thinking)
+
+
+def test_a_budget_needs_tokens_that_end_reasoning():
+    tok = tokenizer("<think>", "</think>", "<unused94>", "<unused95>")
+    ids = {token: tok.convert_tokens_to_ids(token) for token in ("<think>", "</think>", "<unused94>", "<unused95>")}
+    assert budget_tokens(tok, "<think></think>") == (ids["<think>"], ids["</think>"])
+    assert budget_tokens(tok, "<unused94>..<unused95>") == (ids["<unused94>"], ids["<unused95>"])
+    with pytest.raises(BadInput, match="number of tokens"):
+        budget_tokens(tokenizer(), "")
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory):
+    """A tiny LLaVA whose tokenizer has reasoning tokens and whose template can open the reasoning."""
+    import torch
+    from transformers import AutoProcessor
+
+    from tests.eval_harness.models.tiny_families import CHAT, make
+
+    torch.set_num_threads(1)
+    folder = make("llava_onevision", tmp_path_factory.mktemp("thinker") / "model", "<think>", "</think>")
+    processor = AutoProcessor.from_pretrained(folder)
+    processor.chat_template = CHAT.replace("IMAGE", "<image>\n").replace(
+        "assistant\n", "assistant\n{% if enable_thinking %}<think>{% endif %}"
+    )
+    processor.save_pretrained(folder)
+    return folder
+
+
+def asked(count=4, **changes):
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return [
+        Request(str(i), 0, "left or right? " * (i + 1), buffer.getvalue(), ("left", "right"), "single", **changes)
+        for i in range(count)
+    ]
+
+
+def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+    model = TransformersVLM(str(thinker), Settings(thinking="on", max_tokens=12))
+    end = model.processor.tokenizer.convert_tokens_to_ids("</think>")
+    found = list(model.generate(asked(max_tokens=12)))
+    assert model.processing.opened
+    for response in found:
+        assert (response.text, response.finish_reason) == ("", "length")
+        assert response.reasoning
+        assert response.usage[1] == 12
+    plain = TransformersVLM(str(thinker), Settings(thinking="off", max_tokens=12))
+    assert not plain.processing.opened
+    assert all(response.reasoning is None for response in plain.generate(asked(max_tokens=12)))
+    list(model.score(asked(2, candidates=("A", "B"))))
+    assert any("reasoning" in words for words in model.deviations)
+
+    bounded = TransformersVLM(str(thinker), Settings(thinking=5, max_tokens=12))
+    tokens = {}
+    real = bounded.network.generate
+    bounded.network.generate = lambda *a, **k: tokens.setdefault("rows", real(*a, **k))
+    found = list(bounded.generate(asked(max_tokens=12)))
+    assert [row.index(end) for row in tokens["rows"].tolist()] == [5] * 4, "ended after five tokens"
+    assert all(response.reasoning for response in found)
+    assert any(response.text for response in found)
+
+
+def test_thinking_that_a_template_cannot_do_is_refused(thinker, tmp_path):
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+    template = "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] or '<image>' }}{% endfor %}{% endfor %}"
+    with pytest.raises(BadInput, match="no switch"):
+        TransformersVLM(str(thinker), Settings(thinking="on", chat_template=template))
+    with pytest.raises(BadInput, match="chat template cannot be used"):
+        TransformersVLM(str(thinker), Settings(chat_template="{% for %}"))
+    for given, words in (
+        ({"num_beams": 3}, "num_beams cannot be set"),
+        ({"repetition_penalty": -1}, "repetition_penalty -1: "),
+        ({"top_p": 2.5}, "top_p 2.5: "),
+        ({"min_new_tokens": "a"}, "min_new_tokens 'a': "),
+        ({"bad_words_ids": 3}, "bad_words_ids 3: "),
+    ):
+        with pytest.raises(BadInput, match=f"--generation: {words}"):
+            TransformersVLM(str(thinker), Settings(generation=given))

@@ -1,0 +1,194 @@
+"""One tiny Qwen2.5-VL through transformers, vLLM's engine in its process, and `vllm serve`: the same texts and option scores.
+
+vLLM's pins differ from ours, so it lives in an environment of its own: MEDPROBE_VLLM names its Python (docs/scaling.md says how to make
+one). That Python runs this checkout's command line.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dataset_builders.build import build
+from tests.eval_harness.models import tiny_families
+from tests.eval_harness.models.test_several_images import write_source
+
+PYTHON = os.environ.get("MEDPROBE_VLLM", "")
+ROOT = Path(__file__).resolve().parents[3]
+ENGINE = {"enforce_eager": True, "max_model_len": 2048, "max_num_seqs": 16, "block_size": 32}
+
+pytestmark = [
+    pytest.mark.harness,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not PYTHON, reason="MEDPROBE_VLLM names no Python that has vLLM"),
+]
+
+
+def wide_qwen():
+    """Heads of 32, the smallest that vLLM's attention has on a CPU."""
+    vision = {
+        **{"depth": 2, "hidden_size": 64, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 64},
+        **{"patch_size": 14, "window_size": 28, "fullatt_block_indexes": [1]},
+    }
+    text = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    return tiny_families.qwen("Qwen2_5_VL", vision, {"sections": [4, 6, 6]}, **text)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("engines")
+    build("mediconfusion", out=folder / "data" / "mediconfusion")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tiny_families.FAMILIES, "wide_qwen", wide_qwen())
+        tiny_families.make("wide_qwen", folder / "tiny")
+    return folder
+
+
+def environment():
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME") if name in os.environ}
+    quiet = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in the process itself starts sooner
+    }
+    return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
+
+
+def answers(place, python, name, methods, benchmark="mediconfusion", **model):
+    """Method -> question id -> the journal's line, of a sweep over them: the model is loaded once."""
+    document = {"models": [{"max_tokens": 5, **model}], "benchmarks": [benchmark], "methods": list(methods)}
+    (place / f"{name}.yaml").write_text(yaml.safe_dump(document))
+    done = subprocess.run(
+        [python, "-m", "medprobe", "sweep", f"{name}.yaml"],
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    found = {}
+    for path in (place / "runs" / name).glob("*/answers.jsonl"):
+        method = json.loads(path.with_name("run.json").read_text())["request"]["method"]
+        found[method] = {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
+    assert found.keys() == set(methods)
+    return found
+
+
+@contextlib.contextmanager
+def serving(place):
+    """The address of `vllm serve` on the tiny model."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # What `vllm serve` runs: that command does not start where the distribution is the CPU build's, which has another name.
+    options = "--dtype float32 --enforce-eager --max-model-len 2048 --max-num-seqs 16 --block-size 32 --served-model-name tiny"
+    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", place / "tiny", "--port", str(port)]
+    with (place / "serve.log").open("wb") as log:
+        process = subprocess.Popen([*command, *options.split()], env=environment(), stdout=log, stderr=log, cwd=place)
+        try:
+            for _ in range(300):
+                with contextlib.suppress(OSError):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
+                    break
+                assert process.poll() is None, (place / "serve.log").read_text()[-3000:]
+                time.sleep(1)
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def compared(name, ours, theirs):
+    """Equal texts of all, and the largest difference of an option's score; printed, for `pytest -s`."""
+    assert ours.keys() == theirs.keys()
+    # A server keeps back the bytes of a character that the output limit cut; decoded at once they are a replacement character.
+    same = sum(ours[key]["response"].rstrip("\ufffd") == theirs[key]["response"].rstrip("\ufffd") for key in ours)
+    pairs = [
+        (a, b) for key in ours for a, b in zip(ours[key].get("scores", []), theirs[key].get("scores", []), strict=True)
+    ]
+    apart = max((abs(a - b) for a, b in pairs), default=0.0)
+    print(f"{name}: {same} of {len(ours)} texts equal; largest difference of a score {apart:.1e}")
+    return same == len(ours), apart
+
+
+METHODS = ("mc", "gd", "ps", "ps_official")
+
+
+def test_vllm_in_process_and_served_answer_as_transformers_does(place):
+    expected = answers(place, sys.executable, "transformers", METHODS, model="tiny")
+    assert len({line["response"] for line in expected["mc"].values()}) > 3
+    in_process = answers(place, PYTHON, "vllm", METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE)
+    for method in METHODS:
+        same, apart = compared(f"vLLM in process, {method}", expected[method], in_process[method])
+        assert same
+        assert apart < 1e-3
+    with serving(place) as url:
+        served = answers(place, sys.executable, "served", ("mc",), model="openai:tiny", base_url=url)
+    # Not `gd`: of a model with random weights a server's few alternatives hold no option's letter.
+    assert compared("vllm serve, mc", expected["mc"], served["mc"])[0]
+
+
+def test_several_images_of_a_question_are_seen_as_by_transformers(place):
+    write_source(place / "several", several=True)
+    build("gmai-mmbench", source=place / "several", out=place / "data" / "gmai-mmbench")
+    methods = ("mc", "ps")
+    expected = answers(place, sys.executable, "several", methods, "gmai-mmbench", model="tiny")
+    engine = {"model": "vllm:tiny", "dtype": "float32", "engine": ENGINE}
+    in_process = answers(place, PYTHON, "several-vllm", methods, "gmai-mmbench", **engine)
+    for method in methods:
+        same, apart = compared(f"several images, {method}", expected[method], in_process[method])
+        assert same
+        assert apart < 1e-3
+
+
+def test_an_adapter_in_vllm_answers_as_merged_into_transformers(place):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(place / "tiny")
+    wide = LoraConfig(
+        r=4, lora_alpha=64, target_modules=r".*language_model.*\.(q_proj|v_proj)", init_lora_weights=False
+    )
+    get_peft_model(model, wide).save_pretrained(place / "adapter")
+    plain = answers(place, sys.executable, "plain", ("ps",), model="tiny")
+    merged = answers(place, sys.executable, "merged", ("mc", "ps"), model="tiny", adapter="adapter")
+    options = {"dtype": "float32", "engine": ENGINE, "adapter": "adapter"}
+    beside = answers(place, PYTHON, "beside", ("mc", "ps"), model="vllm:tiny", **options)
+    assert compared("without the adapter", merged["ps"], plain["ps"])[1] > 0.05
+    for method in ("mc", "ps"):
+        same, apart = compared(f"adapter, {method}", merged[method], beside[method])
+        assert same
+        assert apart < 1e-3
+
+
+def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(place):
+    for python, arguments, words in (
+        (sys.executable, ["--model", "vllm:tiny"], "pip install 'medprobe[vllm]'"),
+        (PYTHON, ["--model", "vllm:tiny", "--engine", '{"dtype": "float16"}'], "--engine: dtype cannot be set there"),
+        (PYTHON, ["--model", "vllm:tiny", "--thinking", "100"], "--thinking 100"),
+        (PYTHON, ["--model", "vllm:nowhere"], "cannot be loaded"),
+    ):
+        done = subprocess.run(
+            [python, "-m", "medprobe", "eval", "mediconfusion", *arguments],
+            cwd=place,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1

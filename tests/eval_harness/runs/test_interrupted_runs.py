@@ -1,0 +1,268 @@
+"""No answer is lost: kill -9 at random moments, a server that misbehaves, full disks, several processes."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.chaos import warm
+from tests.chaos.server import FAULTS, ChaosServer, answer_to
+from tests.commands import medprobe
+from tests.processes import MODELS, start
+
+ROOT = Path(__file__).resolve().parents[3]
+KILLS = 3
+ROUNDS = 3
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+
+    folder = tmp_path_factory.mktemp("interrupted")
+    for benchmark in ("mediconfusion", "probmed"):
+        medprobe("build", benchmark, cwd=folder)
+    make_tiny_vlm(folder / "tiny")
+    medprobe("eval", "probmed", "--model", "baseline:chance", "--out", "undisturbed", cwd=folder)
+    return folder
+
+
+def answers(run):
+    path = run / "answers.jsonl"
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def scores(run):
+    document = json.loads((run / "result.json").read_text())
+    return {"scores": document["scores"], "statuses": document["statuses"]}
+
+
+def killed(arguments, cwd, run, at, patience):
+    """Start, kill -9 when the journal has grown by `at` lines (or after `patience` seconds), return what was journaled."""
+    before = len(answers(run))
+    process = warm.start(arguments, cwd)
+    start = time.monotonic()
+    while process.poll() is None and len(answers(run)) < before + at and time.monotonic() - start < patience:
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, process.said.read_text()
+    return answers(run)
+
+
+def warmly(*arguments, cwd):
+    process = warm.start(arguments, cwd)
+    assert process.wait() == 0, process.said.read_text()
+
+
+def one_each(run):
+    found = [(line["question_id"], line["sample"]) for line in answers(run) if line["status"] != "failed"]
+    assert len(found) == len(set(found)), "nothing is answered twice"
+    return set(found)
+
+
+@pytest.mark.slow
+def test_killing_a_local_model_loses_nothing_and_changes_nothing(place):
+    arguments = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 3, "--max-tokens", 4)
+    warmly(*arguments, "--out", "calm", cwd=place)
+    total, run, chance = len(answers(place / "calm")), place / "killed", random.Random(5)
+    kept = []
+    for _ in range(KILLS):
+        now = killed((*arguments, "--out", "killed"), place, run, chance.randrange(1, total // KILLS), 60)
+        assert now[: len(kept)] == kept, "what was journaled stays as it was"
+        kept = now
+    assert 0 < len(kept) < total
+    warmly(*arguments, "--out", "killed", cwd=place)
+    assert one_each(run) == one_each(place / "calm")
+    assert answers(run)[: len(kept)] == kept
+    assert scores(run) == scores(place / "calm")
+
+
+@pytest.mark.slow
+def test_killing_while_a_server_misbehaves(place):
+    def answer(body):
+        return f"{answer_to(body)}: see {abs(hash(json.dumps(body['messages']))):x}"
+
+    def arguments(server, out):
+        return (
+            *("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--timeout", 1),
+            *("--in-flight", 6, "--out", out),
+        )
+
+    with ChaosServer(answer=answer) as calm:
+        warmly(*arguments(calm, "calm-server"), cwd=place)
+    with ChaosServer(FAULTS, hang=1.5, answer=answer, delay=0.05) as server:
+        run, chance = place / "killed-server", random.Random(6)
+        key_of_text, asked_before, kept = {}, {}, []
+
+        def remember(body):
+            text = answer(body)
+            key_of_text[text] = json.dumps(body["messages"], sort_keys=True)
+            return text
+
+        server.answer = remember
+        for _ in range(KILLS):
+            kept = killed(arguments(server, "killed-server"), place, run, chance.randrange(1, 6), 60)
+            asked_before |= {
+                line["response"]: server.asked[key_of_text[line["response"]]]
+                for line in kept
+                if line["response"] not in asked_before
+            }
+        warmly(*arguments(server, "killed-server"), cwd=place)
+        assert kept
+        for text, count in asked_before.items():
+            assert server.asked[key_of_text[text]] == count, "no question is asked again once its answer is journaled"
+    assert one_each(run) == one_each(place / "calm-server")
+    assert scores(run) == scores(place / "calm-server")
+    assert set(server.faulted) == set(FAULTS)
+
+
+def test_ctrl_c_ends_in_one_line_and_the_run_goes_on(place):
+    with ChaosServer(delay=1) as server:
+        arguments = ("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--out", "stopped")
+        process = warm.start((*arguments, "--in-flight", 2), place)
+        while process.poll() is None and len(answers(place / "stopped")) < 3:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        errors = process.said.read_text()
+        assert "the same command goes on" in errors
+        assert "Traceback" not in errors
+        kept = answers(place / "stopped")
+        server.delay = 0
+        medprobe(*arguments, cwd=place)
+    assert answers(place / "stopped")[: len(kept)] == kept
+    assert len(one_each(place / "stopped")) == 28
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_torn(place):
+    """A limit on the file size stands for the full disk: writing past it fails in the same place."""
+    arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "full")
+
+    limited = (
+        "import resource, signal, medprobe; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); medprobe.main()"
+    )
+    process = start(MODELS, limited, *arguments, cwd=place)
+    assert process.wait() == 2
+    errors = process.said.read_text()
+    assert "cannot be written" in errors
+    assert "Traceback" not in errors
+    medprobe(*arguments, cwd=place)
+    assert scores(place / "full") == scores(place / "undisturbed")
+
+
+def test_a_read_only_folder_is_one_line(place):
+    folder = place / "locked"
+    folder.mkdir(mode=0o500)
+    # root may write anywhere but into the kernel's own file system
+    out = "/proc/medprobe-run" if os.geteuid() == 0 else "locked/run"
+    done = medprobe("eval", "probmed", "--model", "baseline:chance", "--out", out, cwd=place, code=2)
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "cannot be written" in done.stderr
+
+
+def without_time(run):
+    document = json.loads((run / "result.json").read_text())
+    document["environment"] = {k: v for k, v in document["environment"].items() if not k.startswith("git_")}
+    return {name: value for name, value in document.items() if name not in ("created_at", "command")}
+
+
+def processes(arguments, cwd, world, ranks):
+    started = [
+        warm.start(arguments, cwd, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world)) for rank in ranks
+    ]
+    codes = [process.wait() for process in started]
+    words = [process.said.read_text() for process in started]
+    assert codes == [0] * len(started), words
+    return words
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_result_of_one(place):
+    arguments = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 4, "--max-tokens", 4)
+    warmly(*arguments, "--out", "one", cwd=place)
+    said = processes((*arguments, "--out", "two"), place, 2, (0, 1))
+    assert sum("finished its share" in words for words in said) == 1
+    assert without_time(place / "two") == without_time(place / "one")
+    assert one_each(place / "two") == one_each(place / "one")
+    assert {p.name for p in (place / "two").iterdir() if not p.name.startswith(".")} == {
+        *("answers.jsonl", "answers.parquet", "questions.parquet", "result.json", "run.json")
+    }
+
+
+def test_a_process_that_never_came_harms_no_other(place):
+    arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "alone")
+    (said,) = processes(arguments, place, 2, (1,))
+    assert "finished its share" in said
+    assert not (place / "alone/result.json").exists()
+    medprobe(*arguments, cwd=place)
+    assert scores(place / "alone") == scores(place / "undisturbed")
+    ids = re.findall(r'"question_id": "([^"]+)"', (place / "alone/answers.jsonl").read_text())
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_late_process_that_starts_over_loses_nothing_of_the_others(place, late):
+    run = f"late{late}"
+    arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", run)
+    processes(arguments, place, 2, (1 - late,))
+    assert not (place / run / "result.json").exists()
+    (said,) = processes(arguments, place, 2, (late,))
+    assert "finished its share" not in said
+    assert one_each(place / run) == one_each(place / "undisturbed")
+    assert scores(place / run) == scores(place / "undisturbed")
+
+
+def together(run):
+    """Every whole line of every journal of a run."""
+    lines = []
+    for path in run.glob("answers*.jsonl"):
+        with contextlib.suppress(FileNotFoundError):  # put together meanwhile
+            whole = path.read_bytes().rpartition(b"\n")[0]
+            lines += [json.loads(line) for line in whole.splitlines()]
+    return {(line["question_id"], line["sample"]): line["response"] for line in lines}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
+    """A server gives a text of its own to every question; what was answered once is never asked again."""
+    run, chance = place / f"pair{seed}", random.Random(seed)
+    with ChaosServer(answer=lambda body: f"B {abs(hash(json.dumps(body['messages']))):x}", delay=0.05) as server:
+        arguments = (
+            *("eval", "probmed", "--model", "openai:m", "--base-url", server.url),
+            *("--in-flight", 2, "--out", run.name),
+        )
+        kept = {}
+        for _ in range(ROUNDS):
+            started = []
+            for rank in random.Random(chance.random()).sample([0, 1], 2):
+                started.append(warm.start(arguments, place, RANK=str(rank), WORLD_SIZE="2"))
+                time.sleep(chance.uniform(0, 0.5))
+            goal, begun = len(kept) + chance.randrange(2, 8), time.monotonic()
+            while (
+                len(together(run)) < goal and any(p.poll() is None for p in started) and time.monotonic() - begun < 60
+            ):
+                time.sleep(0.02)
+            for process in started[: chance.randrange(1, 3)]:
+                process.kill()
+            for process in started:
+                assert process.wait(100) in (0, -signal.SIGKILL), process.said.read_text()
+            now = together(run)
+            assert kept.items() <= now.items()
+            kept = now
+        processes(arguments, place, 2, (1, 0))
+        assert kept.items() <= together(run).items()
+        total = len(pd.read_parquet(run / "questions.parquet"))
+        assert len(one_each(run)) == total
+        # A question in flight when its process was killed is asked again; no other.
+        assert sum(server.asked.values()) <= total + ROUNDS * 2 * 2
+    assert json.loads((run / "result.json").read_text())["statuses"]["failed"] == 0

@@ -1,0 +1,362 @@
+"""Options of a run that change what is asked: option orders, worked examples, scoring methods, plug-ins, dry run."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.benchmarks import spec
+from eval_harness.forms import FORMS
+from eval_harness.models.interface import Response, Settings
+from eval_harness.models.load import load_backend
+from eval_harness.results.comparison import compare_results, load_side
+from eval_harness.results.summary import summary
+from eval_harness.runs.folder import RunRequest
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.plan import make_plan
+from eval_harness.runs.planning.requests import (
+    RequestMaker,
+    example_rows,
+    make_requests,
+    original,
+    rotation,
+    shown,
+    with_example_images,
+)
+from eval_harness.runs.planning.selection import select_questions
+from eval_harness.runs.runner import evaluate
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for format in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
+        build(format, out=folder / format)
+    return folder
+
+
+def asked(data, benchmark="mediconfusion", **changes):
+    return EvalConfig(**({"benchmark": benchmark, "model": "baseline:oracle", "data": str(data / benchmark)} | changes))
+
+
+def test_orders_turn_in_a_circle_and_back():
+    for count in range(1, 6):
+        for sample in range(7):
+            turned = rotation(sample, count)
+            options = shown([str(i) for i in range(count)], turned)
+            assert sorted(options) == [str(i) for i in range(count)]
+            assert [original(position, turned, count) for position in range(count)] == [
+                int(option) for option in options
+            ]
+    assert len({tuple(shown("abc", rotation(s, 3))) for s in range(3)}) == 3
+
+
+@pytest.mark.parametrize("benchmark", ["mediconfusion", "gmai-mmbench", "halt-medvqa"])
+def test_whoever_knows_the_options_is_right_in_every_order(data, tmp_path, benchmark):
+    result, folder = evaluate(asked(data, benchmark, permute=True, out=tmp_path / "run"))
+    assert result.environment["permuted"]["same_option"] == 100
+    assert result.environment["permuted"]["same_letter"] == 0
+    headline = {"mediconfusion": "set_accuracy", "gmai-mmbench": "accuracy", "halt-medvqa": "average"}[benchmark]
+    assert result.scores[headline].value == 100
+    assert result.method.generation["permute"] is True
+    answers = pd.read_parquet(folder / "answers.parquet")
+    assert answers.groupby("question_id")["sample"].count().nunique() == 1
+
+
+def test_whoever_sticks_to_a_letter_is_found_out(data, tmp_path):
+    result, _ = evaluate(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
+    assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
+    assert result.scores["share_A"].value == 100  # the letter as it was shown
+    assert "28 questions: the same option throughout 0.0 %, the same letter 100.0 %" in summary(result)
+    assert result.scores["individual_accuracy"].value == 50
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "changes", "words"),
+    [
+        ("probmed", {"permute": True}, "shows no options"),
+        ("mediconfusion", {"permute": True, "samples": 3}, "without --samples"),
+        ("mediconfusion", {"method": "ps"}, "cannot score options"),
+        ("mediconfusion", {"method": "cot"}, "--method cot"),
+        ("mediconfusion", {"shots": 500}, "--shots 500"),
+        ("mediconfusion", {"shots": -1}, "--shots -1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(data, tmp_path, benchmark, changes, words):
+    with pytest.raises(BadInput, match=words):
+        evaluate(asked(data, benchmark, out=tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def requests_of(data, benchmark="mediconfusion", shots=0, is_api=False, **changes):
+    selection = select_questions(benchmark, str(data / benchmark), None)
+    values = {"benchmark": benchmark, "data": "", "split": "test", "fingerprint": "", "model": "", "method": "mc"}
+    request = RunRequest(
+        **(
+            values
+            | {"prompt": None, "samples": 1, "generation": {"max_tokens": 9, "temperature": 0, "seed": 0}}
+            | changes
+        ),
+        shots=shots,
+    )
+    rows = with_example_images(selection, example_rows(selection, shots), True) if shots else ()
+    maker = RequestMaker(request, selection.repository.format, is_api, rows)
+    instances = [(row, 0) for row in range(len(selection.questions))]
+    return [r for batch in make_requests(selection, maker, instances, True) for r in batch]
+
+
+def test_examples_are_never_of_the_same_case_or_image(data):
+    requests = requests_of(data, shots=3, prompt="mc-flamingo")
+    for request in requests:
+        assert len(request.shots) == 3
+        assert request.image not in {shot.image for shot in request.shots}
+        assert all(shot.answer[:3] in ("A: ", "B: ") for shot in request.shots)
+        assert request.system.startswith("You are a helpful medical assistant")
+    assert requests == requests_of(data, shots=3, prompt="mc-flamingo"), "the same examples every time"
+
+
+def generation(**more):
+    return {"max_tokens": 9, "temperature": 0, "seed": 0, **more}
+
+
+@pytest.mark.parametrize("is_api", [True, False])
+@pytest.mark.parametrize("form", [None, *FORMS.values()], ids=str)
+def test_a_form_is_the_same_for_every_back_end(data, form, is_api):
+    """Without a form in the request, the run was begun when the back end decided it."""
+    named = generation(form=form.name) if form else generation()
+    form = form or FORMS["authors" if is_api else "image-first"]
+    for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
+        requests = requests_of(data, benchmark=benchmark, is_api=is_api, generation=named)
+        assert {r.image_first for r in requests} == {form.image_first}
+        assert {r.system for r in requests} == {spec(benchmark).system if form.system else None}
+
+
+def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examples(data):
+    for text, expected in (("Be brief.", "Be brief."), ("", None)):
+        made = requests_of(data, "probmed", generation=generation(form="authors", system=text))
+        assert {r.system for r in made} == {expected}
+    made = requests_of(data, shots=1, prompt="mc-flamingo", generation=generation(form="authors", system="Be brief."))
+    (system,) = {r.system for r in made}
+    assert system.startswith("Be brief.\n\nYou are a helpful medical assistant.")
+
+
+def plug_in(folder, text=""):
+    """A model of one's own that sees prompts and says so of nothing else."""
+    file = folder / "mine.py"
+    file.write_text(
+        "from eval_harness.models.interface import Response\n"
+        "class Mine:\n    needs_images = False\n    def __init__(self, settings): pass\n"
+        f"    {text}\n"
+        "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, r.sample, 'A')\n"
+    )
+    return f"{file}:Mine"
+
+
+CHANGES = [
+    {"form": "text-first"},
+    {"form": "authors"},
+    {"system": "Be brief."},
+    {"max_tokens": 7},
+    *(
+        {"settings": Settings(**{name: value})}
+        for name, value in {
+            "thinking": "on",
+            "chat_template": "{{ x }}",
+            "chat_template_kwargs": {"x": 1},
+            "generation": {"top_p": 0.9},
+            "quantization": "4bit",
+            "adapter": "folder",
+            "min_pixels": 10,
+            "max_pixels": 20,
+            "max_image_side": 30,
+            "plain_template": "plain",
+            "dtype": "float16",
+        }.items()
+    ),
+    {"settings": Settings(generation={"temperature": 0.3})},
+    {"settings": Settings(thinking=5000)},
+]
+
+
+def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
+    model = plug_in(tmp_path)
+    wish = asked(data, model=model, out=tmp_path / "run", limit=4)
+    evaluate(wish)
+    ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *CHANGES]}
+    assert len(ids) == 1 + len(CHANGES)
+    for changes in CHANGES:
+        with pytest.raises(BadInput, match="holds another run"):
+            evaluate(replace(wish, **changes))
+    run = make_plan(replace(wish, settings=Settings(thinking=5000))).run
+    assert run.method.generation["max_tokens"] == 512 + 5000
+    assert run.method.generation["thinking"] == 5000
+
+
+def test_a_folder_in_which_nothing_was_answered_is_begun_anew(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    away = asked(
+        data, model="openai:m", out=tmp_path / "run", limit=4, settings=Settings(base_url="http://127.0.0.1:9/v1")
+    )
+    with pytest.raises(BadInput, match="no server can be reached"):
+        evaluate(away)
+    result, _ = evaluate(asked(data, model=plug_in(tmp_path), out=tmp_path / "run", limit=4))
+    assert result.statuses["failed"] == 0
+
+
+def test_compare_tells_two_forms_apart(data, tmp_path):
+    model = plug_in(tmp_path)
+    sides = []
+    for form in ("image-first", "authors"):
+        _, folder = evaluate(asked(data, "probmed", model=model, form=form, out=tmp_path / form, limit=4))
+        sides.append(load_side(str(folder), list))
+    words = compare_results(*sides)
+    assert "method.generation.form: image-first | authors" in words
+    assert "method.generation.form_hash" in words
+    assert "method.generation.prompt_hash" not in words
+
+
+@pytest.mark.parametrize("is_api", [True, False])
+def test_a_run_begun_before_forms_had_names_goes_on_in_its_form(data, tmp_path, is_api):
+    """`run.json` and journal as an earlier version wrote them; the folder is found by the same name."""
+    model = plug_in(tmp_path, f"is_api = {is_api}")
+    wish = asked(data, "probmed", model=model, out=tmp_path / "run", limit=4)
+    evaluate(wish)
+    path, journal = tmp_path / "run/run.json", tmp_path / "run/answers.jsonl"
+    document = json.loads(path.read_text())
+    for part in ("request", "method"):
+        for name in ("form", "form_hash"):
+            document[part]["generation"].pop(name, None)
+    path.write_text(json.dumps(document))
+    journal.write_text(journal.read_text().splitlines(keepends=True)[0])
+    result, _ = evaluate(wish)
+    form = "authors" if is_api else "image-first"
+    assert result.method.generation["form"] == json.loads(path.read_text())["request"]["generation"]["form"] == form
+    old = RunRequest.model_validate(document["request"])
+    digest = hashlib.sha256(old.model_dump_json(exclude={"facets"}).encode()).hexdigest()[:8]
+    assert make_plan(wish).run.run_id.endswith(digest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"form": "sideways"}, "--form sideways"),
+        ({"max_tokens": 0}, "--max-tokens 0"),
+        ({"form": "authors", "model": "baseline:chance"}, "is sent no conversation"),
+        ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--adapter"),
+        ({"settings": Settings(min_pixels=3), "model": "openai:m"}, "--min-pixels"),
+        ({"settings": Settings(generation={"max_tokens": 3})}, "--generation: max_tokens"),
+    ],
+)
+def test_an_option_that_is_not_honoured_is_refused(data, tmp_path, monkeypatch, changes, words):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    with pytest.raises(BadInput, match=words):
+        evaluate(asked(data, **({"model": plug_in(tmp_path), "out": tmp_path / "run"} | changes)))
+    assert not (tmp_path / "run").exists()
+
+
+def test_candidates_are_what_each_method_compares(data):
+    assert {r.candidates for r in requests_of(data, method="gd")} == {("A", "B")}
+    assert {r.candidates for r in requests_of(data, benchmark="probmed", method="gd")} == {("Yes", "No")}
+    for request in requests_of(data, method="ps_official"):
+        assert request.candidates == request.options
+        assert request.scoring == "sequence_official"
+        assert "A:" not in request.prompt
+
+
+def test_the_example_plug_in_runs_and_beats_chance_on_phantoms(data, tmp_path):
+    result, _ = evaluate(asked(data, model=f"{EXAMPLE}:BrightSide", out=tmp_path / "run"))
+    assert result.model.name == "BrightSide"
+    assert result.statuses["failed"] == 0
+    assert result.scores["individual_accuracy"].value > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ("x = 1", "Nobody", "defines no Nobody"),
+        ("class M:\n    def __init__(self, settings): pass", "M", "no generate"),
+        ("1 / 0", "M", "ZeroDivisionError"),
+        (None, "M", "there is no file"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
+    file = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInput, match=words):
+        load_backend(f"{file}:{name}", Settings())
+
+
+def test_an_answer_to_a_question_that_was_not_asked_is_an_error(data, tmp_path):
+    file = tmp_path / "twice.py"
+    file.write_text(
+        "from eval_harness.models.interface import Response\n"
+        "class Twice:\n    needs_images = False\n    def __init__(self, s): pass\n"
+        "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, 0, 'A')\n"
+        "            yield Response(r.question_id, 0, 'B')\n"
+    )
+    with pytest.raises(BadInput, match="exactly one response"):
+        evaluate(asked(data, model=f"{file}:Twice", out=tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run/answers.jsonl").read_text().splitlines()]
+    assert [line["response"] for line in lines] == ["A"]
+
+
+def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from eval_harness.runs.planning.dry_run import describe_first_request, first_request
+
+    words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
+    plan = make_plan(asked(data))
+    assert first_request(plan).prompt in words
+    assert plan.run.method.prompt in words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
+    from eval_harness.runs.planning import description
+
+    wish = asked(data, model="baseline:chance", out=tmp_path / "run")
+    monkeypatch.setattr(description, "collect_environment", lambda: {"git_commit": "old"})
+    evaluate(wish)
+    journal = tmp_path / "run/answers.jsonl"
+    monkeypatch.setattr(description, "collect_environment", lambda: {"git_commit": "new"})
+    same, _ = evaluate(wish)
+    assert same.environment["git_commit"] == "old"
+    assert "resumed_with" not in same.environment
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
+    more, _ = evaluate(wish)
+    assert more.environment["git_commit"] == "old"
+    assert more.environment["resumed_with"] == {"git_commit": "new"}
+
+
+def test_usage_is_summed_over_resumed_runs(data, tmp_path, monkeypatch):
+    from eval_harness.models.baselines import Baseline
+
+    def counting(self, requests):
+        for request in requests:
+            yield replace(Response(request.question_id, request.sample, "A"), usage=(10, 2))
+
+    monkeypatch.setattr(Baseline, "generate", counting)
+    result, _ = evaluate(asked(data, out=tmp_path / "run"))
+    assert (result.environment["tokens_in"], result.environment["tokens_out"]) == (280, 56)
+
+
+def test_a_recorded_file_of_the_whole_split_serves_a_part_of_it(data, tmp_path):
+    """Answers to questions that --limit leaves out stay unused; those to questions the split does not have are refused."""
+    questions = select_questions("halt-medvqa", str(data / "halt-medvqa"), None).questions
+    lines = [json.dumps({"question_id": name, "response": "A"}) for name in questions["question_id"]]
+    file = tmp_path / "all.jsonl"
+    file.write_text("\n".join(lines))
+    run = asked(data, "halt-medvqa", model=f"recorded:{file}", limit=5, out=tmp_path / "run")
+    result, _ = evaluate(run)
+    assert sum(result.statuses.values()) == result.statuses["answered"] == 5
+    file.write_text("\n".join([*lines, json.dumps({"question_id": "fake-no-such", "response": "A"})]))
+    with pytest.raises(BadInput, match="fake-no-such"):
+        evaluate(replace(run, out=tmp_path / "other"))

@@ -1,0 +1,370 @@
+"""Every metric on small benchmarks whose scores can be counted by hand."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dataset_builders.benchmarks import FACETS
+from dataset_builders.errors import BadInput
+from eval_harness.scores import HEADLINE, METRICS, score, summarise, units
+from tests.eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
+
+
+def answers(choices: dict[str, list[int]], sample: int = 0, **statuses: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "question_id": question,
+                "sample": sample,
+                "choice": choice,
+                "status": statuses.get(question.replace("-", "_"), "answered" if choice else "irrelevant"),
+            }
+            for question, choice in choices.items()
+        ]
+    )
+
+
+def pairs() -> pd.DataFrame:
+    labels = [(["Cerebral"], ["Cerebral"]), (["Cerebral", "Vascular"], ["Spinal"]), (["Spinal"], ["Spinal"]), ([], [])]
+    return pd.DataFrame(
+        [
+            {
+                "question_id": f"{pair}-{side}",
+                "case_id": f"{pair}",
+                "image_id": f"i{pair}{side}",
+                "options": ["x", "y"],
+                "answer": [side - 1],
+                "question_type": "single",
+                "categories": label,
+            }
+            for pair, both in enumerate(labels)
+            for side, label in zip((1, 2), both, strict=True)
+        ]
+    )
+
+
+def test_mediconfusion_by_hand() -> None:
+    said = {"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [0], "2-1": [1], "2-2": [0], "3-1": [0], "3-2": []}
+    scored = score("mediconfusion", pairs(), answers(said))
+    value = {name: got.value for name, got in scored.scores.items()}
+    assert value["set_accuracy"] == 25 and scored.scores["set_accuracy"].n == 4
+    assert value["individual_accuracy"] == 50 and value["invalid"] == 12.5
+    assert value["confusion"] == pytest.approx(100 / 3) and scored.scores["confusion"].n == 3
+    assert (scored.scores["set_accuracy"].chance, scored.scores["confusion"].chance) == (25, 50)
+    category = scored.breakdown["category"]
+    assert category["Cerebral"]["set_accuracy"].value == pytest.approx(200 / 3)
+    assert (category["Cerebral"]["set_accuracy"].n, category["Cerebral"]["set_accuracy"].n_cases) == (3, 2)
+    assert category["Spinal"]["confusion"].n == 3 and category["Vascular"]["individual_accuracy"].value == 100
+    assert scored.statuses == {"answered": 7, "irrelevant": 1, "refused": 0, "failed": 0, "truncated": 0}
+    assert value["share_A"] == pytest.approx(500 / 7) and value["irrelevant"] == 12.5
+
+
+def test_missing_answers_are_failed_and_wrong() -> None:
+    scored = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}))
+    assert scored.scores["set_accuracy"].value == 25 and scored.scores["invalid"].value == 75
+    assert scored.statuses["failed"] == 6
+    nothing = score(
+        "mediconfusion", pairs(), answers({}).reindex(columns=["question_id", "sample", "choice", "status"])
+    )
+    assert nothing.scores["set_accuracy"].value == 0 and nothing.scores["confusion"].value is None
+
+
+@pytest.mark.parametrize("status", ["failed", "refused", "irrelevant"])
+def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
+    right = {row.question_id: list(row.answer) for row in halt().itertuples()}
+    assert score("halt-medvqa", halt(), answers(right)).scores["average"].value == 100
+    assert score("halt-medvqa", halt(), answers(right).assign(status=status)).scores["average"].value == 0
+
+
+def test_samples_are_averaged() -> None:
+    right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
+    wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}
+    both = pd.concat([answers(right, 0), answers(wrong, 1)])
+    scored = score("mediconfusion", pairs(), both)
+    assert scored.scores["set_accuracy"].value == 50 and scored.scores["confusion"].value == 0
+    assert scored.scores["set_accuracy"].n == 4
+
+
+def test_hidden_answers_are_not_scored() -> None:
+    hidden = pairs()
+    hidden["answer"] = pd.Series([[] for _ in range(len(hidden))], dtype=object)
+    scored = score("mediconfusion", hidden, answers({"0-1": [0]}))
+    assert scored.scores["set_accuracy"].value is None and scored.scores["set_accuracy"].n == 0
+    partly = pairs()
+    partly["answer"] = pd.Series(
+        [[] if place >= 4 else key for place, key in enumerate(partly["answer"])], dtype=object
+    )
+    assert score("mediconfusion", partly, answers({"0-1": [0], "0-2": [1]})).scores["set_accuracy"].value == 50
+
+
+def test_clusters_are_components_of_cases_that_share_images() -> None:
+    shared = pairs()
+    shared.loc[shared["question_id"] == "1-1", "image_id"] = "i01"
+    shared.loc[shared["question_id"] == "2-2", "image_id"] = "i12"
+    table = units("mediconfusion", shared, constant_answers(shared, 0))
+    cluster = table[table["metric"] == "set_accuracy"].set_index("case_id")["cluster"]
+    assert cluster["0"] == cluster["1"] == cluster["2"] != cluster["3"]
+
+
+def test_a_subset_of_units_is_a_subset_of_the_benchmark() -> None:
+    said = answers({"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [0], "2-1": [1], "2-2": [0], "3-1": [0], "3-2": []})
+    table = units("mediconfusion", pairs(), said)
+    some = pairs()["case_id"].isin(["0", "1"])
+    part = score("mediconfusion", pairs()[some], said[said["question_id"].str[0].isin(["0", "1"])])
+    got = summarise(table[table["case_id"].isin(["0", "1"]).to_numpy()])
+    assert {name: got[name].value for name in got} == {name: part.scores[name].value for name in part.scores}
+
+
+def images() -> pd.DataFrame:
+    """Three images: two of one type (one without position and with one normal-image question), one of another."""
+    asked = {
+        "a": [
+            "modality_gt",
+            "modality_hallu",
+            "organ_gt",
+            "organ_hallu",
+            "abnormality_gt",
+            "condition_gt_0",
+            "condition_hallu_0",
+            "position_gt_0",
+            "position_hallu_0",
+        ],
+        "b": ["modality_gt", "modality_hallu", "organ_gt", "organ_hallu", "abnormality_gt", "condition_hallu"],
+        "c": [
+            "modality_gt",
+            "modality_hallu",
+            "organ_gt",
+            "organ_hallu",
+            "condition_gt_0",
+            "condition_hallu_0",
+            "condition_gt_1",
+            "condition_hallu_1",
+        ],
+    }
+    return pd.DataFrame(
+        [
+            {
+                "question_id": f"{image}-{kind}",
+                "case_id": image,
+                "image_id": image,
+                "options": ["yes", "no"],
+                "answer": [1 if "hallu" in kind else 0],
+                "question_type": "yes_no",
+                "aspect": kind.split("_")[0],
+                "adversarial": "hallu" in kind,
+                "image_type": "chest_ct" if image in "ab" else "brain_mri",
+                "organ": "chest" if image in "ab" else "brain",
+                "modality": "CT" if image in "ab" else "MRI",
+            }
+            for image, kinds in asked.items()
+            for kind in kinds
+        ]
+    )
+
+
+def oracle(questions: pd.DataFrame) -> dict[str, list[int]]:
+    return {question: list(key) for question, key in zip(questions["question_id"], questions["answer"], strict=True)}
+
+
+def test_probmed_by_hand() -> None:
+    questions = images()
+    said = oracle(questions) | {"b-condition_hallu": [0], "a-organ_hallu": [0], "c-condition_gt_1": [1]}
+    scored = score("probmed", questions, answers(said))
+    value = {name: got.value for name, got in scored.scores.items()}
+    assert (
+        value["modality"] == 100
+        and value["organ"] == pytest.approx(200 / 3)
+        and value["organ_without_adversarial"] == 100
+    )
+    assert value["abnormality"] == 100 and scored.scores["abnormality"].n == 2
+    assert value["condition"] == pytest.approx(100 / 3) and value["condition_without_adversarial"] == pytest.approx(
+        100 / 3
+    )
+    assert value["position"] == 100 and scored.scores["position"].n == 1
+    # Official weights: position counts both images of its type, 2 (the other type has none); overall 3+2+2+1+2 of 3+3+2+3+2.
+    assert value["overall"] == pytest.approx(100 * 10 / 13)
+    assert value["overall_reweighted"] == pytest.approx(100 * 9 / 12)
+    assert value["condition_reweighted"] == value["condition"]
+    assert scored.scores["condition"].chance == pytest.approx(100 * (0.25 + 0.5 + 0.0625) / 3)
+    assert scored.breakdown["image_type"]["chest_ct"]["condition"].value == 50
+    assert value["share_yes"] == pytest.approx(100 * np.mean([choice == [0] for choice in said.values()]))
+
+
+def test_probmed_errors_follow_the_diagnosis_step_by_step() -> None:
+    questions = images()
+    said = oracle(questions) | {"a-condition_gt_0": [1], "a-condition_hallu_0": [0], "b-condition_hallu": []}
+    errors = score("probmed", questions, answers(said)).breakdown["aspect"]
+    assert errors["abnormality"]["accuracy_given_earlier"].value == 100
+    assert errors["abnormality"]["wrong_answer"].value is None
+    assert (
+        errors["condition"]["accuracy_given_earlier"].value == 0
+        and errors["condition"]["accuracy_given_earlier"].n == 2
+    )
+    shares = {name: errors["condition"][name].value for name in ("denies_truth", "accepts_hallucination", "refused")}
+    assert shares == pytest.approx({"denies_truth": 100 / 3, "accepts_hallucination": 100 / 3, "refused": 100 / 3})
+    assert errors["position"]["accuracy_given_earlier"].value is None
+    wrong = score("probmed", questions, answers(oracle(questions) | {"a-abnormality_gt": [1], "b-abnormality_gt": []}))
+    step = wrong.breakdown["aspect"]["abnormality"]
+    assert (step["wrong_answer"].value, step["refused"].value, step["wrong_answer"].n) == (50, 50, 2)
+    earlier = score("probmed", questions, answers(oracle(questions) | {"a-organ_hallu": [0]})).breakdown["aspect"]
+    assert earlier["condition"]["accuracy_given_earlier"].n == 1
+
+
+def gmai() -> pd.DataFrame:
+    rows = [
+        ("s1", "single", [2], "t1"),
+        ("s2", "single", [0], "t1"),
+        ("s3", "single", [1], "t2"),
+        ("m1", "multiple", [0, 1], "t3"),
+        ("m2", "multiple", [3], "t3"),
+    ]
+    return pd.DataFrame(
+        [
+            {
+                "question_id": name,
+                "case_id": name,
+                "image_id": name,
+                "options": list("wxyz"),
+                "answer": key,
+                "question_type": kind,
+                "task": task,
+                "department": None,
+                "granularity": "Image Level",
+                "modality": "CT",
+            }
+            for name, kind, key, task in rows
+        ]
+    )
+
+
+def test_gmai_by_hand() -> None:
+    scored = score("gmai-mmbench", gmai(), answers({"s1": [2], "s2": [1], "s3": [1], "m1": [0, 2], "m2": [3]}))
+    value = {name: got.value for name, got in scored.scores.items()}
+    assert value["accuracy"] == pytest.approx(200 / 3) and value["accuracy_macro_task"] == 75
+    assert value["mcq_accuracy"] == pytest.approx(200 / 3) and value["mcq_recall"] == pytest.approx(200 / 3)
+    assert scored.scores["mcq_accuracy"].n == 3 and scored.scores["mcq_accuracy"].n_cases == 2
+    assert scored.scores["accuracy"].chance == 25
+    assert scored.scores["mcq_recall"].chance == pytest.approx(100 * 8 / 15)
+    assert "department" not in scored.breakdown and scored.breakdown["task"]["t1"]["accuracy"].value == 50
+
+
+def halt() -> pd.DataFrame:
+    scenarios = ["fake"] * 4 + ["none"] * 2 + ["swap"] * 1
+    return pd.DataFrame(
+        [
+            {
+                "question_id": f"{name}-{place}",
+                "case_id": f"{name}-{place}",
+                "image_id": f"{place}",
+                "options": ["liver", "I do not know", "lung"],
+                "answer": [1],
+                "question_type": "single",
+                "scenario": name,
+                "source_dataset": "x",
+            }
+            for place, name in enumerate(scenarios)
+        ]
+    )
+
+
+def test_halt_by_hand() -> None:
+    said = {"fake-0": [1], "fake-1": [0], "fake-2": [], "fake-3": [], "none-4": [1], "none-5": [1], "swap-6": [0]}
+    scored = score("halt-medvqa", halt(), answers(said, fake_2="refused"))
+    value = {name: got.value for name, got in scored.scores.items()}
+    assert (value["fake"], value["none"], value["swap"], value["average"]) == (25, 100, 0, pytest.approx(125 / 3))
+    assert (
+        value["fake_irrelevant"] == 2
+        and value["none_irrelevant"] == 0
+        and value["average_irrelevant"] == pytest.approx(2 / 3)
+    )
+    assert value["refused"] == pytest.approx(100 / 7) and scored.scores["average"].chance == pytest.approx(100 / 3)
+
+
+def test_the_honest_constant_answer_gets_full_marks_on_halt() -> None:
+    scored = score("halt-medvqa", halt(), same_text_answers(halt(), "i do not know "))
+    assert scored.scores["average"].value == 100 and scored.scores["share_B"].value == 100
+
+
+def test_constant_letters_on_pairs() -> None:
+    levels = constant_levels("mediconfusion", pairs())
+    assert set(levels) == {"A", "B"}
+    assert all(level["set_accuracy"].value == 0 and level["confusion"].value == 100 for level in levels.values())
+    assert PUBLISHED_CHANCE["probmed"]["position"][0] == 36.48
+
+
+def test_every_metric_is_explained() -> None:
+    frames = {"mediconfusion": pairs(), "probmed": images(), "gmai-mmbench": gmai(), "halt-medvqa": halt()}
+    for format, questions in frames.items():
+        scored = score(format, questions, constant_answers(questions, 0))
+        assert HEADLINE[format] in scored.scores
+        for name, got in scored.scores.items():
+            assert METRICS[name].label and METRICS[name].description
+            assert got.value is None or METRICS[name].unit == "count" or 0 <= got.low <= got.value <= got.high <= 100
+        assert set(scored.breakdown) <= {*FACETS[format], "aspect"}
+        table = units(format, questions, constant_answers(questions, 0))
+        assert {
+            "metric",
+            "unit",
+            "case_id",
+            "cluster",
+            "numerator",
+            "denominator",
+            "chance",
+            "count",
+            *FACETS[format],
+        } <= set(table)
+        assert not table.duplicated(["metric", "unit"]).any()
+
+
+def test_what_does_not_fit_is_refused_in_one_line() -> None:
+    with pytest.raises(BadInput, match="no question of this benchmark"):
+        score("halt-medvqa", halt(), answers({"fake-99": [1]}))
+    with pytest.raises(BadInput, match="twice"):
+        score("halt-medvqa", halt(), pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})]))
+    with pytest.raises(BadInput, match="format"):
+        score("vqa", halt(), answers({"fake-0": [1]}))
+    with pytest.raises(BadInput, match="'fake-0' has no sample number"):
+        score("halt-medvqa", halt(), answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]))
+    with pytest.raises(BadInput, match="status 'perhaps' of 'fake-0' is unknown"):
+        score("halt-medvqa", halt(), answers({"fake-0": [1]}).assign(status="perhaps"))
+    with pytest.raises(BadInput, match="choice for 'fake-0' is none of its options"):
+        score("halt-medvqa", halt(), answers({"fake-0": [99]}))
+    with pytest.raises(BadInput, match="scenario"):
+        score("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
+
+
+def test_scoring_imports_no_heavy_library() -> None:
+    heavy = ("torch", "gradio", "datasets", "transformers")
+    code = f"import sys, eval_harness.scores.statistics; print([name for name in {heavy} if name in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
+
+
+def test_an_abstention_is_neither_right_nor_wrong_where_answered() -> None:
+    questions = pd.DataFrame(
+        {
+            "question_id": [f"q{number}" for number in range(6)],
+            "case_id": [f"c{number}" for number in range(6)],
+            "options": [["a", "b"]] * 6,
+            "answer": [[0]] * 6,
+            "question_type": "single",
+            "department": "x",
+        }
+    )
+    choice, status = (
+        [[0], [0], [1], [], [], []],
+        ["answered", "answered", "answered", "refused", "irrelevant", "truncated"],
+    )
+    answers = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "choice": choice, "status": status})
+    scores = score("gmai-mmbench", questions, answers).scores
+    assert scores["abstained"].value == pytest.approx(100 / 3) and scores["abstained"].n == 6
+    assert scores["answered_accuracy"].value == pytest.approx(200 / 3)
+    assert scores["answered_accuracy"].chance == pytest.approx(50)
+    assert scores["answered_accuracy"].low < scores["answered_accuracy"].value < scores["answered_accuracy"].high
+    silent = answers.assign(choice=[[]] * 6, status="refused")
+    nothing = score("gmai-mmbench", questions, silent).scores
+    assert nothing["abstained"].value == 100 and nothing["answered_accuracy"].value is None

@@ -1,0 +1,235 @@
+"""What a visitor comes to do, in headless Chromium, each from the first screen and in at most four actions; the papers' numbers alone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.leaderboard_space.browser.test_browser import WAIT, eventually, here
+from tests.leaderboard_space.serving import board
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    store = tmp_path_factory.mktemp("empty")
+    (store / "results").mkdir()
+    with board(store, tmp_path_factory.mktemp("home")) as (address, _):
+        yield address
+
+
+@pytest.fixture
+def start(chromium: Any, address: str) -> Iterator[Any]:
+    """Opens the first screen: (width, scheme) -> page; no page may have had an error."""
+    opened: list[tuple[Any, list[str]]] = []
+
+    def first_screen(width: int = 1440, scheme: str = "light", where: str = "/") -> Any:
+        size = {"width": width, "height": 844 if width < 500 else 900}
+        page = chromium.new_page(viewport=size, color_scheme=scheme)
+        trouble: list[str] = []
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+        page.goto(address + where)
+        opened.append((page, trouble))
+        if where == "/":
+            page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+        return page
+
+    yield first_screen
+    for page, trouble in opened:
+        assert trouble == []
+        page.close()
+
+
+def number_of(page: Any, model: str) -> str:
+    return str(page.locator(f'#mp-topic table.known tr[data-key="{model}"] td').first.inner_text())
+
+
+def test_trust_in_ophthalmology(start: Any) -> None:
+    page = start()
+    search = page.get_by_role("combobox", name="Search")
+    search.fill("opthalmology")  # as people spell it
+    page.get_by_role("option").first.wait_for(timeout=WAIT)
+    assert "department in GMAI-MMBench" in page.get_by_role("option").first.inner_text()
+    search.press("Enter")
+    page.get_by_role("heading", name="Ophthalmology: what GMAI-MMBench knows of it.").wait_for(timeout=WAIT)
+    assert number_of(page, "GPT-4o").split()[:2] == ["55.2", "▲"]  # Table 12 of the paper
+    assert here(page).endswith("#/topic/ophthalmology")
+    assert (
+        "40 of 50 models are significantly better than the paper's random run" in page.locator("#mp-topic").inner_text()
+    )
+
+
+def test_ct_and_fundus(start: Any) -> None:
+    page = start()
+    page.get_by_role("group", name="Modality").locator("a[href='#/topic/ct']").click()
+    page.get_by_role("heading", name="CT: what ProbMed knows of it.").wait_for(timeout=WAIT)
+    assert number_of(page, "GPT-4o").startswith("98.0")  # abdomen CT
+    page.go_back()
+    page.get_by_role("group", name="Modality").get_by_role("link", name="Fundus").click()
+    page.get_by_role("heading", name="Fundus photography").wait_for(timeout=WAIT)
+    page.locator("#mp-topic table.known").wait_for(timeout=WAIT)  # what is related, and why there is no more
+    assert "no paper prints scores by it" in page.locator("#mp-topic").inner_text()
+
+
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "phone"])
+def test_is_gpt_4o_better_than_guessing_and_where_does_it_fail(start: Any, how: str) -> None:
+    """Its page by the search, its verdict there, and its weakest category a link to the board of that category."""
+    page = start(390 if how == "phone" else 1440)
+    if how == "keyboard":
+        page.keyboard.press("/")
+        page.keyboard.type("gpt-4o")
+    else:
+        page.get_by_role("combobox", name="Search").fill("gpt-4o")
+    page.get_by_role("option").first.wait_for(timeout=WAIT)
+    page.keyboard.press("Enter") if how == "keyboard" else page.get_by_role("option").first.click()
+    page.get_by_role("heading", name="GPT-4o", exact=True).wait_for(timeout=WAIT)
+    verdict = page.locator("#mp-model table[data-table=verdicts] tbody tr", has_text="MediConfusion").first
+    assert "not told apart" in verdict.inner_text()  # Table 1: 18.75 of 176 pairs, 25 by guessing
+    weakest = page.locator("#mp-model table[aria-label='Weakest and strongest by category'] tbody tr:has(a)").first
+    category, number = weakest.locator("a").inner_text(), weakest.locator("td b").inner_text()
+    assert (category, number) == ("Head and Neck", "9.0")  # Table 2
+    weakest.locator("a").press("Enter") if how == "keyboard" else weakest.locator("a").click()
+    row = page.locator("#mp-mediconfusion table.board tr[data-key]", has_text="GPT-4o").first
+    eventually(lambda: row.locator(".val").inner_text() if row.count() else "", number)
+    chosen = page.locator("#mp-mediconfusion summary:visible" if how == "phone" else "#mp-mediconfusion .chip").first
+    assert chosen.inner_text().startswith(category)
+    assert page.evaluate("document.documentElement.scrollWidth") <= (390 if how == "phone" else 1440)
+
+
+def test_cite_save_share_reload(start: Any) -> None:
+    page = start()
+    page.locator("details.filters summary").first.click()
+    page.get_by_label("Kind of model").select_option("medical")
+    eventually(lambda: "kind=medical" in here(page), True)
+    eventually(lambda: "of 71 models" in page.locator("#mp-overview h3").inner_text(), True)
+    names = page.locator("table.matrix tbody th a").all_inner_texts()
+    page.locator("#mp-overview [data-act=cite]").first.click()
+    cite = page.locator("#mp-overview .cite")
+    eventually(cite.is_visible, True)
+    said = cite.inner_text()
+    assert said.startswith("@misc{") and "kind medical" in said and here(page) in said and "urldate" in said
+    with page.expect_download() as waiting:
+        page.locator("#mp-overview [data-act=json]").first.click()
+    rows = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))
+    assert waiting.value.suggested_filename == "medprobe-overview-kind-medical.json"
+    assert {row["model_kind"] for row in rows} == {"medical"}
+    page.reload()
+    page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+    eventually(lambda: page.locator("table.matrix tbody th a").all_inner_texts(), names)
+
+
+def test_by_keyboard_alone(start: Any) -> None:
+    page = start()
+    page.keyboard.press("/")
+    page.locator(".mp-search input:focus").wait_for(timeout=WAIT)
+    page.keyboard.type("puls")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("monary")
+    page.get_by_role("option").first.wait_for(timeout=WAIT)
+    page.wait_for_timeout(400)
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".mp-search input").get_attribute("aria-activedescendant") == "mp-hit-0"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Pulmonary medicine").wait_for(timeout=WAIT)
+    page.keyboard.press("/")  # from any page back to the search
+    page.locator(".mp-search input:focus").wait_for(timeout=WAIT)
+    page.keyboard.type("qqqqzzz")
+    page.get_by_text("Nothing is called").wait_for(timeout=WAIT)
+
+
+def test_pins_order_and_all_models(start: Any) -> None:
+    page = start()
+    assert page.locator("table.matrix tbody tr").count() == 15
+    page.get_by_role("button", name="All 71 models").click()
+    eventually(lambda: page.locator("table.matrix tbody tr").count(), 71)
+    page.locator("table.matrix").get_by_role("button", name="HALT-MedVQA").click()
+    first = page.locator("table.matrix tbody th a").first
+    eventually(first.inner_text, "GPT-4-turbo-vision")
+    page.get_by_role("button", name="Pin RadFM").press("Enter")
+    eventually(first.inner_text, "RadFM")
+    page.locator('[data-focus="pin RadFM"]:focus').wait_for(timeout=WAIT)
+    page.go_back()
+    eventually(first.inner_text, "GPT-4-turbo-vision")
+    page.go_back()
+    eventually(first.inner_text, "GPT-4o")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_the_first_result_is_in_sight(start: Any, scheme: str) -> None:
+    page = start(390, scheme)
+    page.wait_for_timeout(500)
+    row = page.locator("table.matrix tbody tr").first.bounding_box()
+    assert row["y"] <= 844 / 2, row
+    track = page.locator("table.matrix tbody .track").first.bounding_box()
+    assert track["width"] >= 120
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="MRI").first.click()
+    page.get_by_role("heading", name="MRI: what ProbMed knows of it.").wait_for(timeout=WAIT)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_an_unknown_topic_and_page_say_so(start: Any) -> None:
+    page = start(where="/#/topic/opthalmology")
+    page.get_by_text("No benchmark here knows a topic").wait_for(timeout=WAIT)
+    page.locator("#mp-topic").get_by_role("link", name="Ophthalmology").first.click()
+    page.get_by_role("heading", name="Ophthalmology: what").wait_for(timeout=WAIT)
+    page = start(where="/#/nowhere/at-all")
+    page.get_by_text("There is no page nowhere here.").wait_for(timeout=WAIT)
+
+
+def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
+    page = start(where="/#/b/gmai-mmbench")
+    area = page.locator("#mp-gmai-mmbench")
+    area.locator("table.board").wait_for(timeout=WAIT)
+    area.get_by_role("searchbox", name="Search department").fill("ophth")
+    area.get_by_role("group", name="Department").get_by_role("checkbox").check()
+    eventually(lambda: "facet=department%3AOphthalmology" in here(page), True)
+    eventually(lambda: "55.2" in area.locator("table.board tbody tr[data-key]").first.inner_text(), True)  # Table 12
+    area.get_by_role("searchbox", name="Search department").fill("dermat")
+    area.get_by_role("group", name="Department").get_by_role("checkbox").check()
+    cells = area.locator("table[data-table=cells]")
+    cells.wait_for(timeout=WAIT)  # two printed parts: each with its own interval, and no number of both
+    assert {"Ophthalmology", "Dermatology"} <= set(cells.locator("thead span").all_inner_texts())
+    assert "–" in cells.locator("tbody tr").first.locator("td small").first.inner_text()
+    page.reload()
+    area.get_by_role("button", name="Remove Department: Dermatology").click()
+    eventually(lambda: "Dermatology" in here(page), False)
+    page.go_back()
+    eventually(lambda: "Dermatology" in here(page), True)
+    cells.wait_for(timeout=WAIT)
+    page.evaluate("medprobe.visit('#/b/gmai-mmbench?facet=department:Petrology')")
+    area.get_by_text("Not in this set of questions, and left out of the selection: Petrology.").wait_for(timeout=WAIT)
+
+
+@pytest.mark.parametrize(("plot", "form"), [("confusion", "svg"), ("heat", "svg"), ("heat", "png"), ("size", "png")])
+def test_a_plot_is_saved_with_its_citation(start: Any, plot: str, form: str) -> None:
+    page = start(where="/#/b/mediconfusion")
+    section = page.locator(f"#mp-mediconfusion [data-plot={plot}]")
+    section.locator("summary", has_text="Save plot").click()
+    with page.expect_download() as waiting:
+        section.get_by_role("button", name=form.upper(), exact=True).click()
+    saved = Path(waiting.value.path()).read_bytes()
+    assert waiting.value.suggested_filename == f"medprobe-mediconfusion-{plot}.{form}"
+    if form == "png":
+        assert saved.startswith(b"\x89PNG") and len(saved) > 20_000
+        return
+    said = " ".join(" ".join(ElementTree.fromstring(saved).itertext()).split())
+    assert (
+        "Sepehri et al." in said and "medprobe board, 20" in said and "#/b/mediconfusion" in said and "GPT-4o" in said
+    )
+
+
+def test_a_shared_link_speaks_of_the_board(start: Any, address: str) -> None:
+    page = start()
+    served = page.request.get(address + "/").text()
+    head = served[: served.index("</head>")]
+    assert 'property="og:title" content="medprobe' in head and head.count("og:title") == 1 and "gradio.app" not in head
+    assert "Click to try out the app" not in head
+    page.evaluate("medprobe.visit('#/about')")
+    page.locator(".about a[href='#/b/probmed']").click()
+    page.locator("#mp-probmed table.board").wait_for(timeout=WAIT)

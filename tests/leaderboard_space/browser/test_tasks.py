@@ -1,0 +1,200 @@
+"""What a visitor does where answers are known, in headless Chromium, from the first screen: by mouse, by keyboard, on a phone."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
+from tests.eval_harness.submissions.submitting import responses
+from tests.leaderboard_space.browser.test_browser import WAIT, eventually, here
+from tests.leaderboard_space.serving import board
+from tests.leaderboard_space.stores import add_run, answers
+from tests.leaderboard_space.submitting.test_submit_browser import give
+
+pytestmark = pytest.mark.browser
+SIZES = {"mouse": (1440, 900), "keyboard": (1440, 900), "phone": (390, 844)}
+
+
+@dataclass(frozen=True)
+class Place:
+    address: str
+    data: Path
+    store: Path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A board with two models' answers to drawn images, which it may show."""
+    folder = tmp_path_factory.mktemp("tasks")
+    data, store = folder / "mediconfusion", folder / "store"
+    build("mediconfusion", out=data)
+    repository = open_repository(data)
+    asked = repository.questions(repository.splits[0])
+    for seed, (name, skill) in enumerate((("Model A", 0.7), ("Model B", 0.4))):
+        add_run(store, "mediconfusion", asked, answers(asked, skill, seed=seed), name, repo=str(data))
+    with board(store, folder / "home", [data]) as (address, _):
+        yield Place(address, data, store)
+
+
+@pytest.fixture(params=SIZES)
+def visitor(request: pytest.FixtureRequest, chromium: Any, place: Place) -> Iterator["Visitor"]:
+    width, height = SIZES[request.param]
+    page = chromium.new_page(viewport={"width": width, "height": height})
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    page.goto(place.address)
+    page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+    yield Visitor(page, request.param)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert trouble == []
+    page.close()
+
+
+@dataclass(frozen=True)
+class Visitor:
+    page: Any
+    how: str
+
+    def open(self, name: str) -> None:
+        """A page by its tab: by keyboard along the strip."""
+        tab = self.page.get_by_role("tab", name=name, exact=True)
+        if self.how != "keyboard":
+            tab.click()
+            return
+        self.page.locator("#mp-nav [role=tab][tabindex='0']").focus()
+        for _ in range(12):
+            if tab.evaluate("one => one === document.activeElement"):
+                return
+            self.page.keyboard.press("ArrowRight")
+        raise AssertionError(f"{name} is out of reach")
+
+    def press(self, target: Any) -> None:
+        target.press("Enter") if self.how == "keyboard" else target.click()
+
+
+def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
+    """Compare, two names, and there it is; the fourth step leads to both answers, the key and the neighbours."""
+    page = visitor.page
+    visitor.open("Compare")
+    area = page.locator("#mp-compare")
+    area.locator('datalist option[value="Model A"]').first.wait_for(state="attached", timeout=WAIT)
+    area.get_by_label("First").fill("Model A")
+    eventually(lambda: "first=Model" in here(page), True)
+    area.get_by_label("Second").fill("Model B")
+    area.get_by_role("heading", name="Model A").or_(area.get_by_role("heading", name="Model B")).first.wait_for(
+        timeout=WAIT
+    )
+    flipped = area.locator("article.case").first
+    flipped.locator("img").first.wait_for(timeout=WAIT)
+    assert flipped.locator("img").first.evaluate("one => one.naturalWidth") > 0
+    assert flipped.locator("li.key").count() > 0
+    visitor.press(flipped.get_by_role("link", name="both answers and its neighbours"))
+    case = page.locator("#mp-cases article.case")
+    case.locator("img").first.wait_for(timeout=WAIT)
+    said = case.inner_text()
+    assert "Model A" in said and "Model B" in said and "key" in said
+    assert page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").count() >= 1
+    shown, address = said, here(page)
+    page.goto("about:blank")
+    page.goto(address)  # every step has an address
+    case.locator("img").first.wait_for(timeout=WAIT)
+    assert case.inner_text() == shown
+
+
+def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, place: Place, tmp_path: Path) -> None:
+    """The page, a name, a file, Submit: a form that is complete is scored at once. What is in leads to its row."""
+    page, rows = visitor.page, responses(place.data, seed=sorted(SIZES).index(visitor.how))
+    files = {
+        "valid": rows,
+        "broken": [{"question_id": row["question_id"], "said": row["response"]} for row in rows],
+        "wrong": [{**row, "question_id": f"other-{at}"} for at, row in enumerate(rows)],
+    }
+    for name, held in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in held))
+    visitor.open("Submit")
+    report = page.locator("#mp-report")
+    for name, said in (
+        ("broken", "has no `response`; it has 'question_id', 'said'"),
+        ("wrong", "is not in this split"),
+        ("valid", "ready to be submitted"),
+    ):
+        page.get_by_role("heading", name="Answers in, scores recomputed.").wait_for(timeout=WAIT)
+        page.get_by_label("Model", exact=True).fill(f"Newcomer {visitor.how}")
+        give(page, tmp_path / f"{name}.jsonl")
+        report.get_by_text(said).first.wait_for(timeout=WAIT)
+        if name == "valid":
+            break
+        assert f"The same {len(rows) - 1} more times" in report.inner_text() and report.locator("table").count() == 0
+        assert page.locator("#mp-send").is_disabled()
+        page.reload()
+    visitor.press(page.locator("#mp-send"))
+    link = report.get_by_role("link", name="see its row on the board")
+    link.wait_for(timeout=WAIT)
+    visitor.press(link)
+    row = page.locator("#mp-mediconfusion table.board tr[data-key]")
+    row.first.wait_for(timeout=WAIT)
+    eventually(
+        lambda: [name.split(" (")[0] for name in row.locator(".who span").all_inner_texts()],
+        [f"Newcomer {visitor.how}"],
+    )
+
+
+PAGES = {
+    "#/overview": "table.matrix",
+    "#/b/mediconfusion": "#mp-mediconfusion table.heat",
+    "#/b/probmed": "#mp-probmed table.heat",
+    "#/b/gmai-mmbench": "#mp-gmai-mmbench table.heat",
+    "#/b/halt-medvqa": "#mp-halt-medvqa table.board",
+    "#/b/probmed-vqa-rad": "#mp-probmed-vqa-rad table.board",
+    "#/topic/ct": "#mp-topic table.known",
+    "#/model/Model%20A": "#mp-model article.case",
+    "#/model": "#mp-model ul.names",
+    "#/compare": "#mp-compare article.case",
+    "#/cases": "#mp-cases article.case",
+    "#/cases/90001": "#mp-cases nav[aria-label='Neighbouring cases']",
+    "#/submit": "#mp-submit-page summary",
+    "#/about": ".about h3",
+}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width", "height"), [("light", 1440, 900), ("dark", 1440, 900), ("light", 390, 844), ("dark", 720, 450)]
+)
+def test_every_page_in_both_themes_and_on_small_screens(
+    chromium: Any, place: Place, scheme: str, width: int, height: int
+) -> None:
+    """axe finds nothing at all; nothing stands beyond the screen; on small ones the first row of numbers is within its first half."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
+    ).Axe()
+    page = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.goto(place.address)
+    page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+    found = []
+    for address, shows in PAGES.items():
+        page.evaluate(f"medprobe.visit({address!r})")
+        page.locator(shows).first.wait_for(timeout=WAIT)
+        page.wait_for_function(
+            "document.getAnimations().length === 0 && !document.querySelector('.busy')", timeout=WAIT
+        )  # colours on their way, and what fades while an answer is awaited, are no finding
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            found.append((address, "beyond the screen"))
+        first = page.locator("table.board:visible tbody tr[data-key], table.matrix:visible tbody tr").first
+        if width < 1000 and first.count() and first.bounding_box()["y"] > height / 2:
+            found.append((address, f"the first row is at {first.bounding_box()['y']:.0f} of {height}"))
+        if (width, scheme) != (720, "dark"):
+            options: dict[str, Any] = {"resultTypes": ["violations"]}
+            if scheme == "dark":
+                options["runOnly"] = ["color-contrast"]
+            found += [
+                (address, one["id"], one["impact"], one["nodes"][0]["html"][:160])
+                for one in axe.run(page, {"exclude": [["tbody tr:nth-child(n+9)"]]}, options).response["violations"]
+            ]
+    assert not found, found
+    page.close()

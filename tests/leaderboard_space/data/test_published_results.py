@@ -1,0 +1,351 @@
+"""The published numbers as results, and all results as one table. `test_published_papers.py` checks the digits against the papers."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.scoring.interval_coverage import MEDICONFUSION
+from eval_harness.results import Benchmark, Method, Model, Result, Score
+from eval_harness.results.table import COLUMNS, tidy, variant
+from eval_harness.scores.grading import clusters
+from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data import published_results as module
+from leaderboard_space.data.published_results import (
+    ABOUT,
+    FOLDER,
+    board_results,
+    cells,
+    printed_tables,
+    published_results,
+    valid_pairs,
+)
+
+NUMBER = re.compile(r"\d+(\.\d+)?( ± \d+\.\d+| \([-+]\d+\.\d+\))?")
+RESULTS = published_results()
+TABLE = tidy(RESULTS)
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def the_cell(table: str, model: str, metric: str, facet_value: str | None = None, **where: str) -> pd.Series:
+    found = TABLE[(TABLE["table"] == table) & (TABLE["model"] == model) & (TABLE["metric"] == metric)]
+    found = found[found["facet_value"] == facet_value] if facet_value else found[found["facet_value"].isna()]
+    for column, value in where.items():
+        found = found[found[column] == value]
+    assert len(found) == 1, found
+    return found.iloc[0]
+
+
+# The papers, read by eye
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "table", "model", "metric", "facet_value", "where", "value", "n", "n_cases"),
+    [
+        ("mediconfusion", "Table 1", "Claude 3 Opus", "confusion", None, {"method": "mc"}, 84.09, 132, 132),
+        ("mediconfusion", "Table 1", "Molmo-7B", "set_accuracy", None, {"method": "ps"}, 5.11, 176, 176),
+        ("mediconfusion", "Table 1", "Gemini 2.0 Flash", "individual_accuracy", None, {"method": "best"}, 61.93, 352, 176),
+        ("mediconfusion", "Table 2", "Gemini 2.0 Flash", "individual_accuracy", "Spinal", {}, 58.86, 51, 31),
+        ("mediconfusion", "Table 2", "o1", "set_accuracy", "Nuclear Medicine", {}, 42.86, 14, 7),
+        ("mediconfusion", "Table 4", "InstructBLIP-7B", "set_accuracy_std", None, {"prompt": "mc-9"}, 3.15, 176, 176),
+        ("mediconfusion-easy", "Table 6", "GPT-4o", "set_accuracy", None, {}, 98.38, 988, 988),
+        ("mediconfusion", "Table 7", "LLaVA-Med-v1.5 + DINOv2", "confusion", None, {"method": "mc"}, 95.54, 157, 157),
+        ("mediconfusion", "Table 9", "GPT-4o", "invalid", None, {"variant": "best of 50 by self-ranking; 50 samples"}, 38.64, 352, 176),
+        ("probmed-vqa-rad", "Table 3", "LLaVA-Med", "accuracy", None, {}, 3.38, 118, 118),
+        ("probmed", "Table 4", "GPT-4V", "overall_without_adversarial", None, {}, 66.47, 25212, 6303),
+        ("probmed", "Table 5", "CheXagent", "abnormality", None, {}, 73.31, 2251, 2251),
+        ("probmed", "Table 6", "Gemini Pro", "accepts_hallucination", "position", {}, 76.68, None, None),
+        ("probmed", "Table 7", "GPT-4o", "position", "brain_ct", {}, 26.31, 270, 190),
+        ("probmed", "Table 16", "GPT-4o", "modality_without_adversarial", "chest_xray", {}, 91.81, 3120, 3120),
+        ("probmed", "Table 18", "Random guessing", "condition", "abdomen_xray", {}, 36.55, 232, 232),
+        ("gmai-mmbench", "Table 10", "MedDr", "accuracy", None, {"split": "validation"}, 41.95, 4405, 4405),
+        ("gmai-mmbench", "Table 10", "GPT-4o", "accuracy", "Organ Recognition - Abdomen", {}, 53.79, 950, 950),
+        ("gmai-mmbench", "Table 11", "DeepSeek-VL-7B", "accuracy", "Orthopedic Surgery", {}, 49.97, 1605, 1605),
+        ("gmai-mmbench", "Table 12", "GPT-4o", "accuracy", None, {"split": "test"}, 53.88, 25898, 25898),
+        ("gmai-mmbench", "Table 12", "CogVLM-Chat", "mcq_recall", None, {"prompt": "multiple"}, 90.26, 15691, 743),
+        ("halt-medvqa", "Table 1", "LLaVA-Med-v1.0-pvqa", "average_irrelevant", None, {}, 770.7, 2361, 2361),
+        ("halt-medvqa", "Table 1", "GPT-4-turbo-vision", "none", None, {"prompt": "L+D0"}, 44.40, 1000, 1000),
+        ("halt-medvqa", "Table 7", "LLaVA-v1.5-13B", "average", None, {"prompt": "L+A1+D0"}, 40.11, 2361, 2361),
+    ],
+)  # fmt: skip
+def test_cells(benchmark, table, model, metric, facet_value, where, value, n, n_cases):
+    cell = the_cell(table, model, metric, facet_value, benchmark=benchmark, **where)
+    assert cell["value"] == value
+    assert cell["kind"] == "published"
+    if n is not None:
+        assert (cell["n"], cell["n_cases"]) == (n, n_cases)
+
+
+def test_every_number_of_every_table_is_a_score_once():
+    for table in printed_tables():
+        lines = rows(table)
+        labels = int(next(row["labels"] for row in rows("tables") if row["table"] == table))
+        printed = [
+            (" / ".join(list(line.values())[:labels]).strip(" /"), column)
+            for line in lines
+            for column, cell in list(line.items())[labels:]
+            if NUMBER.fullmatch(cell) and next(iter(line.values())) != "num"
+        ]
+        assert Counter((cell.row, cell.column) for cell in cells(table)) == Counter(printed), table
+    spreads = sum(cell.spread is not None for table in printed_tables() for cell in cells(table))
+    assert len(TABLE) == sum(len(list(cells(table))) for table in printed_tables()) + spreads
+    key = ["table", "benchmark", "split", "model", "method", "prompt", "variant", "metric", "facet", "facet_value"]
+    assert not TABLE.duplicated(key).any()
+
+
+def test_all_fifty_models_of_gmai():
+    for table in ("Table 10", "Table 11", "Table 12"):
+        here = TABLE[(TABLE["benchmark"] == "gmai-mmbench") & (TABLE["table"] == table)]
+        assert here["model"].nunique() == 51  # and the random run
+
+
+# The tables about the tables
+
+
+def test_no_line_of_the_descriptions_is_idle():
+    for name in ("cells", "notes"):
+        for line in rows(name):
+            found = [cell for cell in cells(line["table"]) if module._selects(line, cell.row, cell.column)]
+            assert found, line
+    assert {path.stem for path in FOLDER.glob("*.csv")} == {*printed_tables(), *ABOUT}
+
+
+def test_names_of_models():
+    models = rows("models")
+    assert Counter(row["name"] for row in models).most_common(1)[0][1] == 1
+    for paper in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
+        labels = [label for row in models for label in row[paper].split("; ") if label]
+        assert len(labels) == len(set(labels))
+    used = {result.model.name for result in RESULTS}
+    assert used == {row["name"] for row in models}
+    benchmarks: dict[str, set[str]] = {}
+    for result in RESULTS:
+        benchmarks.setdefault(result.model.name, set()).add(result.benchmark.format)
+    assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "probmed-vqa-rad", "gmai-mmbench"}
+    assert benchmarks["LLaVA-v1.5-7B"] == {"gmai-mmbench", "halt-medvqa"}
+    assert {"LLaVA-v0-7B", "LLaVA-v1-7B", "LLaVA-v1.6-7B", "GPT-4V", "Gemini Pro", "Gemini 1.5 Pro"} <= used
+
+
+def test_printed_counts_of_probmed():
+    for number in range(7, 19):
+        *_, num = rows(f"probmed_table{number}")
+        for cell in cells(f"probmed_table{number}"):
+            assert cell.about["n"] == num[cell.column]
+            assert 0 < int(cell.about["n_cases"]) <= int(cell.about["n"]) or cell.column == "Abnormality"
+
+
+@pytest.mark.parametrize("number", [10, 11])
+def test_derived_counts_of_gmai(number):
+    """The stated count is the smallest of which every model's percentage (but two models') is a fraction."""
+    columns: dict[str, list[float]] = {}
+    stated = {}
+    for cell in cells(f"gmai_mmbench_table{number}"):
+        if "LLaVA-NeXT" not in cell.row and cell.column not in ("Overall(test)", "DD"):
+            columns.setdefault(cell.column, []).append(cell.value)
+            stated[cell.column] = int(cell.about["n"])
+
+    def fits(value: float, n: int) -> bool:
+        return abs(round(100 * round(value * n / 100) / n, 2) - value) <= 0.0051
+
+    for column, values in columns.items():
+        smallest = next(n for n in range(20, 5000) if all(fits(value, n) for value in values))
+        assert smallest == stated[column], column
+
+
+def test_granularities_average_to_the_overall_of_table_12():
+    for result in RESULTS:
+        if result.source.table == "Table 12" and "granularity" in result.breakdown:
+            scores = [value["accuracy"] for value in result.breakdown["granularity"].values()]
+            average = sum(score.value * score.n for score in scores) / sum(score.n for score in scores)
+            assert average == pytest.approx(result.scores["accuracy"].value, abs=0.011)
+
+
+# Counts, intervals, chance
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ((176, 18.75, 56.25, 75.00), 176),  # GPT-4o: 33 pairs right, 132 confused, 198 answers right
+        ((176, 21.59, 57.95, 72.99), 174),  # o1
+        ((176, 8.52, 50.85, 84.09), 132),  # Claude 3 Opus
+        ((176, 29.55, 61.93, 67.05), 0),  # Gemini 2.0 Flash contradicts itself
+        ((176, 0.57, 17.05, 98.30), 59),  # Med-Flamingo FF with the confusion printed under PS
+        ((176, 4.55, 51.99, 94.89), 176),  # Med-Flamingo PS with the confusion printed under FF
+    ],
+)
+def test_valid_pairs(printed, expected):
+    assert valid_pairs(*printed) == expected
+
+
+def test_intervals():
+    for result in RESULTS:
+        for scores in [result.scores, *(s for values in result.breakdown.values() for s in values.values())]:
+            for metric, score in scores.items():
+                if metric.endswith("_irrelevant") or metric.endswith("_std") or score.n_cases == 0:
+                    assert score.low is None and score.verdict is None
+                    continue
+                assert 0 <= score.low <= score.value <= score.high <= 100
+                shared = result.benchmark.format == "mediconfusion"
+                assert score.interval_method == (PUBLISHED_CLUSTERED if shared else PUBLISHED)
+                outside = score.chance is not None and not score.low <= score.chance <= score.high
+                assert outside or score.verdict in (None, "no different")
+    cell = the_cell("Table 1", "Gemini 2.0 Flash", "set_accuracy", method="mc")
+    # Wilson on 52 of 176 would be 23.3 to 36.7; 176 pairs in 60 components are worth 176 / (1 + 0.1 (9.7 - 1)) = 94
+    assert (round(cell["low"], 1), round(cell["high"], 1)) == (21.2, 39.4)
+
+
+@pytest.mark.sources
+def test_components_are_those_of_the_dataset(sources: Path):
+    path = sources / "mediconfusion" / "dataset.json"
+    pairs = list(json.loads(path.read_text(encoding="utf-8")).values())
+    cluster = clusters(
+        pd.DataFrame(
+            {
+                "case_id": np.repeat(np.arange(len(pairs)), 2),
+                "image_id": [pair[side] for pair in pairs for side in ("im_1", "im_2")],
+            }
+        )
+    )[::2]
+    assert sorted(np.bincount(cluster), reverse=True) == sorted(MEDICONFUSION, reverse=True)
+    for category, size in spec("mediconfusion").cases_sharing.items():
+        labelled = [not category or category in pair["category_1"] + pair["category_2"] for pair in pairs]
+        many = np.bincount(cluster[labelled])
+        assert size == pytest.approx((many**2).sum() / many.sum(), abs=0.006), category
+
+
+def _score(table: str, model: str, metric: str, **method: str) -> Score:
+    return next(
+        result.scores[metric]
+        for result in RESULTS
+        if (result.source.table, result.model.name) == (table, model)
+        and metric in result.scores
+        and all(getattr(result.method, key) == value for key, value in method.items())
+    )
+
+
+def test_verdicts():
+    assert _score("Table 1", "Gemini 2.0 Flash", "set_accuracy", name="mc").verdict == "no different"
+    assert _score("Table 1", "GPT-4o", "set_accuracy", name="mc").verdict == "no different"
+    assert _score("Table 1", "RadFM", "set_accuracy", name="ps").verdict == "worse"
+    assert _score("Table 1", "GPT-4o", "confusion", name="mc").verdict == "worse"  # confused more often than a guesser
+    assert _score("Table 5", "GPT-4o", "modality").verdict == "better"
+    assert _score("Table 5", "GPT-4o", "position").verdict is None  # chance is not known
+    # 1 of 8, and 26 of 38 pairs
+    shown = {
+        (name, facet_value): result.breakdown[facet][facet_value][metric]
+        for result in RESULTS
+        for name, facet, facet_value, metric in (
+            ("LLaVA-Med", "image_type", "chest_mri", "abnormality"),
+            ("Gemini 2.0 Flash", "category", "Vascular", "set_accuracy"),
+        )
+        if result.model.name == name and metric in result.breakdown.get(facet, {}).get(facet_value, {})
+    }
+    assert len(shown) == 2
+    for score in shown.values():
+        assert score.verdict == "no different"
+    gmai = _score("Table 10", "MedDr", "accuracy")
+    assert gmai.chance in (25.70, 25.94) and gmai.verdict is None  # a random run of the authors, no exact figure
+
+
+def test_contradictions_are_noted():
+    def note(table: str, model: str) -> str:
+        return " ".join(r.source.note or "" for r in RESULTS if (r.source.table, r.model.name) == (table, model))
+
+    assert "82.39" in note("Table 1", "RadFM") and "82.39" not in note("Table 1", "GPT-4o")
+    assert "58.82" in note("Table 2", "Gemini 2.0 Flash")
+    assert "98.81" in note("Table 16", "GPT-4o")
+    assert "condition" in note("Table 6", "GPT-4V")
+    assert "428.3" in note("Table 1", "LLaVA-Med-v1.0-pvqa")
+    assert "25,898" in note("Table 12", "GPT-4o")
+
+
+# One result per model, for the board
+
+
+def test_board_results():
+    merged = board_results()
+    keys = [
+        (r.benchmark.name, r.benchmark.split, r.model.name, r.method.name, r.method.prompt, str(r.method.generation))
+        for r in merged
+    ]
+    assert len(keys) == len(set(keys))
+    gpt = next(r for r in merged if r.model.name == "GPT-4o" and r.benchmark.name == "probmed")
+    assert gpt.scores["overall"].value == 55.60
+    assert len(gpt.breakdown["image_type"]) == 12
+    assert gpt.source.table.startswith("Tables 4, 5, 7")
+    gmai = next(
+        r
+        for r in merged
+        if (r.model.name, r.benchmark.name, r.benchmark.split, r.method.prompt)
+        == ("GPT-4o", "gmai-mmbench", "test", "single")
+    )
+    assert gmai.scores["accuracy"].value == 53.96 and "53.88" in gmai.source.note
+    assert {facet: len(values) for facet, values in gmai.breakdown.items()} == {
+        "task": 18,
+        "department": 18,
+        "granularity": 4,
+    }
+    assert not any("variant" in r.method.generation for r in merged)  # no oracle among the models
+    best = max(r.scores["set_accuracy"].value for r in merged if r.benchmark.name == "mediconfusion")
+    assert best == 29.55
+    assert any("oracle" in r.method.generation.get("variant", "") for r in board_results(ablations=True))
+    assert len(published_results()) == len(RESULTS)  # merging leaves the others alone
+    assert published_results() == RESULTS
+
+
+# The table of all results
+
+
+def _measured(**changes: object) -> Result:
+    values = {
+        "kind": "measured",
+        "provenance": "reproduced",
+        "benchmark": Benchmark(name="probmed", format="probmed", split="test", questions=2, selection="--limit 2"),
+        "model": Model(name='mine, or "yours"'),
+        "method": Method(name="mc", prompt="question", shots=0, samples=3, extraction="official"),
+        "scores": {"overall": Score(value=None, n=0, n_cases=0)},
+        "breakdown": {"organ": {"chest": {"overall": Score(value=50.0, low=1.0, high=99.0, n=2, n_cases=1)}}},
+        "created_at": "2026-01-01T00:00:00+00:00",
+    }
+    return Result.model_validate(values | changes)
+
+
+def test_tidy_of_measured_results():
+    table = tidy([_measured()])
+    assert list(table.columns) == list(COLUMNS)
+    whole, part = table.to_dict("records")
+    assert pd.isna(whole["value"]) and whole["n"] == 0
+    assert (part["facet"], part["facet_value"], part["value"], part["n"]) == ("organ", "chest", 50.0, 2)
+    assert part["variant"] == "3 samples; extraction official; --limit 2"
+    assert part["source"] == "reproduced" and part["model"] == 'mine, or "yours"'
+    assert variant(_measured(method=Method(name="mc"), benchmark=RESULTS[0].benchmark)) is None
+
+
+def test_tidy_of_nothing():
+    assert list(tidy([]).columns) == list(COLUMNS) and len(tidy([])) == 0
+
+
+def test_tidy_goes_through_csv_and_json():
+    text = TABLE.to_csv(index=False)
+    assert text.splitlines()[0] == ",".join(COLUMNS)
+    assert len(list(csv.reader(text.splitlines()))) == len(TABLE) + 1
+    assert len(pd.read_json(pd.io.common.StringIO(TABLE.to_json(orient="records")))) == len(TABLE)
+
+
+def test_imports_are_light():
+    code = "import sys, leaderboard_space.data.published_results; print(sorted({'gradio', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,177 @@
+"""Submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID Connect), real Hub client, nothing mocked."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import HfApi
+from playwright.sync_api import TimeoutError, expect
+
+from dataset_builders.build import build
+from dataset_builders.hub.publish import publish
+from eval_harness.submissions.verification import verify
+from tests.eval_harness.submissions.checks.hidden import build_test
+from tests.eval_harness.submissions.checks.hidden import upload as hidden_upload
+from tests.leaderboard_space.serving import board
+from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.openid import OpenIdProvider
+
+pytestmark = pytest.mark.browser
+
+RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
+WAIT = 60_000
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.trouble = []
+    page.on("pageerror", lambda error: page.trouble.append(str(error)))
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The store's owner is at work in this process: a dataset and an empty results store are on the Hub."""
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo(**RESULTS)
+    api.upload_file(path_or_fileobj=b"kept", path_in_repo="results/README.txt", **RESULTS)
+    return local_hub
+
+
+def upload(
+    page: Any, address: str | None, file: Path, model: str, press: Callable[[Any], None] = lambda one: one.click()
+) -> None:
+    """Give a file on the Submit tab of `address` (None: of the page as it is) and have it scored. `press`: how a button is pressed."""
+    if address:
+        page.goto(f"{address}/?b=submit")
+    give(page, file)
+    page.get_by_label("Model", exact=True).fill(model)
+    press(page.locator("#mp-check"))
+    page.locator("#mp-report h2.finding").wait_for(timeout=WAIT)
+
+
+def give(page: Any, file: Path) -> None:
+    """Choose a file on the Submit tab."""
+    shown = page.locator("#mp-submit").get_by_text(file.name[:8]).first
+    for _ in range(4):  # a file that is given while the page still draws itself is lost
+        page.locator("#mp-submit input[type=file]").first.set_input_files(str(file), timeout=WAIT)
+        with suppress(TimeoutError):
+            shown.wait_for(timeout=WAIT / 2)
+            return
+
+
+@pytest.mark.sources
+def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, sources: Path, tmp_path: Path) -> None:
+    """The 22 answers that a real model gave: 12 of the 22 are right, as a careful reader reads them."""
+    build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "gmai-mmbench", text_only=True)
+    publish(tmp_path / "gmai-mmbench", "ORG/gmai-mmbench", private=True)
+    recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"
+    with OpenIdProvider("reader", READER) as provider:
+        place = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1", **provider.environment}
+        with board("ORG/results", tmp_path / "space", ["ORG/gmai-mmbench"], **place) as (address, _):
+            upload(page, address, recorded, "Recorded model")
+            report = page.locator("#mp-report")
+            expect(report).to_contain_text(
+                "Recorded model on gmai-mmbench, validation, 22 questions: ready to be submitted"
+            )
+            expect(report.get_by_role("row", name="Accuracy 54.55")).to_contain_text("34–74")
+            page.locator("#mp-send").click()
+            expect(report).to_contain_text("you are not signed in", timeout=WAIT)
+
+            page.get_by_role("button", name="Sign in with Hugging Face").click()
+            page.get_by_role("button", name="Logout (reader)").wait_for(timeout=WAIT)
+            assert provider.scopes == ["openid profile write-discussions"]
+            upload(page, address, recorded, "Recorded model")
+            page.locator("#mp-send").click()
+            expect(report).to_contain_text("A pull request is open", timeout=WAIT)
+            row = page.locator("#mp-waiting tbody tr")
+            expect(row).to_contain_text("reader")
+            expect(row).to_contain_text("not yet verified")
+
+            outcomes = verify("ORG/results@1")
+            assert [str(outcome.word) for outcome in outcomes] == ["added"], outcomes
+            page.goto(f"{address}/?b=gmai-mmbench&s=validation.published")
+            sample = page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Sample")
+            page.wait_for_function(
+                "document.querySelectorAll('#mp-gmai-mmbench [role=radio]').length > 0", timeout=WAIT
+            )
+            for _ in range(20):  # the board looks again by itself; nobody restarts it
+                if sample.count():
+                    break
+                page.wait_for_timeout(500)
+                page.reload()
+                page.locator("#mp-gmai-mmbench table.board").wait_for(timeout=WAIT)
+            sample.click()
+            line = page.locator("#mp-gmai-mmbench table.board tr[data-key]", has_text="Recorded model")
+            expect(line.locator(".val")).to_have_text("54.5", timeout=WAIT)
+    assert not page.trouble
+
+
+def test_problems_are_shown_with_their_lines_and_nothing_is_sent(page: Any, tmp_path: Path) -> None:
+    data = tmp_path / "halt"
+    build("halt-medvqa", out=data, text_only=True)
+    (tmp_path / "store" / "results").mkdir(parents=True)
+    wrong = tmp_path / "answers.jsonl"
+    wrong.write_text(
+        '{"question_id": "<img src=x onerror=window.hacked=1>", "response": "A"}\n{"question_id": "fake-0"}\n'
+    )
+    with board(tmp_path / "store", tmp_path / "home", [data]) as (address, _):
+        upload(page, address, wrong, "Model")
+        report = page.locator("#mp-report")
+        expect(report).to_contain_text(
+            "answers.jsonl, line 1: question '<img src=x onerror=window.hacked=1>' is not in this split"
+        )
+        expect(report).to_contain_text("answers.jsonl, line 2: has no `response`")
+        expect(page.locator("#mp-send")).to_be_disabled()
+        assert str(tmp_path) not in report.inner_html()
+        assert page.evaluate("window.hacked") is None
+    assert not list((tmp_path / "store" / "results").iterdir())
+
+
+def test_hidden_answers_give_one_number_to_who_is_signed_in(hub: Any, page: Any, tmp_path: Path) -> None:
+    public, private = build_test(tmp_path)
+    publish(public, "ORG/gmai-mmbench")
+    publish(private, "ORG/gmai-answers", private=True)
+    api = HfApi(endpoint=hub.endpoint, token=CURATOR)
+    api.create_repo("ORG/ledger", repo_type="dataset", private=True)
+    right = hidden_upload(tmp_path / "answers-1.jsonl", right=45)
+    part = tmp_path / "part-one.jsonl"
+    part.write_text(right.read_text().split("\n", 1)[1])
+    with OpenIdProvider("reader", READER) as provider:
+        place = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1", **provider.environment}
+        three = "ORG/gmai-mmbench ORG/gmai-answers ORG/ledger"
+        with board("ORG/results", tmp_path / "space", ["ORG/gmai-mmbench"], three, **place) as (address, _):
+            report = page.locator("#mp-report")
+
+            def choose_and_upload(file: Path) -> None:
+                page.goto(f"{address}/?b=submit")
+                page.locator("#mp-submit").get_by_label("Questions", exact=True).click()
+                page.get_by_role("option", name="hidden answers").click()
+                upload(page, None, file, "Model A")
+
+            choose_and_upload(part)
+            expect(report).to_contain_text("1 of 68 questions is not answered")
+            expect(page.locator("#mp-send")).to_be_disabled()
+            choose_and_upload(right)
+            expect(report).to_contain_text("The file answers every question of the test")
+            page.locator("#mp-send").click()
+            expect(report).to_contain_text("not signed in", timeout=WAIT)
+
+            page.get_by_role("button", name="Sign in with Hugging Face").click()
+            page.get_by_role("button", name="Logout (reader)").wait_for(timeout=WAIT)
+            for left in (1, 1):  # the same file again costs nothing
+                choose_and_upload(right)
+                page.locator("#mp-send").click()
+                expect(report).to_contain_text("Accuracy: 75.0 % of 60 questions", timeout=WAIT)
+                expect(report).to_contain_text(f"{left} scoring left")
+            for number, said in ((2, "Accuracy: 50.0 %"), (3, "the 2 scorings of")):
+                choose_and_upload(hidden_upload(tmp_path / f"answers-{number}.jsonl", right=30, seed=number))
+                page.locator("#mp-send").click()
+                expect(report).to_contain_text(said, timeout=WAIT)
+    files = api.list_repo_files("ORG/ledger", repo_type="dataset")
+    assert "users/reader.json" in files

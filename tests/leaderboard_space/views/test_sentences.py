@@ -1,0 +1,256 @@
+"""Every sentence that the board computes, over generated numbers: what it claims follows from them (see `claims.py`)."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leaderboard_space import sentences
+from leaderboard_space.html import number, percent
+from leaderboard_space.sentences import Caption, Finding, Ranked
+from tests.leaderboard_space.claims import Truth, check_caption, check_headline, rounds_to
+
+VALUES = st.one_of(
+    st.sampled_from([0.0, 100.0, 25.0, 29.55, 29.545454545, 99.97, 0.01, 50.0, 33.3333333333]), st.floats(0, 100)
+)
+VERDICTS = st.sampled_from(["better", "no different", "worse", None])
+
+
+@st.composite
+def findings(draw: st.DrawFn) -> tuple[Finding, list[Truth]]:
+    size = draw(st.one_of(st.integers(0, 6), st.sampled_from([13, 60])))
+    pool = draw(st.lists(VALUES, min_size=1, max_size=3)) if draw(st.booleans()) else None  # few values: ties
+    verdicts = draw(
+        st.sampled_from([VERDICTS, st.just("better"), st.just(None), st.sampled_from(["worse", "no different"])])
+    )
+    values = [draw(st.sampled_from(pool) if pool else VALUES) for _ in range(size)]
+    up = draw(st.booleans())
+    values.sort(reverse=up)
+    tied = draw(st.integers(1, max(size, 1)))
+    rows = []
+    for at, value in enumerate(values):  # of equal scores none is worse than the other
+        first = 1 if at < tied or abs(value - values[0]) < 1e-9 else at + 1
+        rows.append(Truth(f"Model {at}", value, draw(verdicts), first))
+    found = Finding(
+        label=draw(st.sampled_from(["Set accuracy", "Overall", "FAKE", "Average", "something else"])),
+        guess=draw(st.sampled_from(["guessing", "flipping a coin", "flipping a coin for each image"])),
+        ranked=tuple(Ranked(row.name, row.value, row.verdict, row.first) for row in rows),  # type: ignore[arg-type]
+        are_models=draw(st.booleans()),
+        higher=up,
+        baselines=draw(st.integers(0, 2)),
+        uncounted=draw(st.integers(0, 2)),
+        partial=draw(st.integers(0, 2)),
+        apart=draw(st.integers(0, 2)),
+    )
+    return found, rows
+
+
+@given(findings())
+def test_a_headline_claims_what_its_numbers_show(drawn: tuple[Finding, list[Truth]]) -> None:
+    found, rows = drawn
+    check_headline(
+        sentences.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
+        up=found.higher, models=found.are_models, stand_apart=found.apart,
+    )  # fmt: skip
+
+
+@given(
+    sizes=st.frozensets(st.tuples(st.integers(0, 2000), st.integers(0, 3)), max_size=2),
+    chances=st.frozensets(st.sampled_from([25.0, 22.760196, 0.04, 50.0, None]), max_size=3),
+    rows=st.integers(0, 5),
+    bars=st.integers(0, 5),
+    where=st.sampled_from([(), ("Cerebral",), ("chest > CT", "brain")]),
+    lower=st.booleans(),
+)
+def test_a_caption_claims_what_its_numbers_show(sizes, chances, rows, bars, where, lower) -> None:  # type: ignore[no-untyped-def]
+    sizes = frozenset((max(n, cases), cases) for n, cases in sizes)
+    bars = min(bars, rows)
+    said = sentences.caption(
+        Caption("Set accuracy", "Pairs with both images right.", "pair", sizes, where, (), chances, rows, bars, lower)
+    )
+    if any(cases == 0 for _, cases in sizes):  # how many cases stand behind it is not known, and not said
+        assert "from 0" not in said
+        return
+    check_caption(
+        said, sizes=set(sizes), case="pair", chances=set(chances), bars=(bars, rows), selected=bool(where),
+        up=not lower,
+    )  # fmt: skip
+
+
+@given(value=st.one_of(VALUES, st.floats(-100, 100), st.floats(-0.06, 0.06), st.floats(99.9, 100)))
+def test_a_shown_number_is_the_number(value: float) -> None:
+    assert rounds_to(number(value), value)
+    if 0 <= value <= 100:
+        assert rounds_to(percent(value), value)
+        assert (percent(value) == "100.0") == (value == 100) and (percent(value) == "0.0") == (value == 0)
+
+
+@given(seen=st.sets(VERDICTS), few=st.booleans())
+def test_a_legend_explains_the_signs_that_are_there(seen, few) -> None:  # type: ignore[no-untyped-def]
+    lines = sentences.legend_of_marks(seen, few)
+    for verdict, sign in sentences.MARK.items():
+        assert any(line.startswith(sign) for line in lines) == (verdict in seen)
+    assert any("30 cases" in line for line in lines) == few
+    assert len(set(sentences.MARK.values())) == 4
+
+
+@given(
+    difference=st.floats(-100, 100),
+    p=st.floats(0, 1),
+    up=st.sampled_from([True, False, None]),
+    n=st.integers(0, 500),
+    won=st.tuples(st.integers(0, 250), st.integers(0, 250)),
+)
+def test_a_comparison_claims_what_the_test_says(difference, p, up, n, won) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.compared("A", "B", "Accuracy", up, difference, p)
+    if p >= 0.05:
+        assert said == "A and B cannot be told apart by accuracy."
+    elif abs(difference) > 1e-9:
+        found = re.fullmatch(
+            r"(A|B) is significantly (better than|worse than|above) (A|B): (\S+) points of accuracy\.", said
+        )
+        assert found and {found[1], found[3]} == {"A", "B"} and rounds_to(found[4], abs(difference))
+        assert (found[1] == "A") == (difference > 0)
+        assert found[2] == {True: "better than", False: "worse than", None: "above"}[up]
+    n = max(n, sum(won))
+    below = sentences.compared_in_full(difference, difference - 1, difference + 1, p, "exact", n, *won)
+    found = re.search(
+        r"Of ([\d,]+) scored (units?), ([\d,]+) (was|were) won by the first alone and ([\d,]+) by the second alone; ([\d,]+) ended",
+        below,
+    )
+    assert found and [int(found[i].replace(",", "")) for i in (1, 3, 5, 6)] == [n, *won, n - sum(won)]
+    assert (found[2] == "unit") == (n == 1) and (found[4] == "was") == (won[0] == 1)
+
+
+@given(
+    models=st.integers(1, 3),
+    published=st.booleans(),
+    below=st.booleans(),
+    rows=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+def test_notes_agree_in_number(models, published, below, rows) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.not_ranked(models, published, below)
+    assert said.startswith(f"{models} model not" if models == 1 else f"{models} models not")
+    assert (" it" in said) == (models == 1) and ("stand below" in said) == below
+    printed = sentences.as_printed(*rows)
+    assert ("Published cells" in printed) == bool(rows[0])
+    assert (f"{rows[1]} result{'' if rows[1] == 1 else 's'} shown" in printed) == bool(rows[1])
+
+
+@pytest.mark.parametrize(
+    ("dropped", "said"), [(0, ""), (1, "The smallest column is left out"), (2, "The 2 smallest columns are")]
+)
+def test_columns_left_out(dropped: int, said: str) -> None:
+    assert sentences.left_out(dropped).startswith(said) and bool(sentences.left_out(dropped)) == bool(dropped)
+
+
+def test_cases_found() -> None:
+    assert [sentences.cases_found(n, True) for n in (0, 1, 2)] == [
+        "0 cases match.",
+        "1 case matches.",
+        "2 cases match.",
+    ]
+    assert [sentences.cases_found(n, False) for n in (1, 2)] == ["1 case.", "2 cases."]
+
+
+ENDS = st.one_of(st.none(), st.tuples(st.floats(0, 50), st.floats(50, 100)))
+
+
+@given(ends=ENDS, n=st.integers(0, 30_000), cases=st.integers(0, 30_000))
+def test_what_a_number_rests_on(ends, n, cases) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.behind(*(ends or (None, None)), n, cases)
+    found = re.fullmatch(r"(?:95% interval (\d+)–(\d+)|no interval), n (?:not known|([\d,]+), ([\d,]+) (cases?))", said)
+    assert found and bool(found[1]) == bool(ends)
+    assert not ends or (rounds_to(found[1], ends[0]) and rounds_to(found[2], ends[1]))
+    assert bool(found[3]) == bool(cases)
+    if cases:
+        assert [int(found[at].replace(",", "")) for at in (3, 4)] == [n, cases] and (found[5] == "case") == (cases == 1)
+
+
+@given(ahead=st.integers(0, 60), behind=st.integers(0, 60), tied=st.integers(0, 60), leads=st.booleans())
+def test_a_rank_in_words(ahead, behind, tied, leads) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.place_in_words(ahead, behind, tied, leads)
+    assert [int(n) for n in re.findall(r"\d+", said)] == [ahead, behind, tied] and ("may be the best" in said) == leads
+
+
+@given(abstained=st.one_of(st.none(), st.floats(0, 100)), accuracy=st.one_of(st.none(), st.floats(0, 100)))
+def test_what_stands_beside_a_score(abstained, accuracy) -> None:  # type: ignore[no-untyped-def]
+    found = re.fullmatch(
+        r"(?:abstained ([\d.<>]+)%)?(?:, )?(?:accuracy where answered ([\d.<>]+)%)?",
+        sentences.beside(abstained, accuracy),
+    )
+    assert found
+    for shown, value in ((found[1], abstained), (found[2], accuracy)):
+        assert (shown is None) == (value is None) and (shown is None or rounds_to(shown, value))
+
+
+@given(verdict=VERDICTS, chance=st.one_of(st.none(), st.floats(0, 100)))
+def test_a_verdict_in_short_names_its_chance(verdict, chance) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.in_short(verdict, "guessing", chance)
+    words = {"better": "better than", "worse": "worse than", "no different": "not told apart", None: "not tested"}
+    assert [word for word in words.values() if word in said] == [words[verdict]]
+    level = re.search(r"\(([\d.]+)%\)|got ([\d.]+)", said)
+    assert (level is None) == (chance is None) and (level is None or rounds_to(level[1] or level[2], chance))
+
+
+@given(
+    known=st.integers(1, 300), left=st.integers(0, 50), against=st.booleans(), right=st.integers(0, 9),
+    wrong=st.integers(0, 9), between=st.integers(0, 9), show=st.sampled_from(["wrong", "split"]),
+)  # fmt: skip
+def test_counts_of_results_and_cases(known, left, against, right, wrong, between, show) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.ends("organ", "Accuracy", known, left, against)
+    assert f"the ends of {known} by score" in said and ("minus what guessing gets" in said) == against
+    rest = re.search(r"(\d+) others? with fewer than (\d+) cases (is|are) left out", said)
+    assert bool(rest) == bool(left) and (not rest or (int(rest[1]), int(rest[2])) == (left, sentences.FEW))
+    assert not rest or (rest[3] == "is") == (left == 1)
+    scored = right + wrong + between
+    said = sentences.case_result(right, wrong, scored)
+    numbers = [int(n) for n in re.findall(r"\d+", said)]
+    assert numbers == ([right, scored, *([between] if between else [])] if scored else [])
+    said = sentences.shown_cases(show, known)
+    assert f"{known} result{'' if known == 1 else 's'} " in said and ("together" in said) <= (known > 1)
+
+
+@given(
+    paired=st.integers(0, 40), unpaired=st.integers(0, 40), difference=st.floats(-100, 100), p=st.floats(0, 1)
+)  # fmt: skip
+def test_how_pairs_were_tested(paired, unpaired, difference, p) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.pairs_tested(paired, unpaired) if paired or unpaired else ""
+    for number_of, how in ((paired, "on the same answers"), (unpaired, "by the numbers alone")):
+        found = re.search(rf"(\d+) (pairs?) {how}", said)
+        assert (found is not None) == (number_of > 0)
+        assert not found or (int(found[1]) == number_of and (found[2] == "pair") == (number_of == 1))
+    said = sentences.compared_unpaired(difference, difference - 1, difference + 1, p)
+    found = re.match(r"Difference (\S+) points, 95% interval (\S+) to (\S+), p ([<=]) ([\d.]+)", said)
+    assert found and all(
+        rounds_to(found[at], value) for at, value in ((1, difference), (2, difference - 1), (3, difference + 1))
+    )
+    assert p < 0.001 if found[4] == "<" else abs(float(found[5]) - p) <= 0.0005 + 1e-9
+    assert ("under 0.05" in said) <= (p < 0.05)
+
+
+def test_where_the_random_run_stands_for_guessing() -> None:
+    assert sentences.by_random_run([]) == ""
+    assert sentences.by_random_run(["A", "B"]).startswith(
+        "In A and B exact chance is not known: guessing is the paper's random run"
+    )
+
+
+@given(names=st.permutations(["A", "B", "C", "D"]), knowing=st.integers(0, 3), related=st.integers(0, 3))
+def test_who_knows_of_a_topic(names, knowing, related) -> None:  # type: ignore[no-untyped-def]
+    know, near = names[:knowing], names[3 : 3 + related]
+    said = sentences.topic("CT", know, near)
+    assert re.findall(r"\b[A-D]\b", said) == (know or near)
+    assert ("no benchmark" in said) == (not know) and ("something related" in said) == (not know and bool(near))
+    assert re.search(r"\bknows\b", said) is None or len(know or near) < 2
+
+
+def test_every_sentence_has_a_test() -> None:
+    """Who adds a sentence says here, or beside the page that shows it, what it claims."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("*.py"))
+    own = [name for name, found in vars(sentences).items() if getattr(found, "__module__", "") == sentences.__name__]
+    functions = [name for name in own if callable(getattr(sentences, name)) and name[0].islower() and name[0] != "_"]
+    doctests = {"month", "percent_of_chance", "ranks_pending"}  # the examples in their docstrings
+    assert not [name for name in functions if name not in doctests and f"sentences.{name}(" not in tests]

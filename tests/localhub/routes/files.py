@@ -1,0 +1,127 @@
+"""Reading: what a revision holds (tree, paths-info), and the files themselves (resolve, with Range)."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from tests.localhub.storage.history import Commit, Entry, folder_oid, folders
+from tests.localhub.wire import Answer, Refused, Request
+
+from .table import API, REVISION, route
+
+if TYPE_CHECKING:
+    from tests.localhub.server import Hub
+
+
+@route("GET", f"{API}/tree/{REVISION}(?:/(?P<folder>.*))?")
+def tree(hub: Hub, request: Request, kind: str, repo_id: str, revision: str, folder: str | None) -> Answer:
+    repository = hub.readable(request, kind, repo_id, listing=True)
+    commit = hub.repositories.commit(repository, revision)
+    folder = (folder or "").strip("/")
+    inside = {path for path in [*commit.tree, *folders(commit.tree)] if not folder or path.startswith(folder + "/")}
+    if folder and not inside:
+        raise Refused(404, f'"{folder}" does not exist on "{revision}"', "EntryNotFound")
+    if request.query.get("recursive", "").lower() not in ("true", "1"):
+        depth = folder.count("/") + 1 if folder else 0
+        inside = {path for path in inside if path.count("/") == depth}
+    paths = sorted(inside)
+    start = int(base64.b64decode(request.query["cursor"])) if "cursor" in request.query else 0
+    limit = int(request.query.get("limit") or hub.page_size)
+    rows = describe(hub, commit, paths[start : start + limit], wants_commit(request))
+    headers = {}
+    if start + limit < len(paths):
+        again = {**request.query, "cursor": base64.b64encode(str(start + limit).encode()).decode()}
+        headers["Link"] = f'<{request.base}{request.path}?{urlencode(again)}>; rel="next"'
+    return Answer.json(rows, headers=headers)
+
+
+@route("POST", f"{API}/paths-info/{REVISION}")
+def paths_info(hub: Hub, request: Request, kind: str, repo_id: str, revision: str) -> Answer:
+    form = request.form()
+    repository = hub.readable(request, kind, repo_id, listing=True)
+    commit = hub.repositories.commit(repository, revision)
+    known = folders(commit.tree) | commit.tree.keys()
+    paths = [path for path in (path.strip("/") for path in form.get("paths", [])) if path in known]
+    return Answer.json(describe(hub, commit, paths, form.get("expand", [""])[-1].lower() in ("true", "1")))
+
+
+def wants_commit(request: Request) -> bool:
+    return request.query.get("expand", "").lower() in ("true", "1")
+
+
+def describe(hub: Hub, commit: Commit, paths: list[str], last_commit: bool) -> list[dict[str, Any]]:
+    rows = []
+    for path in paths:
+        entry = commit.tree.get(path)
+        if entry:
+            row = entry.described(path)
+        else:
+            row = {"type": "directory", "path": path, "oid": folder_oid(commit.tree, path), "size": 0}
+        if last_commit:
+            last = _last_change(hub, commit, path)
+            row["lastCommit"] = {"id": last.sha, "title": last.title, "date": last.date}
+            row["securityFileStatus"] = None
+        rows.append(row)
+    return rows
+
+
+def _last_change(hub: Hub, commit: Commit, path: str) -> Commit:
+    def at(step: Commit) -> object:
+        return step.tree[path].oid if path in step.tree else folder_oid(step.tree, path)
+
+    line = hub.repositories.history.line(commit.sha)
+    for newer, older in itertools.pairwise(line):
+        if at(newer) != at(older):
+            return newer
+    return line[-1]
+
+
+@route("GET HEAD", f"/(?:(?P<kind>datasets|spaces)/)?(?P<repo_id>[^/]+/[^/]+)/resolve/{REVISION}/(?P<path>.+)")
+def resolve(hub: Hub, request: Request, kind: str | None, repo_id: str, revision: str, path: str) -> Answer:
+    kind = kind or "models"
+    repository = hub.readable(request, kind, repo_id)
+    commit = hub.repositories.commit(repository, revision)
+    entry = commit.tree.get(path)
+    if entry is None:
+        raise Refused(404, "Entry not found", "EntryNotFound", {"X-Repo-Commit": commit.sha})
+    headers = {
+        "X-Repo-Commit": commit.sha,
+        "ETag": f'"{entry.etag}"',
+        "Accept-Ranges": "bytes",
+        "Content-Type": "application/octet-stream",
+        "Content-Disposition": f'inline; filename="{path.rsplit("/", 1)[-1]}"',
+    }
+    if entry.lfs:
+        headers |= {"X-Linked-ETag": f'"{entry.sha256}"', "X-Linked-Size": str(entry.size)}
+    if entry.xet and hub.xet:
+        headers["X-Xet-Hash"] = entry.xet
+        headers["Link"] = f'<{request.base}/api/{kind}/{repo_id}/xet-read-token/{commit.sha}>; rel="xet-auth"'
+    return serve(hub, entry, headers, request.headers.get("Range"))
+
+
+def serve(hub: Hub, entry: Entry, headers: dict[str, str], wanted: str | None) -> Answer:
+    """The whole file, or the one range of it that was asked for (RFC 9110, 14)."""
+    file = hub.repositories.blobs.path(entry.sha256)
+    if wanted is None:
+        return Answer(200, headers, file=(file, 0, entry.size))
+    first, last = byte_range(wanted, entry.size)
+    headers["Content-Range"] = f"bytes {first}-{last}/{entry.size}"
+    return Answer(206, headers, file=(file, first, last - first + 1))
+
+
+def byte_range(wanted: str, size: int) -> tuple[int, int]:
+    found = re.fullmatch(r"\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*", wanted)
+    first, last = (found[1], found[2]) if found else ("", "")
+    if first:
+        start, end = int(first), min(int(last), size - 1) if last else size - 1
+    elif last:
+        start, end = max(size - int(last), 0), size - 1
+    else:
+        start, end = 1, 0
+    if start > end or start >= size:
+        raise Refused(416, "Range Not Satisfiable", headers={"Content-Range": f"bytes */{size}"})
+    return start, end

@@ -1,0 +1,164 @@
+"""Repositories: settings, refs, discussions. The state of one is one JSON file, replaced whole, so that each change happens or does not."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.localhub.accounts import Token, may_write, owns
+from tests.localhub.wire import Refused
+
+from .blobs import Blobs, write_whole
+from .history import Commit, History, Tree, now, regular
+
+KINDS = {"models": "model", "datasets": "dataset", "spaces": "space"}
+LARGE_SUFFIXES = (
+    *("arrow", "npy", "npz", "parquet", "pickle"),
+    *("gz", "tar", "zip", "zst"),
+    *("jpeg", "jpg", "pdf", "png", "tif", "webp"),
+    *("bin", "onnx", "pt", "safetensors"),
+)
+GITATTRIBUTES = "".join(f"*.{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LARGE_SUFFIXES)
+
+
+@dataclass
+class Repository:
+    kind: str
+    namespace: str
+    name: str
+    created: str
+    private: bool = False
+    gated: str | bool = False
+    granted: list[str] = field(default_factory=list)
+    sdk: str | None = None
+    branches: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    pulls: dict[str, str] = field(default_factory=dict)
+    discussions: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def url_path(self) -> str:
+        return f"/{self.id}" if self.kind == "models" else f"/{self.kind}/{self.id}"
+
+    def may_see(self, token: Token | None) -> bool:
+        return not self.private or owns(token, self.namespace)
+
+    def may_read_files(self, token: Token | None) -> bool:
+        if not self.may_see(token):
+            return False
+        granted = token is not None and token.user.name in self.granted
+        return not self.gated or owns(token, self.namespace) or granted
+
+    def may_write(self, token: Token | None) -> bool:
+        return may_write(token, self.namespace)
+
+
+class Repositories:
+    def __init__(self, folder: Path):
+        self.folder = folder / "repos"
+        self.blobs = Blobs(folder / "blobs")
+        self.history = History(folder / "commits")
+        self._open: dict[tuple[str, str], Repository] = {}
+        self._locks: dict[tuple[str, str], threading.RLock] = {}
+        self._lock = threading.RLock()
+        for path in self.folder.glob("*/*/*.json"):
+            repository = Repository(**json.loads(path.read_bytes()))
+            self._open[repository.kind, repository.id.lower()] = repository
+
+    def create(
+        self, kind: str, namespace: str, name: str, author: str, private: bool, sdk: str | None
+    ) -> tuple[Repository, bool]:
+        """The repository of that name, and whether it is new."""
+        with self._lock:
+            key = kind, f"{namespace}/{name}".lower()
+            if key in self._open:
+                return self._open[key], False
+            repository = Repository(kind, namespace, name, now(), private, sdk=sdk)
+            content = GITATTRIBUTES.encode()
+            tree = {".gitattributes": regular(content, self.blobs.put(content))}
+            first = self.history.add((), tree, "initial commit", "", author)
+            repository.branches["main"] = first.sha
+            self._open[key] = repository
+            self._save(repository)
+            return repository, True
+
+    def delete(self, repository: Repository) -> None:
+        with self._lock:
+            self._path(repository).unlink()
+            del self._open[repository.kind, repository.id.lower()]
+
+    def find(self, kind: str, repo_id: str) -> Repository | None:
+        return self._open.get((kind, repo_id.lower()))
+
+    def every(self, kind: str) -> list[Repository]:
+        with self._lock:
+            return [repository for (kind_of, _), repository in sorted(self._open.items()) if kind_of == kind]
+
+    def see(self, kind: str, repo_id: str, token: Token | None) -> Repository:
+        """The repository, or the answer that the Hub gives to one who may not know whether it exists."""
+        repository = self.find(kind, repo_id)
+        if repository is None or not repository.may_see(token):
+            raise Refused(404 if token else 401, "Repository not found", "RepoNotFound")
+        return repository
+
+    @contextmanager
+    def changing(self, repository: Repository) -> Iterator[None]:
+        """Changes made inside are saved at the end; an error inside leaves the repository as it was."""
+        with self._lock:
+            lock = self._locks.setdefault((repository.kind, repository.id.lower()), threading.RLock())
+        with lock:
+            before = json.dumps(asdict(repository))
+            try:
+                yield
+                self._save(repository)
+            except BaseException:
+                for name, value in json.loads(before).items():
+                    setattr(repository, name, value)
+                raise
+
+    def _path(self, repository: Repository) -> Path:
+        return self.folder / repository.kind / repository.namespace / f"{repository.name}.json"
+
+    def _save(self, repository: Repository) -> None:
+        write_whole(self._path(repository), json.dumps(asdict(repository)).encode())
+
+    def sha(self, repository: Repository, revision: str) -> str:
+        """What a revision (branch, tag, refs/..., full or short commit sha) points to."""
+        for prefix, refs in (
+            ("refs/heads/", repository.branches),
+            ("refs/tags/", repository.tags),
+            ("refs/pr/", repository.pulls),
+        ):
+            if revision.startswith(prefix) and revision[len(prefix) :] in refs:
+                return refs[revision[len(prefix) :]]
+        if revision in repository.branches or revision in repository.tags:
+            return repository.branches.get(revision) or repository.tags[revision]
+        if len(revision) >= 7 and set(revision) <= set("0123456789abcdef"):
+            heads = [*repository.branches.values(), *repository.tags.values(), *repository.pulls.values()]
+            for head in heads:
+                for sha in self.history.reachable(head):
+                    if sha.startswith(revision):
+                        return sha
+        raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+
+    def commit(self, repository: Repository, revision: str) -> Commit:
+        return self.history.get(self.sha(repository, revision))
+
+    def move(self, repository: Repository, revision: str, tree: Tree, title: str, message: str, author: str) -> Commit:
+        """Put a new commit on top of a branch or a pull request."""
+        head = self.sha(repository, revision)
+        commit = self.history.add((head,), tree, title, message, author)
+        if revision.startswith("refs/pr/"):
+            repository.pulls[revision[len("refs/pr/") :]] = commit.sha
+        else:
+            repository.branches[revision.removeprefix("refs/heads/")] = commit.sha
+        return commit

@@ -1,0 +1,228 @@
+"""What a packager meets: the wheel outside the repository, an install without extras, another project's package under our name."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
+from tests.localhub.clients import closure, python_with_only, strangers_python
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation")
+
+
+def packaged() -> list[Path]:
+    """Every file that belongs to the packages, relative to the repository."""
+    found = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()]
+    return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
+
+
+APART = {"inspect": "inspect_ai", "lighteval": "lighteval", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
+"""Extra that is not in the development set -> the library that it brings."""
+TOOLS = {"docs"}
+"""Extras of programs that are run and imported by nobody."""
+
+
+def third_party(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {*PACKAGES, "medprobe"}
+
+
+def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_extra():
+    owners = packages_distributions()
+    core = closure(PROJECT["dependencies"])
+    by_extra = {
+        extra: closure([line for line in lines if not line.startswith("medprobe[")]) | core
+        for extra, lines in PROJECT["optional-dependencies"].items()
+        if extra not in {*APART, *TOOLS}
+    }
+    for extra, name in APART.items():  # not in the development set: tested in environments of their own
+        assert EXTRAS[name] == extra
+        assert [canonicalize_name(Requirement(line).name) for line in PROJECT["optional-dependencies"][extra]] == [
+            canonicalize_name(name)
+        ]
+    used = {name for path in packaged() if path.suffix == ".py" for name in third_party(ROOT / path)}
+    for name in (used | set(EXTRAS)) - set(APART.values()):
+        distributions = {canonicalize_name(owner) for owner in owners[name]}
+        if distributions & core:
+            assert name not in EXTRAS
+        else:
+            assert name in EXTRAS, (
+                f"{name} is no dependency, and dataset_builders.extras does not say which extra has it"
+            )
+            assert distributions & by_extra[EXTRAS[name]], f"{name} does not come with the extra {EXTRAS[name]}"
+
+
+def test_only_what_is_missing_is_said_to_be():
+    require("torch", "gradio")
+    assert (
+        missing_extra(ModuleNotFoundError(name="torch.nowhere")) is None
+    )  # torch is there: a defect, with its traceback
+    assert missing_extra(ModuleNotFoundError(name="dataset_builders.nowhere")) is None
+    assert missing_extra(ImportError(name="torch")) is None
+    assert "'medprobe[eval,space]'" in str(MissingExtra("torch", "gradio"))
+
+
+COMMANDS = """
+import contextlib, io, json, sys, medprobe
+said = []
+for command in json.loads(sys.argv[1]):
+    sys.argv[1:] = command
+    out, code = io.StringIO(), 0
+    with contextlib.redirect_stderr(out), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            medprobe.main()
+        except SystemExit as end:
+            code = end.code
+        except BaseException as end:
+            code = repr(end)
+    said.append([code, out.getvalue()])
+print(json.dumps(said))
+"""
+
+
+def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(tmp_path):
+    python, place = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "place"
+    place.mkdir()
+    evaluate = ("eval", "mediconfusion", "--model")
+    wanted = [
+        (("demo",), "eval,space"),
+        (("demo", "--no-serve"), "eval"),
+        (("board",), "space"),
+        ((*evaluate, "SOME/model"), "eval"),
+        ((*evaluate, "baseline:text-only:SOME/model"), "eval"),
+        (("curate", "embed", "data", "--out", "new"), "curation"),
+        (("curate", "pairs", "data", "--out", "new"), "curation"),
+    ]
+    served = (*evaluate, "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--out", "served")
+    needless = [("build", "mediconfusion"), (*evaluate, "baseline:chance", "--out", "run"), served]
+    commands = [*needless, *(command for command, _ in wanted)]
+    done = subprocess.run(
+        [python, "-c", COMMANDS, json.dumps(commands)],
+        cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (built, _), (chance, _), (served_code, about), *others = json.loads(done.stdout.splitlines()[-1])
+    assert (built, chance) == (0, 0)
+    assert served_code == 2 and "nobody answers there" in about  # a server is asked without any extra
+    for (command, extra), (code, said) in zip(wanted, others, strict=True):
+        assert code == 2, (command, code, said)
+        assert len(said.splitlines()) == 1 and f"'medprobe[{extra}]'" in said, (command, said)
+    assert sorted(path.name for path in place.iterdir()) == ["data", "run", "served"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel as a packager builds it, from a copy (building leaves files behind)."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for path in [*packaged(), *map(Path, ("medprobe.py", "pyproject.toml", "README.md", "LICENSE"))]:
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / path)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", out, source)
+    (built,) = out.iterdir()
+    return built
+
+
+def pip(*arguments):
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", *map(str, arguments)]
+    done = subprocess.run(
+        [*command, "--no-deps", "--no-index"], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def installed(wheel, tmp_path):
+    """A virtual environment with the libraries and the installed wheel: its `bin`."""
+    python = strangers_python(tmp_path / "venv")
+    pip("--python", python, "install", wheel)
+    return python.parent
+
+
+def outside(program, *arguments, cwd, code=0, **environment):
+    """Run a program in a folder that is not the repository; what it printed, and what it said on standard error."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [program, *map(str, arguments)], cwd=cwd, env=kept | environment, capture_output=True, text=True, timeout=280, check=False
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
+    inside = {Path(name) for name in zipfile.ZipFile(wheel).namelist()}
+    assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == {*packaged(), Path("medprobe.py")}
+
+
+READS_ITS_DATA = """
+import json, leaderboard_space, pathlib
+from leaderboard_space.data.published_results import published_results
+print(json.dumps([str(pathlib.Path(leaderboard_space.__file__)), len(published_results())]))
+"""
+
+
+def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
+    from leaderboard_space.data.published_results import published_results
+
+    place = tmp_path / "place"
+    place.mkdir()
+    assert outside(installed / "medprobe", "--version", cwd=place)[0] == f"medprobe {PROJECT['version']}\n"
+    outside(installed / "medprobe", "build", "probmed", cwd=place)
+    outside(installed / "medprobe", "eval", "probmed", "--model", "baseline:oracle", "--out", "run", cwd=place)
+    assert json.loads((place / "run/result.json").read_text())["scores"]["overall"]["value"] == 100
+    where, published = json.loads(outside(installed / "python", "-c", READS_ITS_DATA, cwd=place)[0].splitlines()[-1])
+    assert Path(where).is_relative_to(installed.parent)
+    assert published == len(published_results())
+
+
+def other_project(folder):
+    """The wheel of another distribution that ships a package `eval_harness`."""
+    file = folder / "eval_harness_of_others-1.0-py3-none-any.whl"
+    info = "eval_harness_of_others-1.0.dist-info"
+    with zipfile.ZipFile(file, "w") as out:
+        out.writestr("eval_harness/__init__.py", "from eval_harness.theirs import run\n")
+        out.writestr("eval_harness/theirs.py", "run = None\n")
+        out.writestr("eval_harness/runs/runner.py", "class Runner: ...\n")
+        out.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: eval-harness-of-others\nVersion: 1.0\n")
+        out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        names = ["eval_harness/__init__.py", "eval_harness/theirs.py", "eval_harness/runs/runner.py"]
+        record = [*names, f"{info}/METADATA", f"{info}/WHEEL", f"{info}/RECORD"]
+        out.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in record))
+    return file
+
+
+def test_another_project_with_a_package_of_our_name_is_one_line(installed, tmp_path):
+    """Found before ours on the path, installed over ours, or removed with what it had overwritten."""
+    theirs, place = other_project(tmp_path), tmp_path / "place"
+    place.mkdir()
+    pip("install", "--target", tmp_path / "elsewhere", theirs)
+    command = ("eval", "mediconfusion", "--model", "baseline:chance")
+    for arguments in (("--version",), command):
+        _, said = outside(installed / "medprobe", *arguments, cwd=place, code=2, PYTHONPATH=str(tmp_path / "elsewhere"))
+        assert said.count("\n") == 1 and "eval-harness-of-others" in said and "eval_harness" in said
+    pip("--python", installed / "python", "install", theirs)
+    _, said = outside(installed / "medprobe", *command, cwd=place, code=2)
+    assert said.count("\n") == 1 and "eval-harness-of-others" in said and "virtual environment" in said
+    shutil.rmtree(next((installed.parent / "lib").glob("python*")) / "site-packages" / "eval_harness")
+    _, said = outside(installed / "medprobe", *command, cwd=place, code=2)
+    assert said.count("\n") == 1 and "eval_harness" in said and "Install medprobe" in said
+    assert not list(place.iterdir())
