@@ -52,7 +52,7 @@ def connected(cluster: Cluster) -> Iterator[Any]:
             log_to_driver=False,
             logging_level="ERROR",
         )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises plain ones, too: a node that does not start in time
         raise BadInput(
             f"--ray {cluster.address}: no cluster can be reached ({str(error).strip().partition(chr(10))[0]}). Start one with "
             "`ray start --head`, or give --ray local."

@@ -1,7 +1,8 @@
 """Kills workers of a local Ray cluster while they work: is everything there once, and the same as undisturbed?
 
-`sweep`: tiny models x benchmarks (phantom data), workers killed at random moments once more was answered; then the same sweep without Ray.
-`pairs`: a pair search of many images with workers killed; then the same in one process, timed, and on undisturbed workers, timed.
+`sweep`: tiny random models of six families x benchmarks (phantom data), workers killed at random moments once more was answered; then the
+same sweep without Ray. `pairs`: a pair search of many images with workers killed; then the same in one process, timed, and on undisturbed
+workers, timed.
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep --models 6 --kills 10
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py pairs --images 40000 --kills 10
@@ -15,9 +16,14 @@ import resource
 import sys
 import tempfile
 import time
+from itertools import cycle
 from pathlib import Path
 
 BENCHMARKS = ("mediconfusion", "probmed", "halt-medvqa", "gmai-mmbench")
+PATIENCE = 1800.0
+"""Seconds that may pass between two kills."""
+
+FAMILIES = ("qwen2_5_vl", "qwen3_vl", "gemma3", "glm4v", "llama4", "llava")
 
 
 def finish(folder: Path, *arguments: object) -> float:
@@ -52,20 +58,24 @@ class Seeded:
 
 def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_ins: bool) -> None:
     import yaml
+    from tests.eval_harness.tiny_families import make
 
     from dataset_builders.build import build
-    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
     from tests.ray_processes import kill_workers, start
 
     for name in BENCHMARKS:
-        build(name, out=folder / "data" / name)
-    for number in range(models):
+        if not (folder / "data" / name).exists():
+            build(name, out=folder / "data" / name)
+    names = []
+    for number, family in zip(range(models), cycle(FAMILIES), strict=False):
         if plug_ins:
             (folder / f"seed_{number}.py").write_text(PLUG_IN.replace("SEED", str(number)))
+            names.append(f"seed_{number}.py:Seeded")
         else:
-            make_tiny_vlm(folder / f"tiny-{number}", seed=number)
-    names = [f"seed_{number}.py:Seeded" if plug_ins else f"tiny-{number}" for number in range(models)]
-    document = {"models": names, "benchmarks": list(BENCHMARKS)}
+            names.append(f"{family}-{number}")
+            if not (folder / names[-1]).exists():
+                make(family, folder / names[-1])
+    document = {"models": names, "benchmarks": list(BENCHMARKS), "options": {} if plug_ins else {"max_tokens": 5}}
     (folder / "models.yaml").write_text(yaml.safe_dump(document))
 
     def answered() -> int:
@@ -74,15 +84,15 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
             found += path.read_bytes().count(b"\n") if path.exists() else 0
         return found
 
+    calm = finish(folder, "sweep", "models.yaml", "--out", "calm")
     began = time.perf_counter()
     process = start(
         sys.executable, folder, "sweep", "models.yaml", "--out", "ray", "--ray", "local", "--workers", workers
     )
-    killed = kill_workers(process, "Worker", kills, seed, answered)
+    killed = kill_workers(process, "Worker", kills, seed, answered, PATIENCE)
     assert process.wait() == 0, (folder / "said").read_text()
     on_ray = time.perf_counter() - began
     assert killed == kills, f"the sweep was over after {killed} kills"
-    calm = finish(folder, "sweep", "models.yaml", "--out", "calm")
     questions = 0
     tasks = sorted((folder / "calm").glob("*/result.json"))
     assert len(tasks) == models * len(BENCHMARKS)
@@ -124,7 +134,8 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
 
     from tests.ray_processes import kill_workers, start
 
-    embeddings(folder / "embeddings", images, seed)
+    if not (folder / "embeddings").exists():
+        embeddings(folder / "embeddings", images, seed)
     base = ("curate", "pairs", "embeddings", "--med", "med", "--gen", "gen", "--device", "cpu")
     ray = ("--ray", "local", "--workers", workers)
     for name, options in (("all pairs", ()), ("10 per image", ("--per-image", 10))):
@@ -133,7 +144,7 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
         calm = finish(folder, *base, *options, *ray, "--out", f"{out}-ray")
         blocks = folder / f"{out}-killed" / "blocks"
         process = start(sys.executable, folder, *base, *options, *ray, "--out", f"{out}-killed")
-        killed = kill_workers(process, "Searcher", kills, seed, lambda: len(list(blocks.glob("*.parquet"))))  # noqa: B023
+        killed = kill_workers(process, "Searcher", kills, seed, lambda: len(list(blocks.glob("*.parquet"))), PATIENCE)  # noqa: B023
         assert process.wait() == 0, (folder / "said").read_text()
         assert killed == kills, f"the search was over after {killed} kills"
         expected = pd.read_parquet(folder / f"{out}-alone" / "pairs.parquet")
@@ -158,12 +169,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plug-ins", action="store_true", help="sweep: models that need no torch, for slow machines")
+    parser.add_argument("--folder", type=Path, help="keep everything here, and use what is there already")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
+        folder = given.folder or Path(name)
+        folder.mkdir(exist_ok=True)
         if given.what == "sweep":
-            sweep(Path(name), given.models, given.kills, given.workers, given.seed, given.plug_ins)
+            sweep(folder, given.models, given.kills, given.workers, given.seed, given.plug_ins)
         else:
-            pairs(Path(name), given.images, given.kills, given.workers, given.seed)
+            pairs(folder, given.images, given.kills, given.workers, given.seed)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
     print(f"most memory of one process: {peak:.1f} GB")
 

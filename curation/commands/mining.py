@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def embed(
-    images: Annotated[Path, typer.Argument(help="folder of images")],
+    images: Annotated[
+        str, typer.Argument(help="folder of images, or an address: s3://BUCKET/PATH, hf://datasets/ORG/NAME ...")
+    ],
     out: Annotated[Path, typer.Option(help="embeddings folder; give the same one for each encoder")],
     encoder: Annotated[
         str, typer.Option(help="biomedclip | clip | dinov2 | open_clip:ID | transformers:ID")
@@ -45,7 +47,7 @@ def embed(
     workers: Workers = 2,
     gpus_per_worker: GpusPerWorker = 0,
 ) -> None:
-    """Embed a folder of images. Goes on where it was stopped; images embedded before cost nothing."""
+    """Embed the images of a folder or an address. Goes on where it was stopped; images embedded before cost nothing."""
     from curation.images.file_names import list_beside
     from curation.mining.embedding import embed as embed_images
     from curation.mining.encoders import encoder_spec, load_encoder

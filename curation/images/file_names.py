@@ -22,9 +22,10 @@ from dataset_builders.files import replace_file
 POINTER = "names_file.txt"
 
 
-def ids_of(images: Path, names: Iterable[str], out: Path) -> dict[str, str]:
-    """File name -> id for the tables of `out`, whose list is written; the names themselves where `deidentify` made the images."""
-    if manifest_of(images).get("deidentification", {}).get("ids") == KEYED:
+def ids_of(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:
+    """File name -> id for the tables of `out`, whose list is written; the names themselves where `deidentify` made the images. `images`:
+    their folder, None where they have an address."""
+    if images is not None and manifest_of(images).get("deidentification", {}).get("ids") == KEYED:
         return {name: name for name in names}
     pseudonyms = pseudonyms_of(out)
     ids = {name: pseudonyms.of("i", name) for name in names}

@@ -1,7 +1,7 @@
-"""Goes through a folder of images: sha256, size and perceptual hash of each, in a table that a later run reuses;
+"""Goes through the images of a folder or an address: sha256, size and perceptual hash of each, in a table that a later run reuses;
 unreadable files listed.
 
-See also: embedding (`encoders.py`), captions (`image_table.py`).
+See also: reading them (`image_files.py`), embedding (`encoders.py`), captions (`image_table.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from PIL import Image, ImageOps
 from tqdm import tqdm
 
 from curation.images.file_names import ids_of
+from curation.images.image_files import Folder, ImageFiles, images_at
 from dataset_builders.contents.pseudonyms import ID
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
+from dataset_builders.images.lookup import ImageError, check_image
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"
@@ -86,37 +87,13 @@ def _grey(values: np.ndarray) -> np.ndarray:
     return grey
 
 
-def list_images(folder: Path) -> list[str]:
-    """Relative posix paths of all image files below a folder, sorted. Raises BadInput where there are none."""
-    return [name for name in _walk(folder) if not _unwritable(name)]
+def list_images(images: Path | ImageFiles) -> list[str]:
+    """The names of all images, sorted, but for those that no table can hold. Raises BadInput where there are none."""
+    return [name for name in _files(images).names() if not _unwritable(name)]
 
 
-def _walk(folder: Path) -> list[str]:
-    """Relative paths of all files below a folder that are called like images, sorted. Links to folders are followed, each folder is
-    gone through once, under its own path rather than a link's: a link to a folder above would never end.
-    """
-    if not folder.is_dir():
-        raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
-    found: list[str] = []
-    seen: set[str] = set()
-    waiting = [folder]
-    while waiting:
-        for root, folders, names in os.walk(waiting.pop(0)):
-            real = os.path.realpath(root)
-            if real in seen:
-                folders.clear()
-                continue
-            seen.add(real)
-            folders.sort()
-            waiting += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
-            found += [
-                Path(root, name).relative_to(folder).as_posix()
-                for name in names
-                if Path(name).suffix.lower() in SUFFIXES
-            ]
-    if not found:
-        raise BadInput(f"{folder}: holds no images ({', '.join(SUFFIXES)}).")
-    return sorted(found)
+def _files(images: Path | ImageFiles) -> ImageFiles:
+    return images_at(images) if isinstance(images, Path) else images
 
 
 def _unwritable(name: str) -> bool:
@@ -124,39 +101,38 @@ def _unwritable(name: str) -> bool:
     return name != replace_surrogates(name)
 
 
-def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataFrame:
-    """Write the table of readable images below `folder` and return it with the column `file` beside the stored ones: image (the id of
-    the file), sha256, phash, width, height, size, changed.
+def index_images(images: Path | ImageFiles, out: Path, quiet: bool | None = None) -> pd.DataFrame:
+    """Write the table of readable images of a folder or an address and return it with the column `file` beside the stored ones: image
+    (the id of the file), sha256, phash, width, height, size, changed.
 
-    phash is 16 hex digits (64 bits). Rows of an earlier run are reused where size and time of change are the same.
-    Files that are no readable image are written to unreadable.csv by id with the reason and left out.
+    phash is 16 hex digits (64 bits). Rows of an earlier run are reused where size and time of change (or the version that an object
+    store says) are the same. Files that are no readable image are written to unreadable.csv by id with the reason and left out.
     """
     import imagehash
 
-    names = _walk(folder)
+    files = _files(images)
+    names = files.names()
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
     written = [replace_surrogates(name) for name in names]
     is_earlier = old is not None and not old["image"].str.fullmatch(ID).all()
+    folder = files.path if isinstance(files, Folder) else None
     ids = {name: name for name in written} if is_earlier else ids_of(folder, written, out)
     known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:
-        path = folder / name
         image = ids[replace_surrogates(name)]
         if _unwritable(name):
             return {"image": image, "reason": "its name is not UTF-8 text: rename the file"}
         try:
-            state = path.stat()
-            if not path.is_file():
-                return {"image": image, "reason": "is no file"}
+            size, changed = files.state(name)
             had = known.get(image)
-            if had and (had["size"], had["changed"]) == (state.st_size, state.st_mtime_ns):
+            if had and (had["size"], had["changed"]) == (size, changed):
                 return {str(column): value for column, value in had.items()} | {"file": name}
-            data = path.read_bytes()
+            data = files.read(name)
             picture = open_rgb(data)
             if max(picture.size) > LONGEST * min(picture.size):
-                size = f"{picture.width} x {picture.height} pixels"
-                return {"image": image, "reason": f"is {size}: too long and narrow for an encoder"}
+                pixels = f"{picture.width} x {picture.height} pixels"
+                return {"image": image, "reason": f"is {pixels}: too long and narrow for an encoder"}
         except ImageError as error:
             return {"image": image, "reason": str(error)}
         except OSError as error:  # its text names the file
@@ -167,8 +143,8 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
             "phash": str(imagehash.phash(picture)),
             "width": picture.width,
             "height": picture.height,
-            "size": state.st_size,
-            "changed": state.st_mtime_ns,
+            "size": size,
+            "changed": changed,
             "file": name,
         }
 
@@ -177,7 +153,7 @@ def index_images(folder: Path, out: Path, quiet: bool | None = None) -> pd.DataF
     bad = [row for row in rows if "reason" in row]
     if not good:
         raise BadInput(
-            f"{folder}: none of its {len(names)} images can be read (the first: {written[0]}: {bad[0]['reason']})."
+            f"{images}: none of its {len(names)} images can be read (the first: {written[0]}: {bad[0]['reason']})."
         )
     out.mkdir(parents=True, exist_ok=True)
     index = pd.DataFrame(good)

@@ -1,4 +1,4 @@
-"""Embeds a folder of images with an encoder: batches with prefetch, a cache by image sha256 and encoder, one
+"""Embeds the images of a folder or an address with an encoder: batches with prefetch, a cache by image sha256 and encoder, one
 memory-mapped array at the end.
 
 An embeddings folder holds `images.parquet` (row k = row k of every array), `unreadable.csv`, and per encoder
@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from curation.images.image_files import ImageFiles, images_at
 from curation.images.image_index import INDEX, index_images, list_images, open_rgb, prefetch
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
@@ -42,9 +43,9 @@ def encoder_key(encoder: Encoder, dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What is to be encoded: `todo` has the columns image (below `images`) and sha256; the vectors go into `cache`."""
+    """What is to be encoded: `todo` has the columns image (its name in `images`) and sha256; the vectors go into `cache`."""
 
-    images: Path
+    images: ImageFiles
     todo: pd.DataFrame
     cache: Path
     encoder: Encoder
@@ -57,7 +58,7 @@ Encode = Callable[[Encoding], Iterator[int]]
 
 
 def embed(
-    images: Path,
+    images: Path | str,
     out: Path,
     encoder: Encoder,
     batch_size: int = 32,
@@ -65,7 +66,7 @@ def embed(
     quiet: bool | None = None,
     encode: Encode | None = None,
 ) -> Path:
-    """Embed all readable images below `images`; returns the path of the array (n, d), whose rows follow
+    """Embed all readable images of a folder or an address (`image_files.py`); returns the path of the array (n, d), whose rows follow
     out/images.parquet.
 
     Vectors are stored as the encoder gives them, not normalised. dtype: float32 or float16 (half the disk; cosines then
@@ -75,10 +76,11 @@ def embed(
         raise BadInput(f"--batch-size {batch_size}: give a whole number from 1.")
     if dtype not in DTYPES:
         raise BadInput(f"--dtype {dtype}: give {' or '.join(DTYPES)}.")
-    list_images(images)  # before anything is made: raises where there are none
+    files = images_at(images)
+    list_images(files)  # before anything is made: raises where there are none
     with lock(out, "embed"):
         remove_temp_files(out)
-        index = index_images(images, out, quiet)
+        index = index_images(files, out, quiet)
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)
@@ -94,7 +96,7 @@ def embed(
             disable=quiet,
         )
         with bar:
-            for count in (encode or encode_here)(Encoding(images, todo, cache, encoder, batch_size, dtype)):
+            for count in (encode or encode_here)(Encoding(files, todo, cache, encoder, batch_size, dtype)):
                 bar.update(count)
         return _assemble(out, key, index, vectors, encoder, dtype)
 
@@ -117,9 +119,9 @@ def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
 
     def prepare(row: tuple[str, str]) -> tuple[str, Any]:
         image, sha = row
-        data = (work.images / image).read_bytes()
+        data = work.images.read(image)
         if hashlib.sha256(data).hexdigest() != sha:
-            raise BadInput(f"{work.images / image}: changed while it was being embedded. Run the command again.")
+            raise BadInput(f"{work.images}/{image}: changed while it was being embedded. Run the command again.")
         return sha, work.encoder.prepare(open_rgb(data))
 
     names: list[str] = []

@@ -293,10 +293,10 @@ def read_price(text: str | None) -> tuple[float, float] | None:
     return tokens_in, tokens_out
 
 
-def chosen(request: Request, scores: Sequence[float], error: str | None = None) -> Response:
+def chosen(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
     """The response of a method that scores options: the first best one, as its letter (or its text, for a yes/no question)."""
     from dataset_builders.schema import LETTERS
 
     best = max(range(len(scores)), key=lambda position: scores[position])
     text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
-    return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), error=error)
+    return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), usage=usage)

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -47,6 +48,8 @@ class ChaosServer:
     def __init__(self, faults=(), per_question=1, hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
         self.faults, self.per_question, self.hang, self.retry_after = tuple(faults), per_question, hang, retry_after
         self.answer, self.delay = answer, delay
+        self.further: dict[str, Callable[[dict], dict]] = {}
+        """What other addresses say (`tokenize`); others are not found."""
         self.asked: Counter[str] = Counter()
         self.served: Counter[str] = Counter()
         self.faulted: Counter[str] = Counter()
@@ -94,6 +97,11 @@ class ChaosServer:
             def do_POST(self):
                 raw = self.rfile.read(int(self.headers["Content-Length"]))
                 body = json.loads(raw)
+                if not self.path.endswith("/chat/completions"):
+                    found = outer.further.get(self.path.rpartition("/")[2], lambda body: None)(body)
+                    self.send_response(200 if found else 404)
+                    outer.send(self, json.dumps(found).encode(), "application/json")
+                    return
                 question = json.dumps(body["messages"], sort_keys=True)
                 with outer._lock:
                     outer.asked[question] += 1

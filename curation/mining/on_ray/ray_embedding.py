@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,6 @@ def encode_on_ray(cluster: Cluster, device: str) -> Encode:
             import_module("ray.data")
             given = replace(
                 work,
-                images=Path(work.images).absolute(),
                 cache=work.cache.absolute(),
                 todo=pd.DataFrame(),
                 encoder=None,  # type: ignore[arg-type]

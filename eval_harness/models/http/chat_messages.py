@@ -37,6 +37,11 @@ def messages_of(request: Request, longest_side: int | None) -> bytes:
     return b"[" + b", ".join(messages) + b"]"
 
 
+def continued(messages: bytes, answer: str) -> bytes:
+    """The messages with the beginning of an answer as the last one."""
+    return messages[:-1] + b", " + _message("assistant", _text(answer)) + b"]"
+
+
 def _message(role: str, content: bytes) -> bytes:
     return b'{"role": "%s", "content": %s}' % (role.encode(), content)
 

@@ -7,6 +7,7 @@ What a server takes is settled with the first question, before any other is sent
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,16 +47,25 @@ class Parameters:
         if request.temperature > 0:
             sent["seed"] = request.seed + request.sample
         sent = {name: value for name, value in sent.items() if name not in self._dropped}
-        sent |= self.settings.generation
+        sent |= self.settings.generation | self._of_template()
+        if request.candidates:
+            top = 5 if "top_logprobs" in self._dropped else TOP_LOGPROBS
+            sent |= {self.limit_name: self.least, "logprobs": True, "top_logprobs": top}
+        return sent
+
+    def of_scoring(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a question that is asked for log-probabilities of tokens, beside `more`."""
+        return {self.limit_name: 1, "temperature": 0, "return_token_ids": True, **self._of_template(), **more}
+
+    def _of_template(self) -> dict[str, Any]:
+        """What decides how the server renders a conversation."""
+        sent: dict[str, Any] = {}
         if self.settings.chat_template is not None:
             sent["chat_template"] = self.settings.chat_template
         if self._thinking:
             sent |= self._thinking[0]
         if self.settings.chat_template_kwargs:
             sent["chat_template_kwargs"] = sent.get("chat_template_kwargs", {}) | self.settings.chat_template_kwargs
-        if request.candidates:
-            top = 5 if "top_logprobs" in self._dropped else TOP_LOGPROBS
-            sent |= {self.limit_name: self.least, "logprobs": True, "top_logprobs": top}
         return sent
 
     def limit(self, request: Request) -> int:

@@ -26,7 +26,7 @@ from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.in_flight import InFlight, Stopped
-from eval_harness.models.http.posting import Address
+from eval_harness.models.http.posting import Address, is_local, server_address
 from eval_harness.models.http.sending import PROVIDER
 from eval_harness.models.http.server_errors import (
     Refusal,
@@ -36,7 +36,9 @@ from eval_harness.models.http.server_errors import (
     without_key,
     words_of,
 )
+from eval_harness.models.http.token_scores import Answer, TokenScores
 from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
+from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.results import Model
 
 TRIES = 8
@@ -80,9 +82,9 @@ class OpenAIChat(Backend):
             raise BadInput("--model openai: names no model. Give openai:NAME, as the server calls it.")
         self.name = name
         self.called = called or f"--model openai:{name}"
-        self.base_url = _address(settings.base_url or os.environ.get("OPENAI_BASE_URL") or None)
+        self.base_url = server_address(settings.base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self._key = os.environ.get("OPENAI_API_KEY", "").strip()
-        if not self._key and not _is_local(self.base_url):
+        if not self._key and not is_local(self.base_url):
             raise BadInput(
                 f"{self.called}: OPENAI_API_KEY is not set. Set it to your key, or name a server on this machine with "
                 "--base-url http://127.0.0.1:8000/v1."
@@ -102,6 +104,7 @@ class OpenAIChat(Backend):
         """Whether the model is seen to reason before it answers; None: nothing tells yet."""
         self._any_answer = False
         self._failures = 0
+        self._token_scores: TokenScores | None = None
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
@@ -112,11 +115,25 @@ class OpenAIChat(Backend):
         return self._ask_all(requests)
 
     def score(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """`gd` by the first token's log-probabilities, where the server gives them.
+        """By the log-probabilities of the options' own tokens, where the server gives them (`token_scores.py`); elsewhere `gd` by the
+        alternatives of the first token.
 
-        Raises BadInput for `ps` (chat servers give no likelihood of a given text) and for servers without log-probabilities.
+        Raises BadInput where the server can do neither, before a question is sent.
         """
-        return self._ask_all(_by_next_token(requests))
+        self._token_scores = self._token_scores or self._make_token_scores()
+        return self._ask_all(requests)
+
+    def _make_token_scores(self) -> TokenScores:
+        server = self._server()
+        root = (self.base_url or PROVIDER).removesuffix("/v1")
+
+        def chat(messages: bytes, more: dict[str, Any]) -> dict[str, Any]:
+            document = self._document(server, messages, self.parameters.of_scoring(more))
+            read_reply(document)  # raises for what is none
+            self._any_answer = True
+            return document  # type: ignore[no-any-return]
+
+        return TokenScores(self.name, chat, self._server(f"{root}/tokenize"), self._server(f"{root}/detokenize"))
 
     def _ask_all(self, requests: Iterable[Request]) -> Iterator[Response]:
         """The first questions one by one, then as many at a time as may be in flight, each in a thread of its own."""
@@ -165,12 +182,13 @@ class OpenAIChat(Backend):
         if failure is not None:
             raise failure
 
-    def _server(self) -> Address:
+    def _server(self, url: str | None = None) -> Address:
+        """An address of the server; None: where chat completions are asked for."""
         headers = {"Authorization": f"Bearer {self._key or 'none'}"}
         for name, variable in (("OpenAI-Organization", "OPENAI_ORG_ID"), ("OpenAI-Project", "OPENAI_PROJECT_ID")):
             if value := os.environ.get(variable):
                 headers[name] = value
-        return Address(f"{self.base_url or PROVIDER}/chat/completions", headers, self.settings.timeout)
+        return Address(url or f"{self.base_url or PROVIDER}/chat/completions", headers, self.settings.timeout)
 
     def _settle(self, requests: Iterator[Request], server: Address, flight: InFlight) -> Iterator[Response]:
         """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
@@ -201,12 +219,18 @@ class OpenAIChat(Backend):
             messages = messages_of(request, self.settings.max_image_side)
         except ImageError as error:
             return replace(failed, error=f"its image cannot be shown: {error}")
-        tries = busy = 0
+        tries = busy = done = 0
+        read: dict[str, Answer] = {}
         while True:
             limit, sent = self.parameters.limit(request), self.parameters.of(request)
             try:
                 with flight.one():
-                    reply = self._once(server, messages, sent)
+                    scored = self._scored(request, messages, read)
+                    reply = None if scored else self._once(server, messages, sent)
+                if scored is not None:
+                    self._answered(flight)
+                    return scored
+                assert reply is not None
                 reply = self._told_from_reasoning(server, request, reply)
                 if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
@@ -214,12 +238,10 @@ class OpenAIChat(Backend):
                     self._look_for_reasoning(reply)
                     if reply.reasoning:
                         self.parameters.allow_thinking(request, REASONS, limit)
-                self._any_answer, self._failures = True, 0
-                flight.answered()
+                self._answered(flight)
                 return self._response(request, reply)
             except Refusal as refusal:
-                self._any_answer, self._failures = True, 0
-                flight.answered()
+                self._answered(flight)
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
             except Trouble as trouble:
                 if flight.stopped:
@@ -239,6 +261,8 @@ class OpenAIChat(Backend):
                     return replace(failed, error=words)
                 self._check_it_was_ever_there(trouble, words, time.monotonic() - start, tries)
                 self.retries += 1
+                if len(read) > done:
+                    tries, busy, done = 0, 0, len(read)
                 if trouble.kind == "busy":
                     busy += 1
                     flight.busy()
@@ -250,6 +274,29 @@ class OpenAIChat(Backend):
                 flight.wait(
                     max(tries, 1) if trouble.kind != "busy" else busy, self._first_wait(trouble), trouble.retry_after
                 )
+
+    def _answered(self, flight: InFlight) -> None:
+        self._any_answer, self._failures = True, 0
+        flight.answered()
+
+    def _scored(self, request: Request, messages: bytes, read: dict[str, Answer]) -> Response | None:
+        """The response to a request whose options the server scores by their tokens; None for any other request. `read`: as there.
+
+        Raises BadInput where the method needs that and the server cannot do it; Trouble, Refusal.
+        """
+        if not request.candidates or self._token_scores is None:
+            return None
+        lacks = self._token_scores.lacks(request)
+        if lacks is None:
+            if self._token_scores.begins_reasoning:
+                self.parameters.deviate(BEGUN_REASONING)
+            return self._token_scores.score(request, messages, read)
+        if request.scoring == "next_token":
+            return None
+        raise BadInput(
+            f"--method ps, ps_official: the server of openai:{self.name} cannot score options: {lacks}. vLLM's server can; elsewhere use "
+            "--method mc, gd or ff."
+        )
 
     def _first_wait(self, trouble: Trouble) -> float:
         """A server that nobody reached yet is tried at short intervals, for a few seconds."""
@@ -276,6 +323,10 @@ class OpenAIChat(Backend):
 
     def _once(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Reply:
         """Send one question. `messages`: as JSON. Raises Refusal or Trouble."""
+        return read_reply(self._document(server, messages, sent), sent.get(self.parameters.limit_name))
+
+    def _document(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Any:
+        """The JSON of a reply. Raises Refusal or Trouble."""
         others = json.dumps({"model": self.name, **sent}, ensure_ascii=False, allow_nan=False)
         try:
             posted = server.post(others[:-1].encode("utf-8", "replace") + b', "messages": ' + messages + b"}")
@@ -284,11 +335,10 @@ class OpenAIChat(Backend):
         if not 200 <= posted.status < 300:
             raise trouble_of_status(posted.status, posted.text, posted.headers, sent)
         try:
-            document = json.loads(posted.body)
+            return json.loads(posted.body)
         except ValueError as error:
             said = words_of(posted.text) if "html" in posted.headers.get("content-type", "") else str(error)
             raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
-        return read_reply(document, sent.get(self.parameters.limit_name))
 
     def _told_from_reasoning(self, server: Address, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
@@ -360,38 +410,6 @@ class OpenAIChat(Backend):
     def describe(self) -> dict[str, Any]:
         host = urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else "default"
         settled = self.parameters.describe() if self._settled else {}
+        if self._token_scores is not None:
+            settled["options_scored_by"] = "their tokens" if self._token_scores.can_score else "alternatives of a token"
         return {"server": host, "retries": self.retries, **settled}
-
-
-def _by_next_token(requests: Iterable[Request]) -> Iterator[Request]:
-    for request in requests:
-        if request.scoring != "next_token":
-            raise BadInput(
-                "--method ps: a chat server gives no likelihood of a given answer. Use --method mc, gd or ff."
-            )
-        yield request
-
-
-def _address(url: str | None) -> str | None:
-    """The address of a server, as the client wants it. Raises BadInput where it is none."""
-    if url is None:
-        return None
-    if not re.match(r"https?://", url, re.IGNORECASE):
-        other = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
-        why = f"{other[1]} is not spoken here" if other else "has no scheme"
-        raise BadInput(
-            f"--base-url {url}: {why}. Write http:// or https:// before the host, e.g. http://127.0.0.1:8000/v1."
-        )
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise BadInput(f"--base-url {url}: not an address ({error}).") from None
-    if not host:
-        raise BadInput(f"--base-url {url}: names no host.")
-    return url.removesuffix("/").removesuffix("/chat/completions")
-
-
-def _is_local(url: str | None) -> bool:
-    host = urlsplit(url or "").hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")

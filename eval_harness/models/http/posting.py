@@ -7,6 +7,7 @@ question, and it would pass for its answer. See also: what an error means (`serv
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import time
 from collections.abc import Mapping
@@ -90,6 +91,32 @@ class Address:
                     reply.close()
                     raise TimeoutError
             return Posted(reply.status, reply.headers, b"".join(chunks))
+
+
+def server_address(url: str | None) -> str | None:
+    """The address of a server, as the client wants it. Raises BadInput where it is none."""
+    if url is None:
+        return None
+    if not re.match(r"https?://", url, re.IGNORECASE):
+        other = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
+        why = f"{other[1]} is not spoken here" if other else "has no scheme"
+        raise BadInput(
+            f"--base-url {url}: {why}. Write http:// or https:// before the host, e.g. http://127.0.0.1:8000/v1."
+        )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadInput(f"--base-url {url}: not an address ({error}).") from None
+    if not host:
+        raise BadInput(f"--base-url {url}: names no host.")
+    return url.removesuffix("/").removesuffix("/chat/completions")
+
+
+def is_local(url: str | None) -> bool:
+    """Whether an address is one of this machine."""
+    host = urlsplit(url or "").hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _proxy_of(url: str) -> dict[str, Any] | None:

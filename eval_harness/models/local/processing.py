@@ -14,6 +14,7 @@ from eval_harness.models.interface import Request, Settings
 from eval_harness.models.local.chat_form import plain_template
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.pretrained import first_line
+from eval_harness.models.option_tokens import continuation, next_token_forms
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
 
 
@@ -64,40 +65,16 @@ class Processing:
         return end
 
     def next_token_forms(self, request: Request) -> list[list[int]]:
-        """For each candidate the tokens that begin it, written with and without a space before it; shared ones do not count.
-
-        Raises BadInput when a candidate has no token of its own.
-        """
-        forms: list[set[int]] = []
-        for candidate in request.candidates:
-            written = (
-                self._tokenizer(form, add_special_tokens=False)["input_ids"] for form in (candidate, f" {candidate}")
-            )
-            forms.append({ids[0] for ids in written if ids})
-        own = [
-            sorted(form.difference(*(forms[:position] + forms[position + 1 :]))) for position, form in enumerate(forms)
-        ]
-        if not all(own):
-            raise BadInput(
-                f"--method gd: {self.model_id} begins two of the options {', '.join(request.candidates)} "
-                f"(question {request.question_id}) with the same token. Use --method ps or mc."
-            )
-        return own
+        """The tokens that begin each candidate (`option_tokens.next_token_forms`)."""
+        return next_token_forms(request, self._tokenize, self.model_id)
 
     def continuation(self, text: str) -> list[int]:
-        """Token ids of an answer as the model would write it after its prompt (with a space, unless the prompt ends in one).
+        """Token ids of an answer as the model would write it after its prompt (`option_tokens.continuation`)."""
+        return continuation(text, self._tokenize, self._space)
 
-        Raises BadInput for an empty option.
-        """
-        prompt_end = ":" if self._space else ":\n"
-        before = self._tokenizer(prompt_end, add_special_tokens=False)["input_ids"]
-        joined = self._tokenizer(f"{prompt_end}{self._space}{text}", add_special_tokens=False)["input_ids"]
-        ids = joined[len(before) :] if joined[: len(before)] == before else []
-        if not ids:
-            ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
-        if not ids:
-            raise BadInput("--method ps: an option is empty, so it has no likelihood. Use --method mc.")
-        return list(ids)
+    def _tokenize(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
 
 
 def output_limit(request: Request, own: int | None, settings: Settings) -> tuple[int, str | None]:

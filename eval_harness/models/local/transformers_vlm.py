@@ -23,6 +23,7 @@ from eval_harness.models.local.compared import COMPARED
 from eval_harness.models.local.model_inputs import Prepared
 from eval_harness.models.local.pretrained import first_line, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
+from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import Reading
 from eval_harness.results import Model
 
@@ -119,7 +120,7 @@ class TransformersVLM(Backend):
         Raises BadInput where two options begin with the same token (`gd`).
         """
         if self.processing.opened:
-            self._deviate("options were scored where the chat template has begun the model's reasoning")
+            self._deviate(BEGUN_REASONING)
         return self._in_batches(requests, self._score)
 
     def _deviate(self, words: str) -> None:

@@ -22,6 +22,7 @@ from eval_harness.models.interface import OPTIONS, Backend, Request, Response, S
 from eval_harness.models.local.chat_form import decode_image
 from eval_harness.models.local.pretrained import check_adapter, first_line, set_pixels
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
+from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
 from eval_harness.results import Model
 
 GENERATION = {
@@ -46,9 +47,6 @@ OWN_OPTIONS = {
     "tokenizer": "no option",
 }
 """Arguments of the engine that `--engine` may not set -> what sets them: they decide answers."""
-
-LONGEST_LOGPROBS = 128
-"""Token ids whose log-probabilities the engine gives for one position."""
 
 
 class VllmVLM(Backend):
@@ -98,7 +96,7 @@ class VllmVLM(Backend):
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Score each request's candidates (methods `gd` and `ps`). Raises BadInput where two options begin with the same token (`gd`)."""
         if self.processing.opened:
-            self._deviate("options were scored where the chat template has begun the model's reasoning")
+            self._deviate(BEGUN_REASONING)
         by_sequence = bool(requests) and requests[0].scoring == "sequence"
         return _timed(self._by_sequence(requests) if by_sequence else self._by_first_token(requests))
 
@@ -114,18 +112,13 @@ class VllmVLM(Backend):
             else self.processing.next_token_forms(request)
             for request in requests
         ]
-        wanted = [sorted({token for candidate in each for token in candidate}) for each in tokens]
-        if any(len(ids) > LONGEST_LOGPROBS for ids in wanted):
-            raise BadInput(
-                f"--method gd, ps_official: vLLM scores at most {LONGEST_LOGPROBS} tokens of a position. Use --method ps."
-            )
         params = [
-            SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprob_token_ids=ids) for ids in wanted
+            SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprob_token_ids=first_position_ids(each))
+            for each in tokens
         ]
         for number, output in self._run(self._prompts(requests), params):
-            found = output.outputs[0].logprobs[0]
-            values = [[found[token].logprob for token in candidate] for candidate in tokens[number]]
-            yield chosen(requests[number], [math.fsum(v) / len(v) if official else _logsumexp(v) for v in values])
+            found = {token: entry.logprob for token, entry in output.outputs[0].logprobs[0].items()}
+            yield chosen(requests[number], first_position_scores(found, tokens[number], official))
 
     def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
         """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt."""
@@ -364,8 +357,3 @@ def _timed(responses: Iterator[Response]) -> Iterator[Response]:
         now = time.perf_counter()
         yield replace(response, seconds=round(now - last, 4))
         last = now
-
-
-def _logsumexp(values: Sequence[float]) -> float:
-    most = max(values)
-    return most + math.log(math.fsum(math.exp(value - most) for value in values))

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean
 
 from dataset_builders.schema import image_ids
-from eval_harness.models.interface import Request
+from eval_harness.models.interface import Backend, Request
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.plan import Plan, make_plan
@@ -55,8 +55,9 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
     characters = most = 0
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
-        characters += sum(map(len, texts))
-        most += 0 if request.candidates and not backend.is_api else request.max_tokens
+        times = _times_sent(request, backend)
+        characters += times * sum(map(len, texts))
+        most += request.max_tokens if not request.candidates else times if backend.is_api else 0
     pixels: list[int] = []
     if backend.needs_images:
         for request in chain.from_iterable(plan.requests(instances[:images])):
@@ -64,10 +65,15 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
             for shown in request.images:
                 with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
                     of_request += image.width * image.height
-            pixels += [of_request] if of_request else []
+            pixels += [_times_sent(request, backend) * of_request] if of_request else []
     asked = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
     distinct = {(row["case_id"], name) for row in asked for name in image_ids(row)} if backend.needs_images else ()
     return Size(len(instances), len(distinct), characters, tuple(pixels), most)
+
+
+def _times_sent(request: Request, backend: Backend) -> int:
+    """How often a request goes to a server: with each of the options that are scored whole (`ps`), else once."""
+    return len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
 
 
 def first_request(plan: Plan) -> Request:

@@ -1,0 +1,247 @@
+"""Options scored by a server that gives the log-probabilities of named tokens and of a prompt's tokens, as vLLM's does.
+
+`gd` and `ps_official` name the tokens (`logprob_token_ids`). `ps` puts each option after the prompt as the beginning of the assistant's
+turn (`continue_final_message`) and reads `prompt_logprobs` there. A reply says which tokens it is about; a score is made of those that
+belong to the option and of no others. Whether a server can do this is tried once, with a question that shows nothing.
+
+See also: which tokens those are (`option_tokens.py`), servers that give the alternatives of a token only (`openai_chat.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from urllib3.exceptions import HTTPError
+
+from eval_harness.models.http.chat_messages import continued, messages_of
+from eval_harness.models.http.posting import Address
+from eval_harness.models.http.server_errors import Trouble, short, trouble_of, trouble_of_status
+from eval_harness.models.interface import Request, Response, chosen
+from eval_harness.models.option_tokens import (
+    continuation,
+    first_position_ids,
+    first_position_scores,
+    next_token_forms,
+)
+from eval_harness.models.thinking import opens_reasoning
+
+QUESTION, OPTION = "Which side is shown?", "left"
+"""What is sent to see whether a server can score options."""
+
+BUSY = (408, 429, 502, 503, 504)
+
+Chat = Callable[[bytes, dict[str, Any]], dict[str, Any]]
+"""Messages as JSON and further parameters -> the document of a chat completion. Raises Trouble or Refusal."""
+
+
+Usage = tuple[int, int] | None
+"""Tokens in and out; None where the server does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A conversation with an answer begun: its token ids and the log-probability of each (of the first, which has none, 0)."""
+
+    ids: list[int]
+    logprobs: list[float]
+    usage: Usage
+
+
+class TokenScores:
+    """Scores options at one server. Used from many threads.
+
+    `chat` sends one chat completion; `tokenizer` is the address of the server's /tokenize, `detokenizer` of its /detokenize.
+    """
+
+    def __init__(self, model: str, chat: Chat, tokenizer: Address, detokenizer: Address) -> None:
+        self.model = model
+        self.begins_reasoning = False
+        """Whether the server's chat template begins the model's reasoning."""
+        self._chat, self._tokenizer, self._detokenizer = chat, tokenizer, detokenizer
+        self._known: dict[str, list[int]] = {}
+        self._lacks: dict[bool, str | None] = {}
+        self._trying = threading.Lock()
+        self._space = self._lead = ""
+        """What the model writes before an answer; what is sent before an option so that the server reads that."""
+
+    def lacks(self, request: Request) -> str | None:
+        """What the server lacks to score a request's options, None where it can. Raises Trouble where that cannot be told now."""
+        by_sequence = request.scoring == "sequence"
+        with self._trying:
+            if by_sequence not in self._lacks:
+                self._lacks[by_sequence] = self._tried(by_sequence)
+            return self._lacks[by_sequence]
+
+    @property
+    def can_score(self) -> bool:
+        """Whether the server was seen to score options by their tokens."""
+        return None in self._lacks.values()
+
+    def score(self, request: Request, messages: bytes, read: dict[str, Answer]) -> Response:
+        """The response to a request whose conversation is `messages`. `read`: the answers that earlier tries have read; added to.
+
+        Raises Trouble, also where a reply is about other tokens than asked for; BadInput as `option_tokens.py`.
+        """
+        if request.scoring == "sequence":
+            for text in request.candidates:
+                if text not in read:
+                    read[text] = self._read(messages, self._lead + text)
+            answers = [(text, read[text]) for text in request.candidates]
+            return chosen(request, self._by_sequence(answers), usage=_sum([answer.usage for _, answer in answers]))
+        official = request.scoring == "sequence_official"
+        tokens = [self._continuation(text) for text in request.candidates] if official else self._forms(request)
+        logprobs, usage = self._first_position(messages, tokens)
+        return chosen(request, first_position_scores(logprobs, tokens, official), usage=usage)
+
+    def _by_sequence(self, answers: Sequence[tuple[str, Answer]]) -> list[float]:
+        """The mean log-probability of each candidate's tokens after the prompt, which must be the same before all of them."""
+        scores: list[float] = []
+        prompt: list[int] | None = None
+        for text, answer in answers:
+            tokens = self._continuation(text)
+            before = answer.ids[: len(answer.ids) - len(tokens)]
+            if answer.ids[len(before) :] != tokens or (prompt is not None and before != prompt) or not before:
+                raise Trouble(
+                    f"the server reads the option {short(text)!r} as other tokens than it has after the prompt",
+                    "question",
+                )
+            prompt = before
+            scores.append(math.fsum(answer.logprobs[len(before) :]) / len(tokens))
+        return scores
+
+    def _read(self, messages: bytes, answer: str) -> Answer:
+        """The conversation with an answer begun, as the server reads it."""
+        document = self._chat(
+            continued(messages, answer),
+            {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
+        )
+        ids = _ids(document.get("prompt_token_ids"))
+        positions = document.get("prompt_logprobs")
+        if ids is None or not isinstance(positions, list):
+            raise Trouble("the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)", "question")
+        if len(positions) != len(ids):
+            raise Trouble(f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt", "question")
+        logprobs = [0.0, *(_logprob(at, token) for at, token in zip(positions[1:], ids[1:], strict=True))]
+        return Answer(ids, logprobs, _usage(document))
+
+    def _first_position(self, messages: bytes, tokens: Sequence[Sequence[int]]) -> tuple[Mapping[int, float], Usage]:
+        """Token id -> log-probability after the prompt, of all of `tokens`; and what was used."""
+        wanted = first_position_ids(tokens)
+        document = self._chat(
+            messages,
+            {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True},
+        )
+        found = _named_tokens(document)
+        if missing := [token for token in wanted if token not in found]:
+            raise Trouble(
+                f"the server gives no log-probability of {len(missing)} of the {len(wanted)} tokens asked for "
+                "(logprob_token_ids)",
+                "question",
+            )
+        return found, _usage(document)
+
+    def _tried(self, by_sequence: bool) -> str | None:
+        """What the server lacks, tried with a question that shows nothing; None where it has everything."""
+        request = Request("", 0, QUESTION, None, (OPTION,), "single", candidates=(OPTION,))
+        messages = messages_of(request, None)
+        try:
+            self._tokenize(OPTION)  # first: most servers lack this, and are sent nothing else
+            prompt = _ids(self._chat(messages, {}).get("prompt_token_ids"))
+            if not prompt:
+                return "it does not say which tokens it read (return_token_ids)"
+            text = self._post(self._detokenizer, {"tokens": prompt}).get("prompt")
+            if not isinstance(text, str) or QUESTION not in text:
+                return "its /detokenize does not give a prompt back"
+            end = text.rpartition(QUESTION)[2]
+            self.begins_reasoning = opens_reasoning(end)
+            self._space = "" if end[-1:].isspace() else " "
+            if not by_sequence:
+                self._first_position(messages, [self._continuation(OPTION)])
+                return None
+            wanted = prompt + self._continuation(OPTION)
+            for lead in dict.fromkeys((self._space, "")):  # a template may write the space by itself
+                if self._read(messages, lead + OPTION).ids == wanted:
+                    self._lead = lead
+                    return None
+            return "its chat template writes an assistant's turn otherwise than it begins one"
+        except Trouble as trouble:
+            if trouble.kind == "question":
+                return str(trouble)
+            raise
+
+    def _forms(self, request: Request) -> list[list[int]]:
+        return next_token_forms(request, self._tokenize, self.model)
+
+    def _continuation(self, text: str) -> list[int]:
+        return continuation(text, self._tokenize, self._space)
+
+    def _tokenize(self, text: str) -> list[int]:
+        if text not in self._known:
+            ids = _ids(self._post(self._tokenizer, {"prompt": text, "add_special_tokens": False}).get("tokens"))
+            if ids is None:
+                raise Trouble("its /tokenize gives no tokens", "question")
+            self._known[text] = ids
+        return self._known[text]
+
+    def _post(self, address: Address, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            posted = address.post(json.dumps({"model": self.model, **body}).encode("utf-8", "replace"))
+        except (TimeoutError, HTTPError) as error:
+            raise trouble_of(error) from None
+        if posted.status in BUSY:
+            raise trouble_of_status(posted.status, posted.text, posted.headers, body)
+        try:
+            document = json.loads(posted.body)
+        except ValueError:
+            document = None
+        if posted.status != 200 or not isinstance(document, dict):
+            raise Trouble("it has no /tokenize and /detokenize", "question")
+        return document
+
+
+def _ids(value: Any) -> list[int] | None:
+    """A list of token ids, None for anything else."""
+    return value if isinstance(value, list) and all(type(each) is int for each in value) else None
+
+
+def _logprob(position: Any, token: int) -> float:
+    """The log-probability of a token at a position of the prompt. Raises Trouble where the reply has none of it."""
+    entry = position.get(str(token)) if isinstance(position, dict) else None
+    value = entry.get("logprob") if isinstance(entry, dict) else None
+    if not _is_logprob(value):
+        raise Trouble("a token of the prompt came without its log-probability", "question")
+    return float(value)
+
+
+def _named_tokens(document: Any) -> dict[int, float]:
+    """Token id -> log-probability at the first new position, of tokens named `token_id:ID`."""
+    try:
+        [first, *_] = document["choices"][0]["logprobs"]["content"]
+        said = [(entry["token"], entry["logprob"]) for entry in (first, *first["top_logprobs"])]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return {}
+    return {
+        int(token.removeprefix("token_id:")): float(value)
+        for token, value in said
+        if isinstance(token, str) and token.removeprefix("token_id:").isdecimal() and _is_logprob(value)
+    }
+
+
+def _is_logprob(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _usage(document: dict[str, Any]) -> Usage:
+    said = document.get("usage")
+    counts = [said.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(said, dict) else []
+    return (counts[0], counts[1]) if counts and all(type(count) is int for count in counts) else None
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    known = [usage for usage in usages if usage is not None]
+    return (sum(usage[0] for usage in known), sum(usage[1] for usage in known)) if len(known) == len(usages) else None

@@ -1,0 +1,152 @@
+"""Images are embedded from a folder, an object store and a dataset of the Hub, as files and as Parquet: the same vectors each way."""
+
+import io
+import pickle
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from fsspec.implementations.memory import MemoryFileSystem
+from huggingface_hub import HfApi
+from PIL import Image
+
+from curation.images.file_names import file_names
+from curation.images.image_files import Remote, images_at
+from curation.mining.embedding import embed
+from curation.mining.encoders import Encoder, EncoderSpec
+from dataset_builders.errors import BadInput
+from tests.localhub.accounts import CURATOR
+
+ENCODER = Encoder(
+    EncoderSpec("pixels", "none", "none", "none"),
+    lambda picture: torch.from_numpy(np.asarray(picture.resize((4, 4)), np.float32)).permute(2, 0, 1) + 1,
+    lambda batch: batch.flatten(1),
+    "fixed",
+)
+"""Sixteen pixels as they are."""
+
+
+def drawn(count, seed=0):
+    """Name -> bytes of images, the last of which is none."""
+    chance, found = np.random.default_rng(seed), {}
+    for number in range(count):
+        buffer = io.BytesIO()
+        Image.fromarray(chance.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(buffer, "PNG")
+        found[f"{'deep/' * (number % 2)}{number}.png"] = buffer.getvalue()
+    return found | {"broken.jpg": b"\xff\xd8\xff\xe0 no picture"}
+
+
+def as_parquet(images):
+    """Two columns of images as `datasets` stores them, in row groups of 3."""
+    rows = [{"bytes": data, "path": name} for name, data in images.items()]
+    file = io.BytesIO()
+    table = pa.table({"id": range(len(rows)), "other": [{"bytes": b"", "path": ""}] * len(rows), "image": rows})
+    pq.write_table(table, file, row_group_size=3)
+    return {"data/test-0.parquet": file.getvalue(), "README.md": b"# Images", "data/plain.parquet": _plain()}
+
+
+def _plain():
+    file = io.BytesIO()
+    pq.write_table(pa.table({"id": [1]}), file)
+    return file.getvalue()
+
+
+def in_memory(files, _):
+    MemoryFileSystem.store.clear()
+    for name, data in files.items():
+        fsspec.filesystem("memory").pipe(f"/bucket/{name}", data)
+    return "memory://bucket"
+
+
+def in_folder(files, request):
+    folder = request.getfixturevalue("tmp_path") / "object-store"
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return f"file://{folder}"
+
+
+def on_the_hub(files, request):
+    hub = request.getfixturevalue("local_hub")
+    api = HfApi(endpoint=hub.endpoint, token=CURATOR)
+    repository = "ORG/images"
+    api.create_repo(repository, repo_type="dataset")
+    for name, data in files.items():
+        api.upload_file(path_or_fileobj=data, path_in_repo=name, repo_id=repository, repo_type="dataset")
+    return f"hf://datasets/{repository}"
+
+
+def vectors(out):
+    """Of each image's bytes."""
+    index, array = pd.read_parquet(out / "images.parquet"), np.load(next(out.glob("*.npy")))
+    return dict(zip(index["sha256"], array, strict=True))
+
+
+@pytest.mark.parametrize("form", [dict, as_parquet])
+@pytest.mark.parametrize("store", [in_memory, in_folder, on_the_hub])
+def test_an_address_gives_the_vectors_of_a_folder(store, form, request, tmp_path):
+    images = drawn(7)
+    embed(_folder(images, tmp_path), tmp_path / "a", ENCODER, quiet=True)
+    address = store(form(images), request)
+    embed(address, tmp_path / "b", ENCODER, batch_size=3, quiet=True)
+    ours, theirs = vectors(tmp_path / "b"), vectors(tmp_path / "a")
+    assert ours.keys() == theirs.keys()
+    assert len(ours) == 7
+    for sha, vector in theirs.items():
+        np.testing.assert_array_equal(ours[sha], vector)
+    [broken] = pd.read_csv(tmp_path / "b" / "unreadable.csv")["image"]
+    assert file_names(tmp_path / "b")[broken] == ("data/test-0.parquet#0000007" if form is as_parquet else "broken.jpg")
+    again = pickle.loads(pickle.dumps(images_at(address)))  # as a worker on another machine gets it
+    assert again.names() == images_at(address).names()
+
+
+def _folder(images, tmp_path):
+    folder = tmp_path / "images"
+    for name, data in images.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def test_what_was_embedded_is_not_read_again_and_what_changed_is(tmp_path, monkeypatch):
+    images, read = drawn(5), []
+    address = in_memory(images, None)
+    whole = Remote.read
+    monkeypatch.setattr(Remote, "read", lambda self, name: read.append(name) or whole(self, name))
+    embed(address, tmp_path / "out", ENCODER, quiet=True)
+    read.clear()
+    embed(address, tmp_path / "out", ENCODER, quiet=True)
+    assert read == ["broken.jpg"]
+    read.clear()
+    fsspec.filesystem("memory").pipe("/bucket/0.png", drawn(1, seed=9)["0.png"])
+    embed(address, tmp_path / "out", ENCODER, quiet=True)
+    assert set(read) == {"broken.jpg", "0.png"}
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("nothing://bucket", "cannot be opened"),
+        ("memory://empty", "holds no images"),
+    ],
+)
+def test_an_address_without_images_is_one_line_and_nothing_is_written(address, words, tmp_path):
+    with pytest.raises(BadInput, match=words):
+        embed(address, tmp_path / "out", ENCODER, quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_address_that_fails_while_it_is_read_lists_no_image_as_broken(tmp_path, monkeypatch):
+    address = in_memory(drawn(5), None)
+
+    def gone(self, path, **_):
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", gone)
+    with pytest.raises(BadInput, match=r"cannot be read .*connection reset"):
+        embed(address, tmp_path / "out", ENCODER, quiet=True)
+    assert not (tmp_path / "out" / "unreadable.csv").exists()

@@ -1,0 +1,83 @@
+"""A server that scores tokens as vLLM's does, for a made-up model whose every log-probability is known, and that can lie about them."""
+
+import hashlib
+import math
+import re
+
+from tests.chaos.server import ChaosServer, completion
+
+PIECES = re.compile(r"<\w+>\n?|\s?\w{1,4}|.|\n", re.DOTALL)
+
+
+class ScoringServer:
+    """`template`: what stands before an answer. `trims`: whether it takes the space off one that is begun. `change` may change a reply."""
+
+    def __init__(self, template="<model>\n", trims=False, change=lambda document, body: document):
+        self.template, self.trims, self.change = template, trims, change
+        self.vocabulary: list[str] = []
+        self.server = ChaosServer(answer=self.answer)
+        self.server.further = {
+            "tokenize": lambda body: {"tokens": self.ids(body["prompt"])},
+            "detokenize": lambda body: {"prompt": "".join(self.vocabulary[token] for token in body["tokens"])},
+        }
+
+    def __enter__(self):
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        self.server.__exit__()
+
+    def ids(self, text):
+        found = PIECES.findall(text)
+        self.vocabulary += [piece for piece in dict.fromkeys(found) if piece not in self.vocabulary]
+        return [self.vocabulary.index(piece) for piece in found]
+
+    def logprob(self, before, token):
+        """Of a token after those before it."""
+        text = " ".join(self.vocabulary[each] for each in (*before, token))
+        return -0.01 - hashlib.sha256(text.encode()).digest()[0] / 16
+
+    def prompt(self, body):
+        """The token ids of a conversation; an image is three tokens."""
+        text = ""
+        for message in body["messages"]:
+            if message["role"] == "assistant":
+                assert body["continue_final_message"]
+                assert not body["add_generation_prompt"]
+                said = message["content"].strip() if self.trims else message["content"]
+                return self.ids(text) + self.ids(self.template) + self.ids(said)
+            parts = message["content"] if isinstance(message["content"], list) else [message["content"]]
+            for part in parts:
+                shown = hashlib.sha256(str(part).encode()).hexdigest()[:4]
+                text += part if isinstance(part, str) else part.get("text", f"<{shown}><{shown}><{shown}>")
+        return self.ids(text) + self.ids(self.template)
+
+    def answer(self, body):
+        ids = self.prompt(body)
+        document = completion("x", finish="length") | {"prompt_token_ids": ids}
+        if "prompt_logprobs" in body:
+            positions = [{str(ids[at]): {"logprob": self.logprob(ids[:at], ids[at])}} for at in range(1, len(ids))]
+            document["prompt_logprobs"] = [None, *positions]
+        if "logprob_token_ids" in body:
+            top = [
+                {"token": f"token_id:{token}", "logprob": self.logprob(ids, token)}
+                for token in body["logprob_token_ids"]
+            ]
+            document["choices"][0]["logprobs"] = {
+                "content": [{"token": "token_id:0", "logprob": -9.0, "top_logprobs": top}]
+            }
+        return 200, self.change(document, body)
+
+    def expected(self, question, candidates, scoring, space=""):
+        """The scores by definition: `question` is the body that was sent for it without an answer."""
+        prompt = self.prompt(question)
+        if scoring == "next_token":
+            forms = [{self.ids(text)[0], self.ids(f" {text}")[0]} for text in candidates]
+            return [math.log(sum(math.exp(self.logprob(prompt, token)) for token in form)) for form in forms]
+        tokens = [self.ids(space + text) for text in candidates]
+        if scoring == "sequence_official":
+            return [sum(self.logprob(prompt, token) for token in each) / len(each) for each in tokens]
+        return [
+            sum(self.logprob(prompt + each[:at], token) for at, token in enumerate(each)) / len(each) for each in tokens
+        ]

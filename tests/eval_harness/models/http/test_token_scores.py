@@ -1,0 +1,142 @@
+"""Options scored through a server by their own tokens: the numbers are those of the definition, and no score comes from other tokens."""
+
+import json
+from random import Random
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.chat_messages import messages_of
+from tests.chaos.server import ChaosServer
+from tests.eval_harness.models.http.asking import model, request
+from tests.eval_harness.models.http.scoring_server import ScoringServer
+
+WORDS = ("left", "right", "pleural effusion", "no", "yes", "café", "3 mm", "lower lobe of the left lung", "x")
+SCORINGS = ("next_token", "sequence", "sequence_official")
+
+
+def scored(stand_in, scoring, questions):
+    backend = model(stand_in.server)
+    found = list(backend.score([question(i, scoring, options) for i, options in enumerate(questions)]))
+    return backend, {response.question_id: response for response in found}
+
+
+def question(number, scoring, options):
+    return request(number, candidates=options, options=options, scoring=scoring)
+
+
+def drawn(seed, count=6):
+    chance, distinct = Random(seed), [word for word in WORDS if word != "lower lobe of the left lung"]
+    return [tuple(chance.sample(distinct, chance.randint(2, 4))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize(("template", "trims", "space"), [("<model>\n", False, ""), ("<m>:", False, " ")])
+def test_scores_are_those_of_the_options_own_tokens(scoring, template, trims, space):
+    questions = drawn(hash((scoring, template)) % 97)
+    with ScoringServer(template, trims) as stand_in:
+        backend, found = scored(stand_in, scoring, questions)
+        for number, options in enumerate(questions):
+            asked = {"messages": json.loads(messages_of(question(number, scoring, options), None))}
+            expected = stand_in.expected(asked, options, scoring, space)
+            assert found[str(number)].scores == pytest.approx(expected, abs=1e-9)
+            assert found[str(number)].usage == (
+                (10, 2) if scoring != "sequence" else (10 * len(options), 2 * len(options))
+            )
+    assert backend.describe()["options_scored_by"] == "their tokens"
+    assert not backend.deviations
+
+
+def test_a_template_that_begins_the_reasoning_is_a_deviation():
+    with ScoringServer("<model>\n<think>\n") as stand_in:
+        backend, _ = scored(stand_in, "sequence", drawn(3))
+    assert any("begun the model's reasoning" in words for words in backend.deviations)
+
+
+def without(name):
+    return lambda document, body: {key: value for key, value in document.items() if key != name}
+
+
+def no_named_tokens(document, body):
+    for choice in document["choices"]:
+        choice.pop("logprobs", None)
+    return document
+
+
+@pytest.mark.parametrize("scoring", ["sequence", "sequence_official"])
+def test_a_server_that_cannot_score_options_is_told_before_a_question_is_sent(scoring):
+    lacking = {
+        "return_token_ids": ScoringServer(change=without("prompt_token_ids")),
+        "prompt_logprobs": ScoringServer(change=without("prompt_logprobs")),
+        "logprob_token_ids": ScoringServer(change=no_named_tokens),
+        "otherwise than it begins one": ScoringServer("<m>:", trims=True),
+    }
+    by_sequence = ("prompt_logprobs", "otherwise than it begins one")
+    for words, stand_in in lacking.items():
+        if words != "return_token_ids" and (words in by_sequence) != (scoring == "sequence"):
+            continue
+        with stand_in, pytest.raises(BadInput, match=words):
+            scored(stand_in, scoring, drawn(5))
+        assert not any("Question" in json.dumps(body) for body in stand_in.server.bodies)
+    with ChaosServer() as server, pytest.raises(BadInput, match="no /tokenize"):
+        list(model(server).score([question(0, scoring, ("left", "right"))]))
+    assert not server.bodies
+
+
+def shifted(document):
+    document["prompt_logprobs"] = [None, *document["prompt_logprobs"]]
+
+
+def of_other_tokens(document):
+    document["prompt_logprobs"][-1] = {"999999": {"logprob": -0.1}}
+
+
+def not_a_number(document):
+    [entry] = document["prompt_logprobs"][-1].values()
+    entry["logprob"] = None
+
+
+def merged(document):
+    document["prompt_token_ids"][-2:] = [999_999]
+    document["prompt_logprobs"][-2:] = [{"999999": {"logprob": -0.1}}]
+
+
+def another_prompt(document):
+    document["prompt_token_ids"][0] += 1
+
+
+@pytest.mark.parametrize("lie", [shifted, of_other_tokens, not_a_number, merged, another_prompt])
+def test_a_reply_about_other_tokens_fails_its_question_and_no_other(lie):
+    questions = [("left", "right"), ("no", "pleural effusion"), ("yes", "no")]
+
+    def change(document, body):
+        text = json.dumps(body["messages"])
+        if "Question 1" in text and "pleural" in text:
+            lie(document)
+        return document
+
+    with ScoringServer(change=change) as stand_in:
+        _, found = scored(stand_in, "sequence", questions)
+    assert {key: reply.status for key, reply in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
+    assert found["1"].scores is None
+    assert "token" in found["1"].error
+
+
+def test_a_named_token_that_is_missing_fails_its_question():
+    def change(document, body):
+        if "Question 1" in json.dumps(body["messages"]):
+            document["choices"][0]["logprobs"]["content"][0]["top_logprobs"].pop()
+        return document
+
+    with ScoringServer(change=change) as stand_in:
+        _, found = scored(stand_in, "next_token", [("A", "B")] * 3)
+    assert {key: reply.status for key, reply in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
+
+
+def test_faults_are_tried_again_and_leave_the_scores_as_they_are():
+    with ScoringServer() as calm:
+        _, expected = scored(calm, "sequence", drawn(8))
+    with ScoringServer() as wild:
+        wild.server.faults = ("429", "500", "reset", "half", "type", "empty", "nonsense")
+        _, found = scored(wild, "sequence", drawn(8))
+    assert {key: reply.scores for key, reply in found.items()} == {key: reply.scores for key, reply in expected.items()}
