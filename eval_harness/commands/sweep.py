@@ -83,7 +83,8 @@ def sweep(
             if outcome.error:
                 errors[outcome.task.number] = outcome.error
             typer.echo(f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}", err=True)
-    command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out)])
+    cluster = ["--ray", ray, "--workers", str(workers), "--gpus-per-worker", f"{gpus_per_worker:g}"] if ray else []
+    command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
     table, missing = report(tasks, errors, command)
     if table:
         typer.echo(f"\n{table}")

@@ -16,7 +16,7 @@ from eval_harness.results import DELIVERIES, Model
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
 """How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same
-as the MediConfusion authors' code computes it (`ps_official`, see `scores.py` of the transformers back end)."""
+as the MediConfusion authors' code computes it (`ps_official`, see `option_tokens.py`)."""
 
 
 Thinking = Literal["on", "off"] | int

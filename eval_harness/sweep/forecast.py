@@ -138,7 +138,9 @@ def before(everything: Sequence[Forecast]) -> str:
     in_all += f", at most {totals[3]:.2f} for the models with a price" if priced else ""
     measured = len(everything) - unknown
     in_all += f"; {_time(known)} hours, one task after the other" if measured else ""
-    in_all += f"; how long {unknown} tasks take is unknown (--first 16 measures it)" if unknown else ""
+    in_all += (
+        f"; how long {unknown} of {len(everything)} tasks take is unknown (--first 16 measures it)" if unknown else ""
+    )
     return "\n".join([*aligned(rows), in_all])
 
 

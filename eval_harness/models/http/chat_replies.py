@@ -76,7 +76,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     split = split_reasoning(said)
     if own.strip() == (split.reasoning or "").strip():
         own = ""  # some servers send it in a field of its own and in the text
-    usage = _usage(document.get("usage"))
+    usage = usage_of(document.get("usage"))
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
         finish = "length"
     reply = Reply(
@@ -170,7 +170,8 @@ def _thoughts(value: Any) -> Iterator[str]:
                 return
 
 
-def _usage(usage: Any) -> tuple[int, int] | None:
+def usage_of(usage: Any) -> tuple[int, int] | None:
+    """Tokens in and out that a reply says; None where it does not."""
     if not isinstance(usage, dict):
         return None
     counts = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]

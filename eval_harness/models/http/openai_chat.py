@@ -128,10 +128,10 @@ class OpenAIChat(Backend):
         root = (self.base_url or PROVIDER).removesuffix("/v1")
 
         def chat(messages: bytes, more: dict[str, Any]) -> dict[str, Any]:
-            document = self._document(server, messages, self.parameters.of_scoring(more))
+            document: dict[str, Any] = self._document(server, messages, self.parameters.of_scoring(more))
             read_reply(document)  # raises for what is none
             self._any_answer = True
-            return document  # type: ignore[no-any-return]
+            return document
 
         return TokenScores(self.name, chat, self._server(f"{root}/tokenize"), self._server(f"{root}/detokenize"))
 

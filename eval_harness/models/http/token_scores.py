@@ -14,11 +14,12 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from urllib3.exceptions import HTTPError
 
 from eval_harness.models.http.chat_messages import continued, messages_of
+from eval_harness.models.http.chat_replies import usage_of
 from eval_harness.models.http.posting import Address
 from eval_harness.models.http.server_errors import Trouble, short, trouble_of, trouble_of_status
 from eval_harness.models.interface import Request, Response, chosen
@@ -45,9 +46,9 @@ Usage = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A conversation with an answer begun: its token ids and the log-probability of each (of the first, which has none, 0)."""
+    """A conversation with an answer begun: the token ids before the answer, and the log-probability of each of its own."""
 
-    ids: list[int]
+    prompt: list[int]
     logprobs: list[float]
     usage: Usage
 
@@ -90,34 +91,21 @@ class TokenScores:
         if request.scoring == "sequence":
             for text in request.candidates:
                 if text not in read:
-                    read[text] = self._read(messages, self._lead + text)
-            answers = [(text, read[text]) for text in request.candidates]
-            return chosen(request, self._by_sequence(answers), usage=_sum([answer.usage for _, answer in answers]))
+                    read[text] = self._read(messages, text, self._lead)
+            answers = [read[text] for text in request.candidates]
+            if any(answer.prompt != answers[0].prompt for answer in answers):
+                raise Trouble("the server reads other tokens before one option than before another", "question")
+            scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
+            return chosen(request, scores, usage=_sum([answer.usage for answer in answers]))
         official = request.scoring == "sequence_official"
         tokens = [self._continuation(text) for text in request.candidates] if official else self._forms(request)
         logprobs, usage = self._first_position(messages, tokens)
         return chosen(request, first_position_scores(logprobs, tokens, official), usage=usage)
 
-    def _by_sequence(self, answers: Sequence[tuple[str, Answer]]) -> list[float]:
-        """The mean log-probability of each candidate's tokens after the prompt, which must be the same before all of them."""
-        scores: list[float] = []
-        prompt: list[int] | None = None
-        for text, answer in answers:
-            tokens = self._continuation(text)
-            before = answer.ids[: len(answer.ids) - len(tokens)]
-            if answer.ids[len(before) :] != tokens or (prompt is not None and before != prompt) or not before:
-                raise Trouble(
-                    f"the server reads the option {short(text)!r} as other tokens than it has after the prompt",
-                    "question",
-                )
-            prompt = before
-            scores.append(math.fsum(answer.logprobs[len(before) :]) / len(tokens))
-        return scores
-
-    def _read(self, messages: bytes, answer: str) -> Answer:
-        """The conversation with an answer begun, as the server reads it."""
+    def _read(self, messages: bytes, option: str, lead: str) -> Answer:
+        """The conversation with an option begun as the answer, as the server reads it. `lead`: what is sent before the option."""
         document = self._chat(
-            continued(messages, answer),
+            continued(messages, lead + option),
             {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
         )
         ids = _ids(document.get("prompt_token_ids"))
@@ -126,8 +114,15 @@ class TokenScores:
             raise Trouble("the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)", "question")
         if len(positions) != len(ids):
             raise Trouble(f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt", "question")
-        logprobs = [0.0, *(_logprob(at, token) for at, token in zip(positions[1:], ids[1:], strict=True))]
-        return Answer(ids, logprobs, _usage(document))
+        tokens = self._continuation(option)
+        start = len(ids) - len(tokens)
+        if start < 1 or ids[start:] != tokens:
+            raise Trouble(
+                f"the server reads the option {short(option)!r} as other tokens than it has after the prompt",
+                "question",
+            )
+        logprobs = [_logprob(at, token) for at, token in zip(positions[start:], tokens, strict=True)]
+        return Answer(ids[:start], logprobs, usage_of(document.get("usage")))
 
     def _first_position(self, messages: bytes, tokens: Sequence[Sequence[int]]) -> tuple[Mapping[int, float], Usage]:
         """Token id -> log-probability after the prompt, of all of `tokens`; and what was used."""
@@ -143,7 +138,7 @@ class TokenScores:
                 "(logprob_token_ids)",
                 "question",
             )
-        return found, _usage(document)
+        return found, usage_of(document.get("usage"))
 
     def _tried(self, by_sequence: bool) -> str | None:
         """What the server lacks, tried with a question that shows nothing; None where it has everything."""
@@ -163,16 +158,25 @@ class TokenScores:
             if not by_sequence:
                 self._first_position(messages, [self._continuation(OPTION)])
                 return None
-            wanted = prompt + self._continuation(OPTION)
-            for lead in dict.fromkeys((self._space, "")):  # a template may write the space by itself
-                if self._read(messages, lead + OPTION).ids == wanted:
-                    self._lead = lead
-                    return None
-            return "its chat template writes an assistant's turn otherwise than it begins one"
+            return self._find_lead(messages, prompt)
         except Trouble as trouble:
             if trouble.kind == "question":
                 return str(trouble)
             raise
+
+    def _find_lead(self, messages: bytes, prompt: list[int]) -> str | None:
+        """Find what has to be sent before an option for it to follow the prompt; returns what is wrong where nothing does."""
+        why = "its chat template writes an assistant's turn otherwise than it begins one"
+        for lead in dict.fromkeys((self._space, "")):  # a template may write the space by itself
+            try:
+                if self._read(messages, OPTION, lead).prompt == prompt:
+                    self._lead = lead
+                    return None
+            except Trouble as trouble:
+                if trouble.kind != "question":
+                    raise
+                why = str(trouble)
+        return why
 
     def _forms(self, request: Request) -> list[list[int]]:
         return next_token_forms(request, self._tokenize, self.model)
@@ -232,14 +236,8 @@ def _named_tokens(document: Any) -> dict[int, float]:
     }
 
 
-def _is_logprob(value: Any) -> bool:
+def _is_logprob(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value)
-
-
-def _usage(document: dict[str, Any]) -> Usage:
-    said = document.get("usage")
-    counts = [said.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(said, dict) else []
-    return (counts[0], counts[1]) if counts and all(type(count) is int for count in counts) else None
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:

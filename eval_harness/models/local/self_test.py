@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from eval_harness.models.interface import Request
+from eval_harness.models.local.agreement import difference
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network import Network, NotSteered
 from eval_harness.models.local.pretrained import first_line
@@ -62,7 +63,7 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
 
         def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
             try:
-                apart = network.difference(run(), expected)
+                apart = difference(run(), expected)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # whatever a model's own code raises on a path that is only tried
@@ -131,7 +132,7 @@ def takes_several_images(network: Network, inputs: InputMaker, found: Findings) 
         expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])
         if found.batches:
             together = network.forced_logits(inputs.whole([both, other]), tokens)
-            found.batches = network.difference(together, expected) <= network.tolerance
+            found.batches = difference(together, expected) <= network.tolerance
             found.paths["two images in a batch"] = "equal" if found.batches else "differs"
         if network.may_share:
             pair = [both, replace(question, more_images=both.more_images)]

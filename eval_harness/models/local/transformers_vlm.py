@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -20,6 +20,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.compared import COMPARED
+from eval_harness.models.local.generation_options import check_generation
 from eval_harness.models.local.model_inputs import Prepared
 from eval_harness.models.local.pretrained import first_line, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
@@ -50,12 +51,13 @@ class TransformersVLM(Backend):
         import torch
         from transformers.utils import logging
 
-        from eval_harness.models.local.network import Network, is_encoder_decoder
+        from eval_harness.models.local.attention import is_encoder_decoder
+        from eval_harness.models.local.network import Network
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.model_id = model_id
-        _check_generation(settings.generation)
+        check_generation(settings.generation)
         self.processor, loaded, odd = load_pretrained(model_id, settings)
         tokenizer = self.processor.tokenizer
         encoder_decoder = is_encoder_decoder(loaded.config)
@@ -146,7 +148,7 @@ class TransformersVLM(Backend):
             ) from error
 
     def _compare_with_server(self, settings: Settings) -> None:
-        """Ask the server of the same model, too; what differs is told. Raises BadInput where it cannot be asked."""
+        """Ask the server of the same model, too; what differs is a deviation. Raises BadInput where it cannot be asked."""
         from eval_harness.models.http.served_copy import compare_with_server
         from eval_harness.models.local.self_test import small_requests
 
@@ -207,7 +209,7 @@ class TransformersVLM(Backend):
                 torch.cuda.empty_cache()
             return None
         seconds = round((time.perf_counter() - start) / len(responses), 4)
-        return [_with_seconds(response, seconds) for response in responses]
+        return [replace(response, seconds=seconds) for response in responses]
 
     def _checked(self, prepared: Prepared) -> Prepared:
         """The batch as it is; before the first shared one is trusted, it is compared with whole prompts, and given up if they differ."""
@@ -242,7 +244,7 @@ class TransformersVLM(Backend):
 
     def _response(self, request: Request, row: list[int], read: Reading, prompt_length: int) -> Response:
         """A row of new tokens, padded after the one that ends the text, as it was read."""
-        ended = next((place for place, token in enumerate(row, 1) if token in self._ends), None)
+        ended = next((count for count, token in enumerate(row, 1) if token in self._ends), None)
         return Response(
             request.question_id,
             request.sample,
@@ -303,37 +305,3 @@ class TransformersVLM(Backend):
             "self_test": self.findings.paths,
             "type_compared_with_plain_loops": self._type in COMPARED,
         }
-
-
-GENERATION = {
-    "top_k": "TopKLogitsWarper",
-    "top_p": "TopPLogitsWarper",
-    "min_p": "MinPLogitsWarper",
-    "repetition_penalty": "RepetitionPenaltyLogitsProcessor",
-    "no_repeat_ngram_size": "NoRepeatNGramLogitsProcessor",
-    "bad_words_ids": "NoBadWordsLogitsProcessor",
-    "min_new_tokens": "MinNewTokensLengthLogitsProcessor",
-}
-"""Options of `generate` that `--generation` may set, those that work row by row, one token after the other -> the class of transformers
-that takes the value."""
-
-
-def _check_generation(given: Mapping[str, Any]) -> None:
-    """Raises BadInput for options that would change what an answer is (beams, several sequences), that are not known, or whose values
-    transformers does not take."""
-    import transformers
-
-    if wrong := sorted(given.keys() - set(GENERATION)):
-        raise BadInput(
-            f"--generation: {', '.join(wrong)} cannot be set for a local model. There is: {', '.join(GENERATION)}."
-        )
-    for name, value in given.items():
-        further = {"bad_words_ids": {"eos_token_id": 0}, "min_new_tokens": {"min_new_tokens": value, "eos_token_id": 0}}
-        try:
-            getattr(transformers, GENERATION[name])(0 if name == "min_new_tokens" else value, **further.get(name, {}))
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"--generation: {name} {value!r}: {first_line(error).rstrip('.')}.") from None
-
-
-def _with_seconds(response: Response, seconds: float) -> Response:
-    return replace(response, seconds=seconds)

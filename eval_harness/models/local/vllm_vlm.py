@@ -20,33 +20,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
 from eval_harness.models.local.chat_form import decode_image
-from eval_harness.models.local.pretrained import check_adapter, first_line, set_pixels
+from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
+from eval_harness.models.local.vllm_engine import GENERATION, check_settings, load_adapter, read_model, start_engine
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
 from eval_harness.results import Model
-
-GENERATION = {
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "repetition_penalty": "repetition_penalty",
-    "min_new_tokens": "min_tokens",
-}
-"""What `--generation` may set, under transformers' names -> vLLM's."""
-
-OWN_OPTIONS = {
-    "model": "--model",
-    "dtype": "--dtype",
-    "quantization": "--quantization",
-    "trust_remote_code": "--trust-remote-code",
-    "enable_lora": "--adapter",
-    "mm_processor_kwargs": "--min-pixels, --max-pixels",
-    "chat_template": "--chat-template",
-    "seed": "--generation",
-    "logprobs_mode": "no option",
-    "tokenizer": "no option",
-}
-"""Arguments of the engine that `--engine` may not set -> what sets them: they decide answers."""
 
 
 class VllmVLM(Backend):
@@ -61,8 +39,8 @@ class VllmVLM(Backend):
         require("vllm", "transformers")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         self.model_id, self._settings = model_id, settings
-        _check(settings)
-        config, processor, self._own_limit = _read(model_id, settings)
+        check_settings(settings)
+        config, processor, self._own_limit = read_model(model_id, settings)
         self.processing = Processing(model_id, processor, settings, True, config.model_type)
         self.template_hash = self.processing.template_hash
         if self.processing.plain is not None:
@@ -70,8 +48,8 @@ class VllmVLM(Backend):
                 f"--model vllm:{model_id}: its processor has no chat template. Give one with --chat-template."
             )
         self.deviations: list[str] = []
-        self._adapter = _adapter(settings.adapter)
-        self._engine = _start(model_id, settings, processor, self._adapter)
+        self._adapter = load_adapter(settings.adapter)
+        self._engine = start_engine(model_id, settings, processor, self._adapter)
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
         self.model = Model(name=name, revision=getattr(config, "_commit_hash", None), kind="open")
         self._check_it_sees()
@@ -160,10 +138,9 @@ class VllmVLM(Backend):
             last = zip(ids[-count:], output.prompt_logprobs[-count:], strict=True)
             yield number, math.fsum(position[token].logprob for token, position in last) / count
         if again:
-            for place, score in self._likelihoods(
-                [prompts[n] for n in again], [counts[n] for n in again], cached=False
-            ):
-                yield again[place], score
+            uncached = self._likelihoods([prompts[n] for n in again], [counts[n] for n in again], cached=False)
+            for number, score in uncached:
+                yield again[number], score
 
     def _prompts(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
         """Each request's token ids with its images as one marker each, and the images."""
@@ -258,96 +235,6 @@ class VllmVLM(Backend):
             "engine": self._settings.engine,
             "prompt_form": "chat template",
         }
-
-
-def _check(settings: Settings) -> None:
-    """Raise BadInput for settings that vLLM cannot honour."""
-    if wrong := sorted(settings.generation.keys() - GENERATION.keys()):
-        raise BadInput(f"--generation: {', '.join(wrong)} cannot be set for vLLM. There is: {', '.join(GENERATION)}.")
-    if isinstance(settings.thinking, int):
-        raise BadInput(
-            f"--thinking {settings.thinking}: with --model vllm: it is on or off. Bound answers with --max-tokens."
-        )
-    for name in ("attention", "device_map"):
-        if getattr(settings, name) is not None:
-            raise BadInput(
-                f"--{name.replace('_', '-')}: is for transformers. vLLM takes its own arguments with --engine."
-            )
-    for name, option in OWN_OPTIONS.items():
-        if name in settings.engine:
-            raise BadInput(f"--engine: {name} cannot be set there: it decides answers ({option} sets it).")
-
-
-def _read(model_id: str, settings: Settings) -> tuple[Any, Any, int | None]:
-    """(config, processor, the output limit of the model's generation config). Raises BadInput where they cannot be had."""
-    from transformers import AutoConfig, AutoProcessor, GenerationConfig
-
-    trust = settings.trust_remote_code
-    try:
-        config = AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
-        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=trust)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise BadInput(
-            f"--model vllm:{model_id}: cannot be loaded: {first_line(error)} Give a Hugging Face model id or a model folder."
-        ) from None
-    if getattr(processor, "image_processor", None) is None:
-        raise BadInput(
-            f"--model vllm:{model_id}: its processor takes no images, so it cannot answer questions about them."
-        )
-    set_pixels(processor, settings)
-    try:
-        limit = GenerationConfig.from_pretrained(model_id).max_new_tokens
-    except OSError:
-        limit = None
-    return config, processor, limit
-
-
-def _adapter(adapter: str | None) -> Any:
-    """The LoRA adapter as the engine takes it. Raises BadInput where it cannot be had."""
-    if adapter is None:
-        return None
-    from huggingface_hub import snapshot_download
-    from vllm.lora.request import LoRARequest
-
-    if not Path(adapter).is_dir():
-        try:
-            adapter = snapshot_download(adapter)
-        except (OSError, ValueError) as error:
-            raise BadInput(f"--adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
-    check_adapter(adapter)
-    return LoRARequest("adapter", 1, str(adapter))
-
-
-def _start(model_id: str, settings: Settings, processor: Any, adapter: Any) -> Any:
-    """The engine. Raises BadInput in vLLM's own words where it does not start."""
-    from vllm import LLM
-
-    options: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True, **settings.engine}
-    if adapter is not None:
-        options |= {"enable_lora": True, "max_lora_rank": _rank(Path(adapter.lora_path))}
-    if settings.quantization:
-        options["quantization"] = "bitsandbytes" if settings.quantization == "4bit" else settings.quantization
-    if settings.min_pixels is not None or settings.max_pixels is not None:
-        options["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
-    try:
-        return LLM(
-            model=model_id,
-            dtype=settings.dtype or "auto",
-            trust_remote_code=settings.trust_remote_code,
-            **options,
-        )
-    except Exception as error:  # vLLM raises what its parts raise, from other processes too
-        raise BadInput(
-            f"--model vllm:{model_id}: vLLM cannot start: {type(error).__name__}: {first_line(error)}"
-        ) from error
-
-
-def _rank(adapter: Path) -> int:
-    """The smallest rank the engine can make room for that holds the adapter's."""
-    import json
-
-    rank = int(json.loads((adapter / "adapter_config.json").read_bytes())["r"])
-    return next((size for size in (8, 16, 32, 64, 128, 256, 320, 512) if size >= rank), 512)
 
 
 def _timed(responses: Iterator[Response]) -> Iterator[Response]:

@@ -69,9 +69,9 @@ def test_a_server_that_cannot_score_options_is_told_before_a_question_is_sent(sc
         "return_token_ids": ScoringServer(change=without("prompt_token_ids")),
         "prompt_logprobs": ScoringServer(change=without("prompt_logprobs")),
         "logprob_token_ids": ScoringServer(change=no_named_tokens),
-        "otherwise than it begins one": ScoringServer("<m>:", trims=True),
+        "as other tokens": ScoringServer("<m>:", trims=True),
     }
-    by_sequence = ("prompt_logprobs", "otherwise than it begins one")
+    by_sequence = ("prompt_logprobs", "as other tokens")
     for words, stand_in in lacking.items():
         if words != "return_token_ids" and (words in by_sequence) != (scoring == "sequence"):
             continue
