@@ -56,11 +56,17 @@ class Seeded:
 """A model that needs no torch: a worker is back a few seconds after it was killed."""
 
 
+def answers(folder: Path) -> list[tuple[str, str]]:
+    """(question id, text) of every answer of a run, sorted."""
+    lines = map(json.loads, (folder / "answers.jsonl").read_text().splitlines())
+    return sorted((line["question_id"], line["response"]) for line in lines)
+
+
 def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_ins: bool) -> None:
     import yaml
-    from tests.eval_harness.tiny_families import make
 
     from dataset_builders.build import build
+    from tests.eval_harness.models.tiny_families import make
     from tests.ray_processes import kill_workers, start
 
     for name in BENCHMARKS:
@@ -99,13 +105,12 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
     for path in tasks:
         ours = folder / "ray" / path.parent.name
         assert json.loads((ours / "result.json").read_text())["scores"] == json.loads(path.read_text())["scores"]
-        keys = [json.loads(line)["question_id"] for line in (ours / "answers.jsonl").read_text().splitlines()]
-        wanted = [json.loads(line)["question_id"] for line in (path.parent / "answers.jsonl").read_text().splitlines()]
-        assert sorted(keys) == sorted(wanted), f"{ours}: an answer is missing or there twice"
-        questions += len(keys)
+        found, wanted = answers(ours), answers(path.parent)
+        assert found == wanted, f"{ours}: an answer is missing, there twice, or another one"
+        questions += len(found)
     print(
         f"sweep of {models} models x {len(BENCHMARKS)} benchmarks ({questions} answers) on {workers} Ray workers: {killed} killed, each "
-        f"answer once, scores as without Ray; {on_ray:.0f} s with the kills, {calm:.0f} s one process after the other"
+        f"answer once, texts and scores as without Ray; {on_ray:.0f} s with the kills, {calm:.0f} s one process after the other"
     )
 
 
