@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from eval_harness.models.interface import Request
-from eval_harness.models.local.agreement import difference
 from eval_harness.models.local.model_inputs import InputMaker
-from eval_harness.models.local.network import Network, NotSteered
+from eval_harness.models.local.network.agreement import difference
+from eval_harness.models.local.network.network import Network, NotSteered
 from eval_harness.models.local.pretrained import first_line
 
 TOKENS = 3

@@ -29,7 +29,7 @@ from eval_harness.models.thinking import Reading
 from eval_harness.results import Model
 
 if TYPE_CHECKING:
-    from eval_harness.models.local.network import Network
+    from eval_harness.models.local.network.network import Network
     from eval_harness.models.local.self_test import Findings
 
 AHEAD = 2
@@ -51,8 +51,8 @@ class TransformersVLM(Backend):
         import torch
         from transformers.utils import logging
 
-        from eval_harness.models.local.attention import is_encoder_decoder
-        from eval_harness.models.local.network import Network
+        from eval_harness.models.local.network.attention import is_encoder_decoder
+        from eval_harness.models.local.network.network import Network
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
@@ -223,7 +223,7 @@ class TransformersVLM(Backend):
         return whole
 
     def _answer(self, prepared: Prepared) -> list[Response]:
-        from eval_harness.models.local.logits_processors import EndOfReasoning
+        from eval_harness.models.local.network.logits_processors import EndOfReasoning
 
         first = prepared.requests[0]
         limit = self._limit(first)

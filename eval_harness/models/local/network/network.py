@@ -19,10 +19,10 @@ from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, To
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
-from eval_harness.models.local.agreement import AGREEMENT, difference
-from eval_harness.models.local.attention import attends_through_cache, attention_window, is_encoder_decoder
-from eval_harness.models.local.logits_processors import ForcedTokens, SeededSampling, Steps
 from eval_harness.models.local.model_inputs import Prepared, left_padded
+from eval_harness.models.local.network.agreement import AGREEMENT, difference
+from eval_harness.models.local.network.attention import attends_through_cache, attention_window, is_encoder_decoder
+from eval_harness.models.local.network.logits_processors import ForcedTokens, SeededSampling, Steps
 
 SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
     "top_k": TopKLogitsWarper,
