@@ -14,13 +14,13 @@ from typing import Any
 
 from .accounts import Accounts, Token, usual_accounts
 from .faults import RESET, Asked, Fault, Faults, Record
-from .routes import benchmarks, commits, control, discussions, files, refs, repos, xet
+from .routes import benchmarks, commits, control, discussions, files, jobs, refs, repos, xet
 from .routes.table import dispatch
 from .storage.repositories import Repositories, Repository
 from .storage.xet import XetStorage
 from .wire import Answer, Refused, Request
 
-ROUTES = (benchmarks, commits, control, discussions, files, refs, repos, xet)
+ROUTES = (benchmarks, commits, control, discussions, files, jobs, refs, repos, xet)
 """Importing them fills the table of routes."""
 
 
@@ -33,6 +33,7 @@ class Hub:
         self.xet = XetStorage(folder / "xet", self.repositories.blobs) if xet else None
         self.faults, self.record = Faults(), Record()
         self.page_size = page_size
+        self.jobs: list[dict[str, Any]] = []
 
     def token(self, request: Request) -> Token | None:
         return self.accounts.of(request.token)

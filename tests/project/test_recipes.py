@@ -16,6 +16,7 @@ from huggingface_hub import HfApi
 
 import medprobe
 from dataset_builders.build import build
+from dataset_builders.hub.publish import publish
 from tests.localhub.accounts import CURATOR
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,48 +90,71 @@ def shell(tmp_path):
     return run
 
 
+SBATCH = """
+import os, re, subprocess, sys
+options = {name: value for name, value in (word.removeprefix("--").split("=", 1) for word in sys.argv[1:-1])}
+script = open(sys.argv[-1]).read()
+options = dict(re.findall(r"(?m)^#SBATCH --([a-z-]+)=(.*)$", script)) | options  # the command line wins, as with Slurm's own
+first, last = map(int, options["array"].split("-"))
+everything, *pairs = options["export"].split(",")
+assert everything == "ALL"
+shared = dict(os.environ) | dict(pair.split("=", 1) for pair in pairs)
+shared |= {"SLURM_ARRAY_TASK_MIN": str(first), "SLURM_ARRAY_TASK_COUNT": str(last - first + 1)}
+tasks = []
+for number in range(first, last + 1):
+    log = options["output"].replace("%x", options["job-name"]).replace("%A", "77").replace("%a", str(number))
+    variables = shared | {"SLURM_ARRAY_TASK_ID": str(number)}
+    tasks.append(subprocess.Popen(["bash", "-c", script], env=variables, stdout=open(log, "w"), stderr=subprocess.STDOUT))
+sys.exit(max(task.wait() for task in tasks))
+"""
+"""Slurm's `sbatch --wait` on one machine: reads the script's own options and those given, starts every task of the array at once."""
+
+
 def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
+    """The command of docs/recipes.md with two tasks, side by side."""
     build("mediconfusion", out=tmp_path / "data")
-    text = (RECIPES / "slurm_array.sh").read_text()
-    first, last = map(int, re.search(r"#SBATCH --array=(\d+)-(\d+)", text).groups())
-    assert last > first
-    shares = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_COUNT": "2", "BENCHMARK": "mediconfusion"}
-    for task in ("3", "4"):
-        said = shell(
-            RECIPES / "slurm_array.sh",
-            SLURM_ARRAY_TASK_ID=task,
-            DATA="data",
-            MODEL="baseline:oracle",
-            RUN="run",
-            **shares,
-        )
-        assert (tmp_path / "run/result.json").exists() == (task == "4"), said
+    (tmp_path / "bin" / "sbatch").write_text(f"#!{sys.executable}\n{SBATCH}")
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    documented = (ROOT / "docs/recipes.md").read_text()
+    [command] = re.findall(r"(?m)^    mkdir -p logs\n    sbatch (--export=ALL,\S+) recipes/slurm_array.sh$", documented)
+    for name, value in {"DATA": "data", "MODEL": "baseline:oracle", "RUN": "run"}.items():
+        command = re.sub(rf"\b{name}=[^,]+", f"{name}={value}", command)
+    shell(f"mkdir -p logs\nsbatch --array=3-4 {command} {RECIPES / 'slurm_array.sh'}")
+    assert len(list((tmp_path / "logs").glob("medprobe-77-[34].log"))) == 2
+    assert (tmp_path / "run/result.json").exists()
     assert len((tmp_path / "run/answers.jsonl").read_text().splitlines()) == 28
+    first, last = map(int, re.search(r"#SBATCH --array=(\d+)-(\d+)", (RECIPES / "slurm_array.sh").read_text()).groups())
+    assert last > first
 
 
-def test_the_job_is_one_that_the_hub_s_command_line_takes(shell):
-    named = {"IMAGE": "org/medprobe", "BENCHMARK": "mediconfusion", "DATA": "ORG/mediconfusion", "BUCKET": "ORG/runs"}
-    said = shell(RECIPES / "hf_job.sh", "--dry-run", MODEL="org/vlm", STORE="ORG/results", HF_HUB_OFFLINE="1", **named)
-    assert "org/medprobe" in said and "a10g-large" in said and "hf://buckets/ORG/runs:/runs" in said
-    [command] = re.findall(r"bash -c '(.*)'", said)
-    first, second = (shlex.split(part)[1:] for part in command.split(" && "))
-    parse(first), parse(second)
-    assert first[-2:] == ["--out", "/runs/mediconfusion-org--vlm"] and second[1] == "/runs/mediconfusion-org--vlm"
-
-
-def test_the_action_verifies_every_ten_minutes(shell, local_hub):
+def test_a_job_of_the_hub_opens_a_pull_request_that_the_action_verifies(shell, local_hub, tmp_path, monkeypatch):
+    """`hf jobs run` hands the job to the Hub; its command runs as it would there; the action's last step verifies what it opened."""
     action = yaml.load((RECIPES / "verify-results.yml").read_text(), yaml.BaseLoader)
     assert action["on"]["schedule"] == [{"cron": "*/10 * * * *"}] and action["permissions"] == {"contents": "read"}
-    [job] = action["jobs"].values()
-    assert int(job["timeout-minutes"]) <= 60 and action["concurrency"]["cancel-in-progress"] == "false"
-    assert all(("uses" in step) != ("run" in step) for step in job["steps"])
-    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
-    script = job["steps"][-1]["run"]
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-    for name in ("results", "mediconfusion"):
-        api.create_repo(f"ORG/{name}", repo_type="dataset")
-    variables = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1", "DATA": ""}
-    assert "nothing to verify" in shell(script, STORE="ORG/results", **variables)
+    [steps] = [job["steps"] for job in action["jobs"].values()]
+    assert all(("uses" in step) != ("run" in step) for step in steps)
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
+    build("mediconfusion", out=tmp_path / "data", text_only=True)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    publish(tmp_path / "data", "ORG/mediconfusion-phantoms", tag="v1")
+    HfApi(endpoint=local_hub.endpoint, token=CURATOR).create_repo("ORG/results", repo_type="dataset")
+    token = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1"}
+    named = {
+        "IMAGE": "org/medprobe",
+        "BENCHMARK": "mediconfusion",
+        "DATA": "ORG/mediconfusion-phantoms",
+        "BUCKET": "ORG/runs",
+    }
+    shell(RECIPES / "hf_job.sh", MODEL="baseline:chance", STORE="ORG/results", **named, **token)
+    [job] = local_hub.hub.jobs
+    assert (job["dockerImage"], job["flavor"], job["secrets"]) == ("org/medprobe", "a10g-large", {"HF_TOKEN": CURATOR})
+    [volume] = job["volumes"]
+    assert (volume["type"], volume["source"], volume["mountPath"]) == ("bucket", "ORG/runs", "/runs")
+    program, option, command = job["command"]
+    assert (program, option) == ("bash", "-c")
+    shell(command.replace(volume["mountPath"], str(tmp_path / "bucket")) + "\n", **token)
+    said = shell(steps[-1]["run"], STORE="ORG/results", DATA="ORG/mediconfusion-phantoms", **token)
+    assert "ORG/results@1: added" in said and "scores agree" in said, said
 
 
 def test_the_image_installs_what_is_there():
