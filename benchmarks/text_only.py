@@ -1,0 +1,206 @@
+"""What a reader without images gets of the sets that `medprobe curate probe` and `hallucinate` make, on sources of different kinds.
+
+    python benchmarks/text_only.py --sources FOLDER [--seeds 5]
+
+FOLDER: real files of the public benchmarks, as the tests marked `sources` read them; only their labels and texts are used. Percent, the
+largest over seeds. `text`, `words`, `aspect`: the readers of `curation/custom_sets/balance.py`, who know how often each text is right with
+yes in this very set. `letter`: the letter that is right most often among questions with as many options. `gives up`: always the way out.
+`text` of hallucination sets: whether the way out is right, by the question's words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from curation.custom_sets.balance import text_only
+from curation.custom_sets.boxes import position_of, shares
+from curation.custom_sets.custom_questions import CustomQuestion, Fake
+from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
+from curation.custom_sets.probing import ASPECT_OF, Probed, probe
+from curation.images.image_table import read_table
+
+SIDE = (1024, 1024)
+ORGANS = {
+    "chest": "chest|lung|pulmonary|pleural|thora",
+    "brain": "brain|cerebr|cranial|intracranial|head",
+    "abdomen": "abdom|liver|hepatic|bowel|gastric|pancrea",
+    "pelvis": "pelvi|uter|ovar|bladder|prostat",
+    "spine": "spin|vertebr|lumbar|cervical",
+    "heart": "cardiac|heart|ventric|aort",
+}
+MODALITIES = {
+    "CT": r"\bct\b|computed tomog",
+    "MRI": r"\bmri?\b|magnetic",
+    "X-ray": "x-ray|radiograph",
+    "ultrasound": "ultraso|sonogra|echocardio",
+}
+FINDINGS = (
+    *("mass", "fracture", "effusion", "nodule", "cyst", "hemorrhage"),
+    *("stenosis", "aneurysm", "thrombus", "edema", "abscess", "calcification"),
+)
+
+
+def nih(folder: Path) -> Iterator[Probed]:
+    """ChestX-ray14: the films of its box table with their findings, positions from the boxes; one organ, one modality."""
+    boxes: dict[str, dict[str, list[tuple[float, float, float, float]]]] = defaultdict(lambda: defaultdict(list))
+    with (folder / "chestxray14" / "BBox_List_2017.csv").open(encoding="utf-8") as file:
+        for name, finding, *numbers in list(csv.reader(file))[1:]:
+            x, y, width, height = (float(number) for number in numbers[:4])
+            boxes[name][finding].append((x, y, width, height))
+    for name, found in boxes.items():
+        touched = (
+            frozenset(part for box in own for part, share in shares(box, SIDE).items() if share)
+            for own in found.values()
+        )
+        positions = tuple(position_of(own, SIDE) for own in found.values())
+        yield Probed(name, "chest", "X-ray", tuple(found), positions, tuple(touched))
+
+
+def roco(folder: Path) -> Iterator[Probed]:
+    """ROCO: captions of the validation and test parts that name one organ and one modality, and the findings they name."""
+    for part in ("validation", "test"):
+        for row in read_table(folder / "roco" / part / "radiology" / "captions.txt").to_dict("records"):
+            text = str(row["caption"]).casefold()
+            organs, kinds = (
+                [name for name, words in terms.items() if re.search(words, text)] for terms in (ORGANS, MODALITIES)
+            )
+            if len(organs) == len(kinds) == 1:
+                findings = tuple(name for name in FINDINGS if re.search(rf"(?<!no ){name}", text))
+                yield Probed(str(row["image"]), organs[0], kinds[0], findings, ("",) * len(findings))
+
+
+def ward(_: Path) -> Iterator[Probed]:
+    """Drawn: three organs, five modalities, positions in words, findings that go by two names."""
+    rng = random.Random(0)
+    organs = {
+        "chest": ("lung nodule", "pleural effusion", "cardiomegaly", "hernia"),
+        "brain": ("hydrocephalus", "infarct", "hemorrhage", "aneurysm"),
+        "knee": ("fracture", "joint effusion", "meniscal tear"),
+    }
+    for number in range(600):
+        organ = rng.choice(list(organs))
+        few = tuple(rng.sample(organs[organ], rng.choice([0, 1, 1, 2])))
+        positions = tuple(f"{rng.choice(['upper', 'lower'])} {rng.choice(['left', 'right'])}" for _ in few)
+        yield Probed(f"{number}.png", organ, rng.choice(["CT", "MRI", "X-ray", "radiograph", "PET/CT"]), few, positions)
+
+
+def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
+    """The 1,000 questions of HALT-MedVQA's NONE file, with one of their other options taken for the right one; organs drawn."""
+    for number, entry in enumerate(json.loads((folder / "halt_medvqa" / "pmc_vqa_nota1K.json").read_text())):
+        texts = [entry[key].split(":", 1)[-1].strip() for key in sorted(entry) if key.startswith("choice_")]
+        options = tuple(text for text in texts if text.casefold() != NONE.casefold())
+        if len(set(map(str.casefold, options))) == len(options) > 1:
+            yield CustomQuestion(
+                entry["img"], entry["question"].strip(), options, number % len(options), _organ(number)
+            )
+
+
+def mediconfusion(folder: Path) -> Iterator[CustomQuestion]:
+    """The 352 questions of MediConfusion, two options each; organs drawn."""
+    document = json.loads((folder / "mediconfusion" / "dataset.json").read_text())
+    for number, entry in enumerate(document.values()):
+        for side in (1, 2):
+            options = (entry["option_A"], entry["option_B"])
+            right = "AB".index(entry[f"im_{side}_correct"])
+            yield CustomQuestion(entry[f"im_{side}_local"], entry["question"], options, right, _organ(number))
+
+
+def gmai(folder: Path) -> Iterator[CustomQuestion]:
+    """The 22 questions of GMAI-MMBench's public sample; organs drawn."""
+    csv.field_size_limit(10**9)
+    with (folder / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv").open(encoding="utf-8") as file:
+        for number, row in enumerate(csv.DictReader(file, delimiter="\t")):
+            letters = [letter for letter in "ABCDE" if row[letter]]
+            right = letters.index(row["answer"])
+            yield CustomQuestion(row["index"], row["question"], tuple(row[at] for at in letters), right, _organ(number))
+
+
+def _organ(number: int) -> str:
+    return ("brain", "knee", "abdomen", "foot")[number % 4]
+
+
+def of_probe(images: list[Probed], seed: int, balanced: bool) -> tuple[int, dict[str, float]]:
+    """(questions, reader -> percent right over all; `worst aspect`: the best reader's of the worst aspect)."""
+    rows, _ = probe(images, seed, balanced)
+    scores = text_only(rows, ASPECT_OF)
+    worst = max(score for readers in scores.values() for score in readers.values())
+    return len(rows), scores["overall"] | {"worst aspect": worst}
+
+
+def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, int, dict[str, float]]]:
+    """Per scenario: questions, reader -> percent right, and what drawing an option gives."""
+    rng = random.Random(seed)
+    names = sorted({question.image for question in own})
+    about = SwapImages({}, {name: name for name in names}, {name: rng.getrandbits(64) for name in names})
+    fakes = [Fake(f"An invented question {number}?", ("one", "two", "three", "four")) for number in range(len(own))]
+    made: dict[str, Iterable[dict[str, Any]]] = {
+        "fake": fake(fakes, names, seed, own).values(),
+        "none": none_of_the_above(own, seed),
+        "swap": swapped(own, about, seed)[0].values(),
+    }
+    for scenario, entries in made.items():
+        rows = []
+        for entry in entries:
+            choices = [entry[key][3:] for key in sorted(entry) if key.startswith("choice_")] or list(
+                entry["option"].values()
+            )
+            right = "ABCDEFGH".index(entry.get("answer_id") or entry["answer"])
+            rows.append((entry["question"], len(choices), right, choices[right] in (NONE, UNKNOWN)))
+        if rows:
+            readers = {
+                "letter": _known([count for _, count, _, _ in rows], [right for _, _, right, _ in rows]),
+                "chance": 100 * sum(1 / count for _, count, _, _ in rows) / len(rows),
+                "gives up": 100 * sum(out for *_, out in rows) / len(rows),
+                "text": _known([question for question, *_ in rows], [out for *_, out in rows]),
+            }
+            yield scenario, len(rows), readers
+
+
+def _known(keys: list[Any], answers: list[Any]) -> float:
+    """Percent right of who knows the commonest answer under each key."""
+    counts: dict[Any, Counter[Any]] = defaultdict(Counter)
+    for key, answer in zip(keys, answers, strict=True):
+        counts[key][answer] += 1
+    return 100 * sum(max(count.values()) for count in counts.values()) / len(keys)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--sources", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    given = parser.parse_args()
+    probed: dict[str, Callable[[Path], Iterator[Probed]]] = {"ChestX-ray14": nih, "ROCO": roco, "drawn ward": ward}
+    for name, read in probed.items():
+        images = list(read(given.sources))
+        for balanced in (True, False):
+            runs = [of_probe(images, seed, balanced) for seed in range(given.seeds)]
+            most = {reader: max(scores[reader] for _, scores in runs) for reader in runs[0][1]}
+            said = ", ".join(f"{reader} {score:.1f}" for reader, score in most.items())
+            way = "balanced" if balanced else "free draw"
+            print(f"probe {name}, {len(images)} images, {way}: {runs[0][0]} questions; {said}", flush=True)
+    asked: dict[str, Callable[[Path], Iterator[CustomQuestion]]] = {
+        "PMC-VQA": pmc_vqa,
+        "MediConfusion": mediconfusion,
+        "GMAI": gmai,
+    }
+    for name, take in asked.items():
+        own = list(take(given.sources))
+        found: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
+        for seed in range(given.seeds):
+            for scenario, count, readers in of_hallucinate(own, seed):
+                found[scenario].append((count, readers))
+        for scenario, each in found.items():
+            said = ", ".join(f"{reader} {max(scores[reader] for _, scores in each):.1f}" for reader in each[0][1])
+            print(f"hallucinate {name}, {scenario}: {each[0][0]} questions; {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
