@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -226,3 +227,17 @@ def test_another_project_with_a_package_of_our_name_is_one_line(installed, tmp_p
     _, said = outside(installed / "medprobe", *command, cwd=place, code=2)
     assert said.count("\n") == 1 and "eval_harness" in said and "Install medprobe" in said
     assert not list(place.iterdir())
+
+
+def test_badges_and_pictures_are_true():
+    """The project has no public address, so its badges are files that say what pyproject.toml says, and pictures go by their path; with an
+    address they have to go by it, since a package index shows README.md and has no files."""
+    said = {path.stem: path.read_text() for path in (ROOT / "docs" / "badges").glob("*.svg")}
+    expected = {"python": PROJECT["requires-python"].removeprefix(">=") + "+", "license": PROJECT["license"]}
+    assert {name: re.findall(r"<title>.*?: (.*)</title>", text) for name, text in said.items()} == {
+        name: [value] for name, value in expected.items()
+    }
+    assert all(text.count(expected[name]) == 3 for name, text in said.items())
+    address = PROJECT.get("urls", {}).get("Repository")
+    for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert target.startswith(f"{address}/") if address else (ROOT / target).is_file(), target
