@@ -1,6 +1,6 @@
 """What a reader without images gets of the sets that `medprobe curate probe` and `hallucinate` make, on sources of different kinds.
 
-    python benchmarks/text_only.py --sources FOLDER [--seeds 5]
+    python benchmarks/curation/text_only.py --sources FOLDER [--seeds 5]
 
 FOLDER: real files of the public benchmarks, as the tests marked `sources` read them; only their labels and texts are used. Percent, the
 largest over seeds. `text`, `words`, `aspect`: the readers of `curation/custom_sets/balance.py`, who know how often each text is right with
