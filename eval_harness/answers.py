@@ -24,7 +24,7 @@ from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing, said_of
 from eval_harness.benchmarks import part, spec
 
-READER_VERSION = 4
+READER_VERSION = 5
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 
@@ -70,9 +70,8 @@ def read_choice(
         return Reading((), "truncated", "cut off") if cut else nothing("empty")
     if is_error(text):
         return Reading((), "failed", "error text")
-    reading = _read_marked(raw, texts, question_type, question) or _read_turns(
-        raw, text, texts, question_type, question, cut
-    )
+    reading = _read_first_turn(raw, texts, question_type, question) or _read_marked(raw, texts, question_type, question)
+    reading = reading or apply(said_of(raw, text, texts, question_type, question), EXPLICIT if cut else RULES)
     if cut and reading.status == "irrelevant":
         return Reading((), "truncated", "unfinished reasoning" if split.unfinished else "cut off")
     return reading
@@ -106,16 +105,15 @@ def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str
     )
 
 
-def _read_turns(
-    raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None, cut: bool
-) -> Reading:
-    """The response before a question that the model went on to put to itself, where that says anything explicit; else all of it."""
-    rules = EXPLICIT if cut else RULES
-    if (before := _first_turn(text)) is not None:
-        reading = apply(said_of(before, before, texts, question_type, question), EXPLICIT)
-        if reading.status == "answered":
-            return reading
-    return apply(said_of(raw, text, texts, question_type, question), rules)
+def _read_first_turn(raw: str, texts: OptionTexts, question_type: str, question: str | None) -> Reading | None:
+    """What a response says explicitly before a question that the model went on to put to itself ("B\nQuestion: ...")."""
+    turn = _NEXT_QUESTION.search(raw, 1)
+    before = raw[: turn.start()].strip() if turn else ""
+    if not before:
+        return None
+    reading = _read_marked(before, texts, question_type, question)
+    reading = reading or apply(said_of(before, plain(before), texts, question_type, question), EXPLICIT)
+    return reading if reading.status == "answered" else None
 
 
 def _ends(text: str) -> str:
@@ -124,15 +122,10 @@ def _ends(text: str) -> str:
 
 
 _NEXT_QUESTION = re.compile(
-    r"(?:\n\s*|(?<=[.!?])[ ]{1,4})(?:(?:next )?question|q|user|human|instruction|###\s*(?:question|human|user|instruction))\s*\d{0,3}\s*:",
+    r"(?:\n[ \t*#>]{0,8}|(?<=[.!?])[ ]{1,4})(?:(?:next )?question|q|user|human|instruction)\s*\d{0,3}\s*:"
+    r"|\n#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b",
     re.IGNORECASE,
 )
-
-
-def _first_turn(text: str) -> str | None:
-    """What stands before a question that the model went on to put to itself ("B\\nQuestion: ..."); None where there is none."""
-    turn = _NEXT_QUESTION.search(text, 1)
-    return text[: turn.start()] if turn and text[: turn.start()].strip() else None
 
 
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:

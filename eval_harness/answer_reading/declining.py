@@ -84,7 +84,8 @@ _DECLINES = tuple(
         (
             "lack no",
             rf"\black(?:s|ing)? (?:of )?(?:the |any |enough |sufficient )?(?:\w+ )?{_MATTER}"
-            r"|\bno (?:\w+ )?(?:information|answer|data|context)\b(?! of\b)",
+            r"|\bno (?:\w+ )?(?:information|answer|data|context)\b(?! of\b)"
+            r"|\bno (?:\w+ )?(?:determination|conclusion|judge?ment|assessment|diagnosis) (?:can|could) be\b",
         ),
         ("please", r"\bplease (?:provide|share|upload|attach|supply|give|clarify)\b"),
         # other languages

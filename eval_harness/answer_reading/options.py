@@ -28,6 +28,10 @@ _SUFFIX = re.compile(
 )
 
 
+_DOUBLED = re.compile(r"(?<=\w\w)([bdgmnprt])\1$")
+"""A consonant that "-ing" and "-ed" double (stopping, stop)."""
+
+
 @lru_cache(maxsize=16384)
 def stem(word: str) -> str:
     """A crude stem: "fractured" and "fracture", "dislocation" and "dislocated" come out the same; short words and numbers stay."""
@@ -35,7 +39,9 @@ def stem(word: str) -> str:
     if not word.isalpha() or len(word) < 4 or word.endswith("iae"):
         return word
     cut = _SUFFIX.sub("", word, count=1)
-    return cut if len(cut) >= 4 else (word[:-1] if word[-1] in "se" and len(word) > 4 else word)
+    if len(cut) >= 4:
+        return _DOUBLED.sub(r"\1", cut)
+    return word[:-1] if word[-1] in "se" and len(word) > 4 else word
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +171,7 @@ def _none_names(options: Sequence[tuple[str, ...]]) -> dict[str, int | None]:
 
 
 _WORDS_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_NUMBER_WORDS = dict(zip(_WORDS_TO_TWELVE, map(str, range(1, 13)), strict=True))
+NUMBER_WORDS = dict(zip(_WORDS_TO_TWELVE, map(str, range(1, 13)), strict=True))
 _BOUNDS = frozenset({"minus", "plus", "lessthan", "morethan", "atleast", "atmost", "plusminus"})
 _UNITS = words_in(
     "percent degrees celsius fahrenheit mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min hu frac sqrt cdot times pi text"
@@ -177,13 +183,13 @@ def _number_names(options: Sequence[tuple[str, ...]], numeric: frozenset[int]) -
     """Other names of options that are numbers: "3" for "three" and back (not "one", which is an everyday word), "45" for "45 degrees"
     where every option has that unit, "1" for "+1"."""
     names: dict[str, int | None] = {}
-    digits = {digit: word for word, digit in _NUMBER_WORDS.items() if digit != "1"}
+    digits = {digit: word for word, digit in NUMBER_WORDS.items() if digit != "1"}
     units = {option[-1] for option in options if option}
     same_unit = len(units) == 1 and units <= _UNITS
     for position, option in enumerate(options):
         others = []
         if len(option) == 1:
-            others += [other for names_of in (_NUMBER_WORDS, digits) if (other := names_of.get(option[0]))]
+            others += [other for names_of in (NUMBER_WORDS, digits) if (other := names_of.get(option[0]))]
         if position in numeric and same_unit and len(option) > 1:
             others.append(" ".join(option[:-1]))
         if position in numeric and option[0] == "plus":
@@ -195,9 +201,9 @@ def _number_names(options: Sequence[tuple[str, ...]], numeric: frozenset[int]) -
 
 def _is_numeric(option: str, words: tuple[str, ...]) -> bool:
     """Whether an option is a number with its unit, or a formula."""
-    if not words or not (any(word[0].isdigit() for word in words) or "\\" in option or words[0] in _NUMBER_WORDS):
+    if not words or not (any(word[0].isdigit() for word in words) or "\\" in option or words[0] in NUMBER_WORDS):
         return False
-    return all(word[0].isdigit() or len(word) < 3 or word in _UNITS | _BOUNDS | _NUMBER_WORDS.keys() for word in words)
+    return all(word[0].isdigit() or len(word) < 3 or word in _UNITS | _BOUNDS | NUMBER_WORDS.keys() for word in words)
 
 
 @lru_cache(maxsize=65536)

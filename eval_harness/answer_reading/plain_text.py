@@ -45,6 +45,14 @@ _TURN_ENDS = re.compile(
 _OTHERS_TURN = re.compile(
     r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
 )
+_ECHO = re.compile(r"\s*(?:user|human):.{0,4000}?\n\s*assistant:(?=.*\w)", re.IGNORECASE | re.DOTALL)
+_PROGRAM = re.compile(r"```py(?:thon)?\b.*?(?:```|\Z)", re.DOTALL)
+_CAVEAT = re.compile(
+    r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)|disclaimer:)(?: that)?"
+    r" (?:i am|i'm|as) (?:only |just )?an ai\b[^.!\n]*",
+    re.IGNORECASE,
+)
+"""What a model adds to an answer about itself ("It is important to note that I am an AI and can not give a diagnosis.")."""
 _ANSWER_TAG = re.compile(
     r"<(/?)(?:answer|final_answer|final|response|output|choice|conclusion)\b[^<>]{0,40}>", re.IGNORECASE
 )
@@ -107,10 +115,17 @@ def marked_answers(text: str) -> list[tuple[str, str]]:
 
 
 def without_markers(response: str) -> str:
-    """The model's own turn, without the special tokens of its chat template."""
+    """The model's own turn, without the special tokens of its chat template, the prompt that it repeats, programs, and
+    what it says of itself."""
     text = response if response.isascii() else unicodedata.normalize("NFKC", response)
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL.sub(" ", _own_turn(text))
+    if (echo := _ECHO.match(text)) is not None:
+        text = text[echo.end() :]
+    if "```py" in text and (rest := _PROGRAM.sub("\n", text)).strip():
+        text = rest
+    if " an AI" in text and (rest := _CAVEAT.sub("", text)).strip():
+        text = rest
     return text
 
 

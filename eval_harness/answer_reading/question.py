@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eval_harness.answer_reading.options import stem, words_of
+from eval_harness.answer_reading.options import NUMBER_WORDS, stem, words_of
 from eval_harness.answer_reading.yes_no import FOUND
 
 _EMPTY_WORDS = frozenset(
@@ -32,7 +32,11 @@ _IN_THE_IMAGE = re.compile(
     r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:image|picture|figure|scan)\b",
     re.IGNORECASE,
 )
-_PREAMBLE = re.compile(r"^.*[.!?:]\s+(?=\w[^.!?]*\??$)", re.DOTALL)
+_PREAMBLE = re.compile(
+    r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|in|on) [^,?]{1,60},\s*(?=(?:is|are|was"
+    r"|were|does|do|did|has|have|had|can|could)\b))?",
+    re.DOTALL | re.IGNORECASE,
+)
 """What a question says before it asks."""
 _UNSURE = re.compile(
     r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
@@ -67,7 +71,7 @@ _DEGREE = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(
-    r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while)\b"
+    r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while|(?:confirm|indicat|suggest|mean|show)\w* that)\b"
     r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an|therefore|thus|hence|indicating|suggesting|meaning)\b)",
     re.IGNORECASE,
 )
@@ -88,6 +92,8 @@ _INSTEAD = re.compile(
 """What a statement sets aside ("a CT scan, not an MRI")."""
 _ABNORMAL = re.compile(r"\babnormal\b", re.IGNORECASE)
 """Asked of as the opposite of normal: "Is the liver abnormal?" - "The liver appears normal."."""
+SHORT = 600
+"""Characters up to which all of a response is compared with the question; of a longer one its last lines are."""
 GAP = 4
 """Words that an answer may put between two words of the finding ("a mass in the right lobe of the liver")."""
 
@@ -98,6 +104,8 @@ def repeats(text: str, question: str) -> str | None:
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
     question = _PREAMBLE.sub("", question.strip())
+    if len(text) > SHORT:
+        text = text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
     if _WHOLE_NORMAL.fullmatch(question):
         return _whole_is_normal(text)
     if _ABNORMALITY.search(question) and _whole_is_normal(text) == "yes":
@@ -113,7 +121,7 @@ def repeats(text: str, question: str) -> str | None:
     named = not finding and _IS_A.match(question) is not None
     words = _content(_ABOUT.sub("", finding or question))
     wanted = _without_generic(words) if finding or named else words
-    if not (1 if finding or named else 2) <= len(wanted) <= 40 or len(text) > 600:
+    if not (1 if finding or named else 2) <= len(wanted) <= 40:
         return None
     said: set[str] = set()
     for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
@@ -130,12 +138,51 @@ def repeats(text: str, question: str) -> str | None:
     return said.pop() if len(said) == 1 and said != {""} else None
 
 
-def mentions_finding(text: str, question: str) -> bool:
-    """Whether a response says any word of what the question asks for."""
+def names_finding(text: str, question: str) -> bool | None:
+    """Whether a response says the noun of what the question asks for; None where it says no word of it, perhaps a synonym. False where it
+    says other words of it only ("pleural effusion" to a question about pleural thickening)."""
+    words, said = _finding_words(question), _content(text)
+    if words and (any(word.startswith(words[-1]) for word in said) or (said and words[-1].startswith(said[-1]))):
+        return True  # perhaps cut within the word
+    return None if set(said).isdisjoint(words) else False
+
+
+def counts(text: str, question: str) -> str | None:
+    """Whether a response counts as many of the things as a question asks for ("Are there five nodules?" - "There is only one nodule.")."""
+    words, said = _finding_words(question), _COUNT.search(text)
+    if said is None or len(words) < 2 or not (asked := _number(words[0])) or not names_finding(text, question):
+        return None
+    if _ADDED_UP.search(text[said.end() :].partition(".")[0]):
+        return None
+    return "yes" if asked == _number(said[1].lower()) else "no"
+
+
+_COUNT = re.compile(
+    rf"\bthere (?:is|are|appears? to be) (?:only |just |exactly |actually )?(\d+|{'|'.join(NUMBER_WORDS)})\b",
+    re.IGNORECASE,
+)
+
+_ADDED_UP = re.compile(r"\b(?:each|both|another|other|and (?:an?|one|two))\b", re.IGNORECASE)
+"""Where several counts make one ("one nodule in each lung")."""
+
+
+def _number(word: str) -> str | None:
+    return word if word.isdigit() else _NUMBERS.get(stem(word))
+
+
+_NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
+
+
+def _finding_words(question: str) -> list[str]:
+    """The words of what the question asks for, its noun last; without where it is ("in the right lung")."""
     asked = _FINDING.match(_ABOUT.sub("", _PREAMBLE.sub("", question.strip())))
-    parts = (asked.groupdict() if asked else {}) | {"subject": None}
-    wanted = set(_content(" ".join(filter(None, parts.values())))) - _GENERIC
-    return not wanted.isdisjoint(_content(text))
+    parts = asked.groupdict() | {"subject": None} if asked else {}
+    finding = _EVIDENCE.sub("", next(filter(None, parts.values()), ""))
+    return _without_generic(_content(_WHERE.split(finding, maxsplit=1)[0]))
+
+
+_EVIDENCE = re.compile(r"^\W*(?:any |an? |the )?(?:\w+ )?(?:evidence|signs?|indications?|presence) of\b", re.IGNORECASE)
+_WHERE = re.compile(r"\b(?:in|on|at|of|within|near|along|over|around|from|between|with|to)\b", re.IGNORECASE)
 
 
 def _whole_is_normal(text: str) -> str | None:

@@ -334,13 +334,19 @@ def _leading_word(said: Said) -> Found:
 
 
 def _affirms(said: Said) -> Found:
-    if not said.yes_no or (said.question and not question.mentions_finding(said.text, said.question)):
+    if not said.yes_no:
+        return None
+    if said.question and (counted := question.counts(said.text, said.question)) is not None:
+        return _word(said, counted)
+    if said.question and not question.names_finding(said.text, said.question):
         return None
     return _word(said, yes_no.affirms(said.text))
 
 
 def _denies(said: Said) -> Found:
     if not said.yes_no or (said.question and question.is_negated(said.question)):
+        return None
+    if said.question and question.names_finding(said.text, said.question) is False:
         return None
     return _word(said, yes_no.denies(said.text))
 

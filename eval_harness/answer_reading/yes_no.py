@@ -33,7 +33,8 @@ _UNDECIDED = re.compile(
 _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
 _NOT_NO = (
     r"(?!\s+(?:puedo|se puede|es posible|sé)\b"
-    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b|\s+(?:\w+\s+){0,4}\w+\?"
+    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b"
+    r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret))\b"
     r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough|sufficient|adequate"
     r"|a reliable|any conclusion)\b"
