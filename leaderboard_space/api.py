@@ -48,9 +48,9 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         facets: list[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Results of a benchmark (`question_sets` lists them) for a selection of questions, best first: score
-        with 95 % interval, n, chance, verdict, the places the model may hold, how often it abstained and its accuracy where it answered,
+        with 95 % interval, n, chance, verdict, the ranks the model may hold, how often it abstained and its accuracy where it answered,
         who submitted it and when it landed, how many runs were tried, and where the number comes from. `group`: "ranked", or why a
-        result stands apart ("official reader" has places of its own; "older reader" and "withdrawn" have none).
+        result stands apart ("official reader" is ranked by itself; "older reader" and "withdrawn" are not ranked).
 
         Args:
             benchmark: name of a benchmark, like mediconfusion

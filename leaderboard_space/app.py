@@ -339,11 +339,11 @@ def main() -> None:
     """
     host = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     data = os.environ.get("MEDPROBE_DATA", "").split()
-    places = os.environ.get("MEDPROBE_HIDDEN", "").split()
-    if len(places) not in (0, 3):
+    named = os.environ.get("MEDPROBE_HIDDEN", "").split()
+    if len(named) not in (0, 3):
         raise SystemExit("MEDPROBE_HIDDEN: give three repositories: the questions, the answers, the ledger.")
     per_day, port = _number("MEDPROBE_SCORINGS_PER_DAY", 2), _number("GRADIO_SERVER_PORT", 7860)
-    hidden = HiddenTest(places[0], places[1], places[2], per_day) if places else None
+    hidden = HiddenTest(named[0], named[1], named[2], per_day) if named else None
     try:
         serve(os.environ.get("MEDPROBE_RESULTS") or None, port, host, data, hidden)
     except BadInput as error:

@@ -1,6 +1,6 @@
 """Any results on the same questions compared with each other: paired where the answers of both are known, else by their numbers.
 
-See also: drawing (`views/comparing/compare.py`), sentences (`sentences.py`).
+See also: drawing (`views/comparing/compare.py`), sentences (`sentences/`).
 """
 
 from __future__ import annotations

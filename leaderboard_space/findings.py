@@ -1,4 +1,4 @@
-"""The numbers that the sentences of a table of standings speak of. See also: the sentences (`sentences.py`)."""
+"""The numbers that the sentences of a table of standings speak of. See also: the sentences (`sentences/`)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ MOST_ENDS = 3
 
 @dataclass(frozen=True)
 class Line:
-    """The model's result in a set of questions. `ranked`: how many models hold places there; `outcomes` None: no answers are known."""
+    """The model's result in a set of questions. `ranked`: how many models are ranked there; `outcomes` None: no answers are known."""
 
     section: Section
     metric: str

@@ -166,10 +166,10 @@ class Board:
         """Where the store keeps the questions of a fingerprint, if it does: under its name, or under the one of version 1."""
         if self.store is None:
             return None
-        place = self.store / "questions"
-        named = place / f"{fingerprint}.parquet"
+        folder = self.store / "questions"
+        named = folder / f"{fingerprint}.parquet"
         before = [old for old, now in self._renewed.items() if now == fingerprint and not named.is_file()]
-        return next((path for old in before if (path := place / f"{old}.parquet").is_file()), named)
+        return next((path for old in before if (path := folder / f"{old}.parquet").is_file()), named)
 
     def _renew(self, entry: Entry) -> Entry:
         """The entry under the fingerprint of version 2, where the questions that tell it are in the store or in a trusted dataset."""
@@ -200,10 +200,10 @@ class Board:
             stamp = path.stat().st_mtime_ns
         except OSError:
             raise BadInput("its answers are not in the store.") from None
-        place = (section.key, entry.key, stamp)
-        if place not in self._units:
-            self._units[place] = read_run(section.format, questions, path, layout, digest)
-        return self._units[place]
+        key = (section.key, entry.key, stamp)
+        if key not in self._units:
+            self._units[key] = read_run(section.format, questions, path, layout, digest)
+        return self._units[key]
 
     def _scan(self) -> Snapshot:
         if self._source is not None:
@@ -230,7 +230,7 @@ class Board:
             )
             sections[section.format].append(old if same and old is not None else section)
         there = {entry.key for entry in entries}
-        self._units = {place: units for place, units in list(self._units.items()) if place[1] in there}
+        self._units = {key: units for key, units in list(self._units.items()) if key[1] in there}
         whole = [(s.format, s.key, s.kind, s.marks) for found in sections.values() for s in found]
         stamp = hashlib.sha256(repr((whole, problems)).encode("utf-8", "replace")).hexdigest()[:16]
         return Snapshot(stamp, sections, problems)
@@ -269,7 +269,7 @@ class Board:
             if not isinstance(value, str):
                 value = self._renew(value)
                 seen[path] = (seen[path][0], value)
-            if isinstance(value, str):  # readers see the place in the store, not where the store lies
+            if isinstance(value, str):  # readers see the path in the store, not where the store lies
                 problems.append(value.replace(f"{self.store}{os.sep}", ""))
             else:
                 found.append(value)

@@ -16,7 +16,7 @@ from typing import Literal
 
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import organ_and_modality
-from leaderboard_space.data.published_results import FOLDER
+from leaderboard_space.data.published_tables import FOLDER
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Tree, shown_label
 
 Relation = Literal["same", "related"]

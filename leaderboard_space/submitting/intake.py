@@ -42,15 +42,15 @@ def receive(files: Sequence[str | Path], target: Target, model: str = "", kind: 
         raise BadInput(f"no file was given. {SHAPES}")
     if not all(_same(path, named[path.name]) for path in given):
         raise BadInput(f"two files have the same name. {SHAPES}")
-    with temporary_folder(Path(tempfile.gettempdir()), "submission-") as place:
+    with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
             dataset = _dataset(target)
             asked = len(dataset.questions)
-            submission = in_turn(weight(given), asked, _read, named, place, dataset, model.strip(), kind)
+            submission = in_turn(weight(given), asked, _read, named, folder, dataset, model.strip(), kind)
         except BadInput as error:
-            raise type(error)(_without(str(error), [place, *given])) from None
-    submission.problems[:] = [_without(line, [place, *given]) for line in submission.problems]
-    submission.notes[:] = [_without(line, [place, *given]) for line in submission.notes]
+            raise type(error)(_without(str(error), [folder, *given])) from None
+    submission.problems[:] = [_without(line, [folder, *given]) for line in submission.problems]
+    submission.notes[:] = [_without(line, [folder, *given]) for line in submission.notes]
     return submission
 
 
@@ -62,8 +62,8 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _read(named: dict[str, Path], place: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
-    """The verdict on what was given, each file under the name that it has. `place`: where the files of a folder are put."""
+def _read(named: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
+    """The verdict on what was given, each file under the name that it has. `folder`: where the files of a folder are put."""
     if "run.json" not in named and "result.json" not in named:
         if len(named) > 1:
             raise BadInput(f"{len(named)} files, and none is a run.json or result.json. {SHAPES}")
@@ -75,8 +75,8 @@ def _read(named: dict[str, Path], place: Path, dataset: Dataset, model: str, kin
         raise BadInput(f"{unknown[0]}: is no file of a run folder. {SHAPES}")
     for name, path in named.items():
         check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
-        shutil.copyfile(path, place / name)
-    return examined_folder(place, partial(chosen_dataset, dataset))
+        shutil.copyfile(path, folder / name)
+    return examined_folder(folder, partial(chosen_dataset, dataset))
 
 
 def _dataset(target: Target) -> Dataset:
@@ -95,7 +95,7 @@ def _dataset(target: Target) -> Dataset:
 
 
 def _without(line: str, paths: Sequence[Path]) -> str:
-    """A message without the places of this machine: a file goes by its name alone."""
+    """A message without the paths of this machine: a file goes by its name alone."""
     for path in paths:
         line = line.replace(f"{path}/", "").replace(f"{path}, ", f"{path.name}, ").replace(str(path), path.name)
     return line

@@ -186,14 +186,14 @@ class SubmitTab:
             return words.refused([str(error)]), self.open_submissions(), outcome(None, [str(error)])
         if self.waiting:
             self.waiting.forget()
-        place = done.place if self.on_hub else found.folder
+        where = done.place if self.on_hub else found.folder
         if not self.on_hub:
             with suppress(OSError, BadInput):  # its row is there when the reader follows the link
                 self.board.refresh()
         shown = words.sent(
-            place, done.new, self.on_hub, self.row_of(found), model_address(identity_of(found.result.model.name))
+            where, done.new, self.on_hub, self.row_of(found), model_address(identity_of(found.result.model.name))
         )
-        return shown, self.open_submissions(), {**outcome(found, []), "place": place, "new": done.new}
+        return shown, self.open_submissions(), {**outcome(found, []), "place": where, "new": done.new}
 
     def row_of(self, found: Submission) -> str:
         """The address of a submission's row on the board."""
@@ -230,7 +230,7 @@ def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]
 
 
 def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
-    """Place the components in the tab that is open; returns what a page load should fill: the choices, the open submissions."""
+    """Draw the components in the tab that is open; returns what a page load should fill: the choices, the open submissions."""
     choices = tab.choices()
     with gr.Row(elem_id="mp-submit"):
         with gr.Column(scale=2, min_width=320):
@@ -315,10 +315,10 @@ def _one_file(files: Sequence[str] | None) -> Path:
 def _kept(found: Submission) -> str:
     """Write the submission bundle where Gradio serves files from; what is older than an hour goes."""
     content = ready_folder(found)
-    place = Path(get_upload_folder()) / "ready-folders"
-    target = place / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
+    folder = Path(get_upload_folder()) / "ready-folders"
+    target = folder / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
-    for old in place.iterdir():
+    for old in folder.iterdir():
         try:
             if time.time() - old.stat().st_mtime > KEPT_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.data.published_results import departments
+from leaderboard_space.data.published_tables import departments
 from leaderboard_space.html import text
 
 PAGE = Path(__file__).parents[1] / "assets" / "about.html"

@@ -18,11 +18,11 @@ from leaderboard_space.views.tables.leaderboard import GROUPS
 
 MOST_PROBLEMS = 50
 """Kinds of problems that are spelled out; the rest are counted."""
-MOST_PLACES = 5
+MOST_POSITIONS = 5
 """Lines of equal problems that are named after the first."""
 DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
 """What may differ between problems of one kind."""
-PLACE = re.compile(r", ((?:line|row|entry) [^:]{1,60}):")
+POSITION = re.compile(r", ((?:line|row|entry) [^:]{1,60}):")
 VERDICTS = {verdict: f"{words} guessing" for verdict, words in GROUPS}
 LONGEST = 400
 
@@ -96,17 +96,17 @@ def refused(problems: Sequence[str]) -> str:
     return f'<div class="mp-page report"><h2 class="finding">Nothing could be scored.</h2>{_problems(problems)}</div>'
 
 
-def sent(place: str, new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
+def sent(where: str, new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
     """Where a submission went. `row`, `model`: the addresses of its row on the board and of its model's page."""
     if is_pull_request:
         said = "A pull request is open" if new else "This was handed in before; it waits here"
-        link = f'<a href="{text(place, 500)}" target="_blank" rel="noopener">{text(place, 500)}</a>'
+        link = f'<a href="{text(where, 500)}" target="_blank" rel="noopener">{text(where, 500)}</a>'
         rest = "It appears on the board when it has been verified; the state is below."
         return f'<div class="mp-page report"><h2 class="finding">{said}: {link}</h2><p class="sub">{rest}</p></div>'
     said = "Added to the store" if new else "The store has it already"
     return (
         f'<div class="mp-page report"><h2 class="finding">{said}: <a href="{row}">see its row on the board</a>.</h2>'
-        f'<p class="sub"><a href="{model}">The page of the model</a> · {text(place, 500)}</p></div>'
+        f'<p class="sub"><a href="{model}">The page of the model</a> · {text(where, 500)}</p></div>'
     )
 
 
@@ -198,9 +198,9 @@ def _alike(lines: Sequence[str]) -> str:
     """How many more problems there are like one, and where the next of them stand."""
     if not lines:
         return ""
-    places = [found[1] if (found := PLACE.search(line)) else text(line, 80) for line in lines[:MOST_PLACES]]
-    more = f" and {count(len(lines) - MOST_PLACES)} others" if len(lines) > MOST_PLACES else ""
-    return f' <span class="fine">The same {plural(len(lines), "more time")}: {text(", ".join(places), LONGEST)}{more}.</span>'
+    positions = [found[1] if (found := POSITION.search(line)) else text(line, 80) for line in lines[:MOST_POSITIONS]]
+    more = f" and {count(len(lines) - MOST_POSITIONS)} others" if len(lines) > MOST_POSITIONS else ""
+    return f' <span class="fine">The same {plural(len(lines), "more time")}: {text(", ".join(positions), LONGEST)}{more}.</span>'
 
 
 def _flags(flags: Sequence[str]) -> str:

@@ -62,25 +62,25 @@ class CaseImages:
         if section.fingerprint is None:
             return {}
         waiting = False
-        for place in _places(section, more):
-            here = Path(place[0]).is_dir()
-            key = (place, section.split, case_id)
+        for source in _sources(section, more):
+            here = Path(source[0]).is_dir()
+            key = (source, section.split, case_id)
             with self._lock:
                 if key in self._held:
                     self._held.move_to_end(key)
                     return self._held[key]
-                opened = self._datasets.get((place, section.split, section.fingerprint))
+                opened = self._datasets.get((source, section.split, section.fingerprint))
                 if opened is None:
-                    opened = Future() if here else self._workers.submit(_open, place, section)
-                    self._datasets[(place, section.split, section.fingerprint)] = opened
+                    opened = Future() if here else self._workers.submit(_open, source, section)
+                    self._datasets[(source, section.split, section.fingerprint)] = opened
                     if here:
-                        opened.set_result(_open(place, section))
+                        opened.set_result(_open(source, section))
             if not opened.done():
                 waiting = True
                 continue
             dataset = opened.result()
             if dataset is None:
-                self._again(place, section)
+                self._again(source, section)
                 continue
             if case_id not in dataset.may_show:
                 continue
@@ -94,9 +94,9 @@ class CaseImages:
                 waiting = True
         return None if waiting else {}
 
-    def _again(self, place: Dataset, section: Section) -> None:
+    def _again(self, source: Dataset, section: Section) -> None:
         """A dataset that could not be read is tried again after a while: the Hub may have been away."""
-        key, now = (place, section.split, str(section.fingerprint)), time.monotonic()
+        key, now = (source, section.split, str(section.fingerprint)), time.monotonic()
         with self._lock:
             if now - self._failed.setdefault(key, now) > RETRY_SECONDS:
                 self._failed.pop(key)
@@ -120,19 +120,19 @@ class CaseImages:
         return images
 
 
-def _places(section: Section, more: Sequence[Dataset]) -> list[Dataset]:
+def _sources(section: Section, more: Sequence[Dataset]) -> list[Dataset]:
     found = set(more) | {
         (str(entry.result.benchmark.repo), entry.result.benchmark.revision)
         for entry in section.entries
         if entry.result.benchmark.repo
     }
-    return sorted(found, key=lambda place: (not Path(place[0]).is_dir(), place[0], place[1] or ""))
+    return sorted(found, key=lambda source: (not Path(source[0]).is_dir(), source[0], source[1] or ""))
 
 
-def _open(place: Dataset, section: Section) -> _Open | None:
-    """The dataset at `place` if it holds images and exactly the questions of the section; None otherwise."""
+def _open(source: Dataset, section: Section) -> _Open | None:
+    """The dataset at `source` if it holds images and exactly the questions of the section; None otherwise."""
     try:
-        repository = open_repository(place[0], None if Path(place[0]).is_dir() else place[1])
+        repository = open_repository(source[0], None if Path(source[0]).is_dir() else source[1])
         questions = repository.questions(section.split)
         if not repository.has_images or not has_fingerprint(questions, section.fingerprint):
             return None

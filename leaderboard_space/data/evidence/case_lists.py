@@ -34,7 +34,7 @@ def right_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
     cases = int(outcomes.case_of_question.max(initial=-1)) + 1
     if name is None or not keys:
         return np.full((len(keys), cases), np.nan)
-    units, at = outcomes.metrics[name], outcomes.places[name].case
+    units, at = outcomes.metrics[name], outcomes.unit_index[name].case
     shares = np.empty((len(keys), cases))
     for row, key in enumerate(keys):
         top, base = units.run(outcomes.row_of[key])
@@ -66,7 +66,7 @@ def right_of_case(outcomes: Outcomes, keys: Sequence[str], case: int) -> Floats:
     if name is None or not keys:
         return np.full(len(keys), np.nan)
     runs = np.array([outcomes.row_of[key] for key in keys])
-    units = outcomes.metrics[name].part(np.flatnonzero(outcomes.places[name].case == case), runs)
+    units = outcomes.metrics[name].part(np.flatnonzero(outcomes.unit_index[name].case == case), runs)
     counted = np.broadcast_to(units.base > 0, units.top.shape)
     total = counted.sum(axis=1)
     with np.errstate(invalid="ignore"):

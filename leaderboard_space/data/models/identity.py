@@ -13,8 +13,8 @@ from functools import cache
 from typing import Literal
 
 from eval_harness.results import Model, Result
-from leaderboard_space.data.published_results import models as published_models
-from leaderboard_space.data.published_results import read_table
+from leaderboard_space.data.published_tables import models as published_models
+from leaderboard_space.data.published_tables import read_table
 
 Order = Literal["before", "same month", "after"]
 

@@ -1,6 +1,6 @@
 """Which results are ranked together, and which of a model's results stands for it.
 
-See also: scores and places (`standings.py`), what a store says of a result (`eval_harness.results.landing`).
+See also: scores and ranks (`standings.py`), what a store says of a result (`eval_harness.results.landing`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUPS: dict[Group, str] = {
     "withdrawn": "withdrawn: not ranked",
 }
 """The groups in their order on the page, with what heads them there."""
-WITH_PLACES: tuple[Group, ...] = ("ranked", "official reader")
+WITH_RANKS: tuple[Group, ...] = ("ranked", "official reader")
 
 FIRST_READER = 1
 """The reader of results that name none."""

@@ -71,8 +71,8 @@ class RunUnits:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the units of a metric hang: on a question (`question` >= 0) or, where it is -1, on the case `case`."""
+class UnitIndex:
+    """What the units of a metric belong to: a question (`question` >= 0) or, where it is -1, the case `case`."""
 
     question: Ints
     case: Ints
@@ -88,7 +88,7 @@ class Outcomes:
     questions: pd.DataFrame
     runs: list[str]
     metrics: dict[str, StoredUnits]
-    places: dict[str, Place]
+    unit_index: dict[str, UnitIndex]
     case_of_question: Ints
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was computed of them and is asked for again."""
@@ -109,12 +109,12 @@ class Outcomes:
         """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
         if selected is None or selected.all():
             return None
-        place = self.places[metric]
+        index = self.unit_index[metric]
         per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)
-        of_case = per_case[place.case].astype(np.int64)
-        if not place.per_image:
+        of_case = per_case[index.case].astype(np.int64)
+        if not index.per_image:
             of_case = np.minimum(of_case, 1)
-        times = np.where(place.question >= 0, selected[place.question].astype(np.int64), of_case)
+        times = np.where(index.question >= 0, selected[index.question].astype(np.int64), of_case)
         return np.repeat(np.arange(times.size), times)
 
 
@@ -215,7 +215,7 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
     metrics: dict[str, StoredUnits] = {}
-    places: dict[str, Place] = {}
+    unit_index: dict[str, UnitIndex] = {}
     layout = next(iter(runs.values())).layout
     for name, rows in layout.order.items():
         part = layout.table.iloc[rows]
@@ -228,7 +228,7 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
             is_count=name in METRICS and METRICS[name].unit == "count",
         )
-        places[name] = Place(
+        unit_index[name] = UnitIndex(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
             case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
             per_image=spec(format).per_image,
@@ -238,6 +238,6 @@ def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) ->
         questions=questions,
         runs=list(runs),
         metrics=metrics,
-        places=places,
+        unit_index=unit_index,
         case_of_question=case_codes.astype(np.int64),
     )

@@ -9,7 +9,7 @@ from functools import cache
 
 from eval_harness.results import Breakdown, Result, Score, Scores
 from eval_harness.scores import METRICS
-from leaderboard_space.data.published_results import ONLY_PRINTED
+from leaderboard_space.data.published_scores import ONLY_PRINTED
 
 SLACK = 1e-6
 """Rounding may carry a percentage over its end by this much."""

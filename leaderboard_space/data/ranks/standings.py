@@ -1,4 +1,4 @@
-"""A section seen through a selection: one row per result, with its score there, its verdict, and the places it may hold.
+"""A section seen through a selection: one row per result, with its score there, its verdict, and the ranks it may hold.
 
 See also: the mathematics (`ranking.py`), sentences (`findings.py`), HTML (`views/`).
 """
@@ -17,10 +17,10 @@ from eval_harness.results import Score, Scores
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.statistics import places, published_interval
 from leaderboard_space.data.facets import cells_in, groups_of
-from leaderboard_space.data.published_results import ONLY_PRINTED
+from leaderboard_space.data.published_scores import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
     GROUPS,
-    WITH_PLACES,
+    WITH_RANKS,
     Group,
     Grouped,
     grouped,
@@ -37,7 +37,7 @@ ALL, ONE = "all", "one"
 
 @dataclass(frozen=True)
 class Row:
-    """One result in the standings. `first`, `last`: the places it may hold among the models (None for a baseline or no value), as
+    """One result in the standings. `first`, `last`: the ranks it may hold among the models (None for a baseline or no value), as
     `eval_harness.scores.statistics.Places` defines them; `ahead`, `behind`: how many of them it is told apart from, by side.
 
     `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
@@ -181,14 +181,14 @@ def standings(
     run = random_run(section.entries, {row.entry.key: with_interval(row.score) for row in rows if row.is_baseline})
     rows = [_against_run(row, run, info) for row in rows] if run is not None else rows
     rows = one_per_model(rows, known) if shown == ONE else rows
-    placed: list[Row] = []
+    ordered: list[Row] = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
-        if group in WITH_PLACES and with_ranks:
+        if group in WITH_RANKS and with_ranks:
             part = _ranked(part, units, outcomes, higher, info.unit == "count")
-        placed += sorted(part, key=lambda row: _order(row, higher))
+        ordered += sorted(part, key=lambda row: _order(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
-    return Standings(metric, placed, hidden, selected, shown == ONE, pending=not with_ranks)
+    return Standings(metric, ordered, hidden, selected, shown == ONE, pending=not with_ranks)
 
 
 def _against_run(row: Row, run: Score | None, info: MetricInfo) -> Row:
@@ -255,7 +255,7 @@ def with_interval(score: Score) -> Score:
 def _ranked(
     rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
 ) -> list[Row]:
-    """The rows with the places that the models among them may hold. Baselines neither hold places nor take part in the correction."""
+    """The rows with the ranks that the models among them may hold. Baselines neither hold ranks nor take part in the correction."""
     models = [row for row in rows if not row.is_baseline and row.score.value is not None]
     p = unpaired_p_values([row.score for row in models], are_counts)
     if units is not None and outcomes is not None and not units.is_count:
@@ -270,12 +270,12 @@ def _ranked(
     behind = found.apart.sum(axis=1) - ahead
     number = {id(row): at for at, row in enumerate(models)}
 
-    def placed(row: Row, at: int) -> Row:
+    def ranked(row: Row, at: int) -> Row:
         return replace(
             row, first=int(found.first[at]), last=int(found.last[at]), ahead=int(ahead[at]), behind=int(behind[at])
         )
 
-    return [placed(row, number[id(row)]) if id(row) in number else row for row in rows]
+    return [ranked(row, number[id(row)]) if id(row) in number else row for row in rows]
 
 
 def _order(row: Row, higher: bool) -> tuple[bool, float, str]:

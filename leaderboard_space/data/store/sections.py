@@ -25,7 +25,7 @@ Loaded = tuple[Outcomes | None, Tree]
 
 @dataclass(frozen=True)
 class Entry:
-    """A result on the board. `key` is its place in the store (`benchmark/model/run`), or its number among the published ones."""
+    """A result on the board. `key` is its path in the store (`benchmark/model/run`), or its number among the published ones."""
 
     key: str
     result: Result

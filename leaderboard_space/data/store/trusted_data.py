@@ -77,7 +77,7 @@ class TrustedData:
             known
             for split in self.splits
             for known in (split.benchmark.fingerprint, split.fingerprint_v1)
-            if split.benchmark.split == theirs.split and _same_place(split.benchmark.repo, theirs.repo)
+            if split.benchmark.split == theirs.split and _same_repository(split.benchmark.repo, theirs.repo)
         ]
         return bool(current) and theirs.fingerprint not in current
 
@@ -105,7 +105,7 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
     return tuple(found)
 
 
-def _same_place(left: str | None, right: str | None) -> bool:
+def _same_repository(left: str | None, right: str | None) -> bool:
     if left is None or right is None:
         return False
     if Path(left).is_dir() and Path(right).is_dir():

@@ -78,8 +78,8 @@ def log_scale(label: str, values: Sequence[float], unit: float = 1.0) -> Scale:
 
 def svg(points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]) -> str:
     """The plot. `said`: what it shows, for who cannot see it; `guess`: levels of chance across and up, None where there is none."""
-    places = [(across(x, point.x), up(y, point.y)) for point in points]
-    taken: list[Box] = [(px - 6, py - 6, px + 6, py + 6) for px, py in places]
+    positions = [(across(x, point.x), up(y, point.y)) for point in points]
+    taken: list[Box] = [(px - 6, py - 6, px + 6, py + 6) for px, py in positions]
     grid = "".join(
         f'<line class="grid" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{up(y, at):.1f}" y2="{up(y, at):.1f}"/>'
         f'<text class="end" x="{LEFT - 8:g}" y="{up(y, at) + 4:.1f}">{tick}</text>'
@@ -98,8 +98,8 @@ def svg(points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[flo
     marks = ""
     order = sorted(range(len(points)), key=lambda at: -len(points[at].name))
     named = set(order[:MOST_NAMES]) if len(points) <= MOST_NAMES else set(range(MOST_NAMES))
-    names = {at: written(points[at].name, *places[at], taken) for at in order if at in named}
-    for at, (point, (px, py)) in enumerate(zip(points, places, strict=True)):
+    names = {at: written(points[at].name, *positions[at], taken) for at in order if at in named}
+    for at, (point, (px, py)) in enumerate(zip(points, positions, strict=True)):
         bar = ""
         if point.low is not None and point.high is not None:
             bar = f'<line class="bar" x1="{px:.1f}" x2="{px:.1f}" y1="{up(y, point.low):.1f}" y2="{up(y, point.high):.1f}"/>'

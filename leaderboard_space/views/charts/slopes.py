@@ -76,18 +76,18 @@ def _names(ends: list[tuple[float, str, str]]) -> str:
     ends = sorted(ends)
     if len(ends) > MOST_NAMES:
         ends = ends[: MOST_NAMES // 2] + ends[-MOST_NAMES // 2 :]
-    places: list[float] = []
+    heights: list[float] = []
     for y, _, _ in ends:
-        places.append(max(y, places[-1] + LINE if places else TOP))
+        heights.append(max(y, heights[-1] + LINE if heights else TOP))
     low = HEIGHT - BOTTOM + 2
-    for at in range(len(places) - 1, -1, -1):  # what was pushed out below moves the others up
-        low = min(places[at], low)
-        places[at] = low
+    for at in range(len(heights) - 1, -1, -1):  # what was pushed out below moves the others up
+        low = min(heights[at], low)
+        heights[at] = low
         low -= LINE
     return "".join(
         f'<line class="lead" x1="{TO + 6:g}" x2="{TO + 16:g}" y1="{y:.1f}" y2="{at:.1f}"/>'
         f'<text class="name" x="{TO + 19:g}" y="{at + 4:.1f}">{value} {text(name, 34)}</text>'
-        for (y, name, value), at in zip(ends, places, strict=True)
+        for (y, name, value), at in zip(ends, heights, strict=True)
     )
 
 

@@ -35,7 +35,7 @@ def _two(found: Comparison) -> tuple[Entry, Entry] | None:
 def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
     """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
     assert found.outcomes is not None
-    units, at = found.outcomes.metrics[found.metric], found.outcomes.places[found.metric]
+    units, at = found.outcomes.metrics[found.metric], found.outcomes.unit_index[found.metric]
     left, right = (units.run(found.outcomes.row_of[entry.key])[0] for entry in (one, other))
     for unit in np.flatnonzero(left != right):
         if at.question[unit] >= 0:

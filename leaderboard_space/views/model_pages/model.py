@@ -204,14 +204,14 @@ def _verdict(line: Line, who: Identity) -> str:
     published = spec(section.format).published if own else None
     shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
     verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.format, line.metric), score.chance)
-    places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
+    ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
         f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.format])}</a>'
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high)}</td>'
         f"<td>{MARK[score.verdict]} {text(verdict)}</td>"
-        f'<td class="num">{f"{places} of {count(line.ranked)}" if row.first else "–"}</td>'
+        f'<td class="num">{f"{ranks} of {count(line.ranked)}" if row.first else "–"}</td>'
         f"<td>{text(entry_mark(row.entry, line.metric), 60)}</td></tr>"
     )
 

@@ -239,7 +239,7 @@ def _row(
         else ""
     )
     return (
-        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_place(row, found, ranked)}'
+        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_rank_cell(row, found, ranked)}'
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
         f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Where this result of {text(name)} comes from" '
@@ -280,8 +280,8 @@ def _unread(result: Result) -> list[str]:
 _UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or failed"}
 
 
-def _place(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
-    """The cell of a row's places, which tells from how many others it is told apart."""
+def _rank_cell(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
+    """The cell of a row's ranks, which tells from how many others it is told apart."""
     if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
         return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
     if row.first is None:
@@ -289,9 +289,9 @@ def _place(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
         sign = "ref" if row.is_baseline else "–"
         return f'<td class="place" data-v=""><abbr title="{why}">{sign}</abbr></td>'
     others = ranked[row.group] - 1
-    said = sentences.place_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
-    places = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
-    return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{places}</td>'
+    said = sentences.ranks_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
+    ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
+    return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{ranks}</td>'
 
 
 def _legend(found: Standings) -> str:
@@ -301,5 +301,5 @@ def _legend(found: Standings) -> str:
     )
     if there - set(KINDS):
         marks += '<span class="k-unstated"><i class="dot"></i>kind not stated</span>'
-    said = f'<span class="say">{text(sentences.PLACES, 300)}</span>'
+    said = f'<span class="say">{text(sentences.RANKS, 300)}</span>'
     return f'<div class="legend">{marks}{said}<span class="acts">{acts()}</span></div>{CITE_BOX}'

@@ -7,7 +7,8 @@ import pytest
 
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import cells_under
-from leaderboard_space.data.published_results import board_results, departments
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.published_tables import departments
 from leaderboard_space.data.ranks.standings import own_score, standings
 from leaderboard_space.data.store import answer_cache
 from leaderboard_space.data.store.sections import Entry

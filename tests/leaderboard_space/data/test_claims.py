@@ -11,7 +11,7 @@ from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.results.landing import Standing, Withdrawal
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claim, Claims
-from leaderboard_space.data.published_results import read_table
+from leaderboard_space.data.published_tables import read_table
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.model_results import entries_of
 from leaderboard_space.service import Service

@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.benchmarks.halt_medvqa.reader import read as read_halt
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.published_results import FOLDER, cells, printed_tables
+from leaderboard_space.data.published_tables import FOLDER, cells, read_table
 
 pytestmark = pytest.mark.sources
 
@@ -70,7 +70,7 @@ def our_lines(table: str) -> list[str]:
 
 
 def test_every_table_has_a_place() -> None:
-    assert sorted(PLACES) == sorted(printed_tables())
+    assert sorted(PLACES) == sorted(row["table"] for row in read_table("tables"))
 
 
 @pytest.mark.parametrize("table", sorted(PLACES))

@@ -18,19 +18,24 @@ from eval_harness.results.table import COLUMNS, tidy, variant
 from eval_harness.scores.grading import clusters
 from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data import published_results as module
-from leaderboard_space.data.published_results import (
-    ABOUT,
-    FOLDER,
-    board_results,
-    cells,
-    printed_tables,
-    published_results,
-    valid_pairs,
-)
+from leaderboard_space.data.published_results import board_results, published_results
+from leaderboard_space.data.published_scores import valid_pairs
+from leaderboard_space.data.published_tables import FOLDER, cells, read_table, selects
 
 NUMBER = re.compile(r"\d+(\.\d+)?( ± \d+\.\d+| \([-+]\d+\.\d+\))?")
 RESULTS = published_results()
+PRINTED = [row["table"] for row in read_table("tables")]
+ABOUT = (
+    "papers",
+    "tables",
+    "cells",
+    "notes",
+    "models",
+    "departments",
+    "topics",
+    "model_facts",
+    "model_names",
+)  # no printed tables
 TABLE = tidy(RESULTS)
 
 
@@ -89,7 +94,7 @@ def test_cells(benchmark, table, model, metric, facet_value, where, value, n, n_
 
 
 def test_every_number_of_every_table_is_a_score_once():
-    for table in printed_tables():
+    for table in PRINTED:
         lines = rows(table)
         labels = int(next(row["labels"] for row in rows("tables") if row["table"] == table))
         printed = [
@@ -99,8 +104,8 @@ def test_every_number_of_every_table_is_a_score_once():
             if NUMBER.fullmatch(cell) and next(iter(line.values())) != "num"
         ]
         assert Counter((cell.row, cell.column) for cell in cells(table)) == Counter(printed), table
-    spreads = sum(cell.spread is not None for table in printed_tables() for cell in cells(table))
-    assert len(TABLE) == sum(len(list(cells(table))) for table in printed_tables()) + spreads
+    spreads = sum(cell.spread is not None for table in PRINTED for cell in cells(table))
+    assert len(TABLE) == sum(len(list(cells(table))) for table in PRINTED) + spreads
     key = ["table", "benchmark", "split", "model", "method", "prompt", "variant", "metric", "facet", "facet_value"]
     assert not TABLE.duplicated(key).any()
 
@@ -117,9 +122,9 @@ def test_all_fifty_models_of_gmai():
 def test_no_line_of_the_descriptions_is_idle():
     for name in ("cells", "notes"):
         for line in rows(name):
-            found = [cell for cell in cells(line["table"]) if module._selects(line, cell.row, cell.column)]
+            found = [cell for cell in cells(line["table"]) if selects(line, cell.row, cell.column)]
             assert found, line
-    assert {path.stem for path in FOLDER.glob("*.csv")} == {*printed_tables(), *ABOUT}
+    assert {path.stem for path in FOLDER.glob("*.csv")} == {*PRINTED, *ABOUT}
 
 
 def test_names_of_models():

@@ -14,7 +14,8 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import exposure, identity_of
-from leaderboard_space.data.published_results import board_results, models, read_table
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.published_tables import models, read_table
 from leaderboard_space.model_results import all_models, ends_of, entries_of, lines_of, main_lines
 from leaderboard_space.service import Service
 from leaderboard_space.views.comparing import compare

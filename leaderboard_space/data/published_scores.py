@@ -1,0 +1,125 @@
+"""A printed number as a score: its n, its interval, chance, and the verdict.
+
+Where the counts come from, when a paper does not print them:
+- MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts the pairs that have the label
+  on either image, counted once in the authors' dataset.json: 45 Cerebral ... 7 Nuclear Medicine.
+- MediConfusion, confusion: `valid_pairs` below.
+- ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open models' percentages are fractions.
+- GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see the notes of the tables.
+- GMAI-MMBench, multiple choice: the paper counts "the frequency of choice appearances rather than the actual number of cases" (appendix
+  C.1), 15,691 in three tasks. `n` is that count; `n_cases` the fewest questions it can be: a question offers each label of its task at
+  most once, so 7,614 / 18 + 40 / 4 + 8,037 / 26 (Table 5), 743.
+- 0 where nothing is known: such a score has no interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import cast
+
+import numpy as np
+
+from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.results import Score, Verdict
+from eval_harness.scores.metrics import METRICS
+from eval_harness.scores.statistics import LEVEL, chance_p_value, published_interval
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.published_tables import Cell, Row, cells
+
+ONLY_PRINTED: dict[str, MetricInfo] = {
+    "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
+    "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
+}
+"""Metrics that papers print and we do not compute."""
+
+
+@dataclass
+class Group:
+    """The cells of one table that are one result."""
+
+    table: Row
+    paper: Row
+    about: Row
+    cells: list[Cell] = field(default_factory=list)
+
+
+def score_of(cell: Cell, group: Group) -> Score:
+    """The score of a cell; without an interval where no number of cases is known."""
+    metric = cell.about["metric"]
+    n, n_cases = _counts(cell, group)
+    info = METRICS.get(metric) or ONLY_PRINTED[metric]
+    if info.unit == "count" or n_cases == 0:
+        return Score(value=cell.value, n=n, n_cases=n_cases)
+    size = spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), 1.0)
+    low, high, how = (
+        round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases, size)
+    )
+    exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
+    chance = exact if exact is not None else _printed_chance(cell, group.paper["paper"])
+    return Score(
+        value=cell.value,
+        low=cast(float, low),
+        high=cast(float, high),
+        n=n,
+        n_cases=n_cases,
+        chance=chance,
+        verdict=None if exact is None else _verdict(cell.value, n_cases, (low, high), exact, info.higher_is_better),
+        interval_method=cast(str, how),
+    )
+
+
+def _counts(cell: Cell, group: Group) -> tuple[int, int]:
+    """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two valid answers."""
+    if cell.about["n"] != "pairs":
+        return int(cell.about["n"]), int(cell.about["n_cases"])
+    by_metric = {other.about["metric"]: other for other in group.cells}
+    whole = by_metric["set_accuracy"]
+    pairs = int(whole.about["n"])
+    valid = valid_pairs(pairs, whole.value, by_metric["individual_accuracy"].value, cell.value)
+    return valid, valid
+
+
+def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, confusion: float) -> int:
+    """How many of MediConfusion's pairs had two valid answers, which confusion divides by and the paper does not print.
+
+    The largest count v that fits the three printed percentages (of `pairs`, of 2 x `pairs`, of v): with s = confused and c = right
+    pairs, c <= v - s; a confused pair holds one right answer and a right pair two, and a pair with an invalid answer at most one.
+    In most rows only one count fits. 0 where none does.
+    """
+    right = round(set_accuracy * pairs / 100)
+    answers = round(individual_accuracy * 2 * pairs / 100)
+    for valid in range(pairs, 0, -1):
+        same = round(confusion * valid / 100)
+        known = same + 2 * right
+        fits = abs(100 * same / valid - confusion) <= 0.0051 and right <= valid - same
+        if fits and known <= answers <= known + pairs - valid:
+            return valid
+    return 0
+
+
+def _verdict(
+    value: float, n_cases: int, interval: tuple[object, object], chance: float, higher_is_better: bool | None
+) -> Verdict | None:
+    """Better or worse than chance only where the interval leaves it out and the exact binomial test says so too, as for measured
+    results; for confusion, less is better."""
+    if higher_is_better is None:
+        return None
+    low, high = (cast(float, end) for end in interval)
+    if low <= chance <= high:
+        return "no different"
+    hits = np.arange(n_cases) < round(value * n_cases / 100)
+    if chance_p_value(hits, np.ones(n_cases), np.full(n_cases, chance / 100)) >= 1 - LEVEL:
+        return "no different"
+    return "better" if (low > chance) == higher_is_better else "worse"
+
+
+def _printed_chance(cell: Cell, paper: str) -> float | None:
+    if not spec(paper).prints_chance:
+        return None
+    return _random_rows(cell.table).get(cell.column)
+
+
+@cache
+def _random_rows(table: str) -> dict[str, float]:
+    return {cell.column: cell.value for cell in cells(table) if cell.row == "Random"}

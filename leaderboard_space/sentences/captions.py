@@ -1,0 +1,151 @@
+"""What stands under headlines, tables and charts: of how many, of what, and what the marks mean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from eval_harness.results import Verdict
+from leaderboard_space.html import count, interval, number, plural
+
+FEW = 30
+"""Cases under which a number is shown in grey."""
+MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
+"""The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
+RANKS = (
+    "Rank 1 is every model that may be the best. Another rank counts the models significantly ahead and significantly behind; ranks that "
+    "overlap do not by themselves say that two models are tied: point at one to see."
+)
+"""What the column of ranks says (`ranks.Places`)."""
+SHADES = "Teal lies on the better side of guessing, orange on the worse: the stronger, the further, full at 50 points"
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What stands under the headline. `sizes`: (n, n_cases) of the rows with a score; `case`: what a case is; `where`: the selection in
+    words, what all of it is in; `methods`: of the rows but baselines, as they are shown; `chances`: of the rows, None where it is not
+    known; `rows`, `bars`: how many rows have a score, and how many of them an interval. `chance_is_drawn`: every level of chance is a
+    paper's run of random answers, a sample."""
+
+    label: str
+    description: str
+    case: str
+    sizes: frozenset[tuple[int, int]]
+    where: tuple[str, ...]
+    methods: tuple[str, ...]
+    chances: frozenset[float | None]
+    rows: int
+    bars: int
+    lower_is_better: bool
+    chance_is_drawn: bool = False
+
+
+def caption(said: Caption) -> str:
+    """What the score is, of how many, of what, and what the marks of the chart are."""
+    description = said.description[:1].lower() + said.description[1:]
+    parts = [f"{said.label}: {description}" if description else f"{said.label}."]
+    if len(said.sizes) == 1:
+        n, n_cases = next(iter(said.sizes))
+        if n == n_cases:
+            parts.append(f"n = {plural(n, said.case)}.")
+        elif n_cases:
+            parts.append(f"n = {count(n)} from {plural(n_cases, said.case)}.")
+    where = [f"({one})" if " or " in one and len(said.where) > 1 else one for one in said.where]
+    parts.append(f"Only {' and '.join(where)}." if where else "Everything selected.")
+    if len(said.methods) == 1:
+        parts.append(f"Method: {said.methods[0]}.")
+    if said.rows:
+        parts.append(f"{_chart(said)}.")
+    if said.lower_is_better:
+        parts.append("Lower is better.")
+    return " ".join(parts)
+
+
+def _chart(said: Caption) -> str:
+    bars = ", bars 95% intervals" + (" where one is known" if said.bars < said.rows else "") if said.bars else ""
+    known = {chance for chance in said.chances if chance is not None}
+    where = " where it is known" if None in said.chances else ""
+    line = ""
+    if known and said.chance_is_drawn:
+        line = f", the dashed line is the paper's own random run (a sample of guessing){where}"
+    elif len(known) == 1:
+        line = f", the dashed line is chance ({percent_of_chance(next(iter(known)))}){where}"
+    elif known:
+        line = f", the dashed line is each row's chance{where}"
+    return f"Dots are scores{bars}{line}"
+
+
+def percent_of_chance(value: float) -> str:
+    """A level of chance with one digit, none where it is whole.
+
+    >>> percent_of_chance(25.0), percent_of_chance(22.760196)
+    ('25%', '22.8%')
+    """
+    return f"{number(value).removesuffix('.0')}%"
+
+
+def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
+    """What the signs of a table mean: those that stand in it, and no others. `few`: whether a cell is grey for its few cases."""
+    meaning: dict[Verdict | None, str] = {
+        "better": "significantly better than guessing",
+        "no different": "cannot be told apart from guessing",
+        "worse": "significantly worse than guessing",
+        None: "not tested (no exact chance is known)",
+    }
+    lines = [f"{MARK[verdict]} {said}" for verdict, said in meaning.items() if verdict in seen]
+    if set(seen) - {None}:
+        lines.append("each cell is tested by itself, at 95%")
+    return [*lines, *([f"italic grey: fewer than {FEW} cases"] if few else [])]
+
+
+def behind(low: float | None, high: float | None, n: int, n_cases: int) -> str:
+    """What a number rests on, as its tooltip says it."""
+    said = f"n {count(n)}, {plural(n_cases, 'case')}" if n_cases else "n not known"
+    return (
+        f"95% interval {interval(low, high)}, {said}"
+        if low is not None and high is not None
+        else f"no interval, {said}"
+    )
+
+
+def left_out(dropped: int) -> str:
+    """Columns for which a table has no room."""
+    if not dropped:
+        return ""
+    which = "The smallest column is" if dropped == 1 else f"The {count(dropped)} smallest columns are"
+    return f"{which} left out; the files hold them all."
+
+
+def not_ranked(models: int, published: bool, below: bool) -> str:
+    """Models that the selection says nothing of. `published`: nothing but papers' numbers is known of them; `below`: some of those are
+    printed for one of the selected branches, and stand in a table of their own."""
+    them = "it" if models == 1 else "them"
+    why = (
+        f"only published numbers are known of {them}, and no finer answers."
+        if published
+        else f"this score is not known of {them} for this selection."
+    )
+    tail = " Cells that are exactly one of the selected branches stand below." if below else ""
+    return f"{plural(models, 'model')} not ranked here: {why}{tail}"
+
+
+def as_printed(published: int, handed_in: int) -> str:
+    """Rows of a selection that were not computed from answers: papers' cells, and cells of results whose answers cannot be read."""
+    parts = []
+    if published:
+        parts.append("Published cells are shown as printed; no finer answers are known of them.")
+    if handed_in:
+        parts.append(f"{plural(handed_in, 'result')} shown with the cell as handed in: no answers are at hand.")
+    return " ".join(parts)
+
+
+def ends(facet: str, label: str, known: int, left_out: int, against_chance: bool) -> str:
+    """What stands under the weakest and strongest values of a facet."""
+    order = "score minus what guessing gets" if against_chance else "score"
+    rest = ""
+    if left_out:
+        rest = f" {plural(left_out, 'other')} with fewer than {FEW} cases {'is' if left_out == 1 else 'are'} left out."
+    return (
+        f"{label}: the ends of {count(known)} by {order}.{rest} The ends of many look further apart than they are: "
+        "each interval stands for itself."
+    )

@@ -1,0 +1,109 @@
+"""What is said of differences between results, and of cases."""
+
+from __future__ import annotations
+
+from leaderboard_space.html import count, in_words, number, plural
+from leaderboard_space.sentences.headlines import SAME
+
+
+def compared(first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float) -> str:
+    """The finding of a paired test: `difference` = first - second in points, `p` two-sided."""
+    if p >= 0.05 or abs(difference) <= SAME:
+        return f"{first} and {second} cannot be told apart by {label.lower()}."
+    word = {True: "significantly better than", False: "significantly worse than", None: "significantly above"}[
+        higher_is_better
+    ]
+    upper, lower = (first, second) if difference > 0 else (second, first)
+    return f"{upper} is {word} {lower}: {number(abs(difference))} points of {label.lower()}."
+
+
+def compared_in_full(
+    difference: float, low: float, high: float, p: float, method: str, n: int, only_a: int, only_b: int
+) -> str:
+    """What stands under the finding of a paired test."""
+    alike = n - only_a - only_b
+    return (
+        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} ({method}). "
+        f"Of {plural(n, 'scored unit')}, {count(only_a)} {_was(only_a)} won by the first alone and {count(only_b)} by the second alone; "
+        f"{count(alike)} ended alike. The p-value is of this one comparison, "
+        "chosen by you: not corrected for others you may have looked at."
+    )
+
+
+def _was(value: int) -> str:
+    return "was" if value == 1 else "were"
+
+
+def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
+    """What stands under the finding of a test of two printed numbers."""
+    return (
+        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} (unpaired: only the numbers "
+        "are known, and they are taken as independent, each pulled in by one right and one wrong case). Answers to the same questions "
+        "would tell more apart. The p-value is of this one comparison, chosen by you: not corrected for others you may have looked at."
+    )
+
+
+def pairs_apart(sure: int, pairs: int, label: str) -> str:
+    """The finding of a comparison of more than two results."""
+    if not sure:
+        return f"None of {plural(pairs, 'pair')} can be told apart by {label.lower()}."
+    if sure == pairs:
+        every = "The one pair is" if pairs == 1 else f"All {in_words(pairs)} pairs are"
+        return f"{every} told apart by {label.lower()}."
+    return f"{in_words(sure).capitalize()} of {plural(pairs, 'pair')} {'is' if sure == 1 else 'are'} told apart by {label.lower()}."
+
+
+def pairs_tested(paired: int, unpaired: int) -> str:
+    """What stands under it: how the pairs were tested."""
+    parts = []
+    if paired:
+        parts.append(f"{plural(paired, 'pair')} on the same answers (paired)")
+    if unpaired:
+        parts.append(f"{plural(unpaired, 'pair')} by the numbers alone (unpaired, taken as independent)")
+    return f"Tested: {' and '.join(parts)}. Holm's correction for all of them; those told apart stand first, the largest difference first."
+
+
+def p_value(p: float) -> str:
+    """A p-value with three digits.
+
+    >>> p_value(0.0004), p_value(0.0495), p_value(1.0)
+    ('p < 0.001', 'p = 0.050 (under 0.05)', 'p = 1.000')
+    """
+    if p < 0.001:
+        return "p < 0.001"
+    shown = f"p = {p:.3f}"
+    return f"{shown} (under 0.05)" if p < 0.05 and shown == "p = 0.050" else shown
+
+
+def flips(first: str, second: str, units: int, cases: int, shown: int) -> str:
+    """What stands over the cases that two results differ on."""
+    line = f"{first} and {second} differ on {plural(units, 'scored unit')} in {plural(cases, 'case')}"
+    if shown < cases:
+        line += f"; the first {count(shown)} are drawn, the files hold all"
+    return f"{line}. After each option stands who chose it."
+
+
+def cases_found(cases: int, searched: bool) -> str:
+    """How many cases a page of them has."""
+    if not searched:
+        return f"{plural(cases, 'case')}."
+    return f"{plural(cases, 'case')} {'matches' if cases == 1 else 'match'}."
+
+
+def shown_cases(show: str, counted: int) -> str:
+    """What a list of cases holds, by how many results (no baselines, none withdrawn)."""
+    who = f"the {plural(counted, 'result')}"
+    if show == "wrong":
+        return f"Of each, none of {who} scored anything." if counted != 1 else "Of each, the 1 result scored nothing."
+    return f"Of each, {who}{' together' if counted != 1 else ''} scored between a third and two thirds."
+
+
+def case_result(right: int, wrong: int, scored: int) -> str:
+    """How many results got a case right. `right`: all of it; `wrong`: nothing of it."""
+    if not scored:
+        return "Nobody is scored on this case."
+    parts = [f"{count(right)} of {plural(scored, 'result')} scored this case in full"]
+    between = scored - right - wrong
+    if between:
+        parts.append(f"{count(between)} a part of it")
+    return f"{', '.join(parts)}."
