@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from eval_harness.results import Score, Verdict
-from leaderboard_space.html import text
+from leaderboard_space import sentences
+from leaderboard_space.html import number, text
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
@@ -27,6 +28,12 @@ def column_head(kind: str, said: str, name: str, title: str = "") -> str:
 def sorted_by(value: float | None) -> str:
     """The number a cell is sorted by, in full; nothing where there is none."""
     return f' data-v="{value!r}"' if value is not None and math.isfinite(value) else ' data-v=""'
+
+
+def behind_with_chance(score: Score) -> str:
+    """What a number rests on, and what guessing gets, as its tooltip says it."""
+    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
+    return f"{said}, chance {number(score.chance)}" if score.chance is not None else f"{said}, chance not known"
 
 
 Axis = tuple[float, float]

@@ -8,12 +8,12 @@ from eval_harness.results import Score
 from leaderboard_space import sentences
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
-from leaderboard_space.html import interval, number, percent, text
+from leaderboard_space.html import interval, percent, text
 from leaderboard_space.model_results import Ends, Line, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import benchmark_address
-from leaderboard_space.views.parts import WHOLE, dots, files
+from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files
 
 
 def view(service: Service, line: Line) -> str:
@@ -83,8 +83,7 @@ def _small_table(rows: str, name: str) -> str:
 
 def _small_row(label: str, score: Score, address: str) -> str:
     few = " few" if score.n_cases < FEW else ""
-    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
-    said += f", chance {number(score.chance)}" if score.chance is not None else ", chance not known"
+    said = behind_with_chance(score)
     return (
         f'<tr class="v-{tone(score)}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a></th>'
         f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{MARK[score.verdict]}</i></td>'

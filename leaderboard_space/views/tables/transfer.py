@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from eval_harness.results import Score
-from leaderboard_space import sentences
 from leaderboard_space.data.ranks.standings import info_of, with_interval
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label
 from leaderboard_space.html import count, interval, number, text
 from leaderboard_space.sentences import FEW
-from leaderboard_space.views.parts import WHOLE, dots, files, sorted_by
+from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files, sorted_by
 
 ASPECTS = ("organ", "condition")
 """What the paper's figure shows."""
@@ -129,8 +128,7 @@ def _columns(held: dict[str, Score], name: str) -> str:
         return '<td class="chart"></td><td class="num val">–</td><td class="num ci">–</td><td class="num ci">–</td>'
     rest = others(held, name)
     chart = dots(score, WHOLE, rest)
-    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
-    said += f", chance {number(score.chance)}" if score.chance is not None else ", chance not known"
+    said = behind_with_chance(score)
     return (
         f'<td class="chart">{chart}</td>'
         f'<td class="num val" title="{text(said, 200)}"{sorted_by(score.value)}>{number(score.value)}</td>'
