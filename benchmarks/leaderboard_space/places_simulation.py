@@ -12,6 +12,7 @@ beat; `weighted` counts a component of m units as m / (1 + rho (m - 1)), rho the
 from __future__ import annotations
 
 import argparse
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +104,7 @@ def other_tests(hits: Floats, sizes: Ints, icc: float) -> dict[str, Floats]:
     }
 
 
+@cache
 def dunnett(rivals: int) -> float:
     """The one-sided 5 % point of the largest of so many normal differences from one and the same model."""
     rng = np.random.default_rng(0)
