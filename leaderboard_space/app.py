@@ -109,14 +109,19 @@ def build_app(
                 _page("model", partial(model.page, service), partial(model.file, service))
             with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
                 _page("submit", submitting.page, submitting.file, elem_id="mp-submit-page")
-                target, waiting = draw_submit(submitting)
+                form, target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
                 if claimed.datasets:
                     gr.HTML(lambda: _claimed(claimed, board), apply_default_css=False, js_on_load=None)
+
+        def opened() -> tuple[gr.Row, gr.Dropdown, str]:
+            choices = submitting.choices()
+            return gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices), submitting.open_submissions()
+
         submit_tab.select(
-            lambda: (gr.Dropdown(choices=submitting.choices()), submitting.open_submissions()),
-            outputs=[target, waiting],
+            opened,
+            outputs=[form, target, waiting],
             queue=False,
             show_progress="hidden",
             api_visibility="private",

@@ -61,15 +61,17 @@ def ratio_spread(residual: Floats, base: Floats, index: NDArray[np.int64]) -> Sp
     return Spread(float(variance[0]), float(df[0]))
 
 
-def worth_of(squares: Floats, v: Floats, many: Floats) -> Floats:
+def worth_of(squares: Floats, v: Floats, many: Floats, seen: Floats | None = None) -> Floats:
     """Degrees of freedom (R,) that a variance is worth which is a sum of squared residual sums (R, G): 2 / its relative variance.
+    `seen` (R, G): each of them times how many clusters have it, where alike ones are counted instead of listed.
 
     From the fourth powers of the residual sums, less what differs between clusters anyway (`v` (R, K), the variances expected of
     clusters of each kind, `many` (K,) of them): about twice the number of clusters that hold the rarer outcome. (O'Neill 2014 has the
     formula for independent units.)
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        relative = np.square(squares).sum(axis=1) / np.square(squares.sum(axis=1)) - (v**2 @ many) / np.square(v @ many)
+        seen = squares if seen is None else seen
+        relative = (squares * seen).sum(axis=1) / np.square(seen.sum(axis=1)) - (v**2 @ many) / np.square(v @ many)
         return np.where(relative > 0, 2 / relative, 1e9)
 
 

@@ -79,12 +79,19 @@ def _plain(top: Floats, base: Floats) -> bool:
 
 
 def clustered_intervals(
-    sums: NDArray[Any], squared: Floats, crossed: Floats, weight: Floats, squares: Floats, plain: bool
+    sums: NDArray[Any],
+    squared: Floats,
+    crossed: Floats,
+    weight: Floats,
+    squares: Floats,
+    plain: bool,
+    times: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """95 % intervals of R shares sum(numerator) / sum(base) over the same U units, all base > 0, in the same G clusters.
 
     `sums` (R, G): numerators per cluster; `weight`, `squares` (G,): sums of base and base^2; `squared`, `crossed` (R,): sums of
-    numerator^2 and numerator x base over units; `plain`: every unit has the same base, and is a hit or none.
+    numerator^2 and numerator x base over units; `plain`: every unit has the same base, and is a hit or none. `times` (R, G): how many
+    clusters of a run are as the column says, where alike ones are counted instead of listed; `sums` is (1, G) then.
     Gives low, high, effective sample size and degrees of freedom, each (R,).
 
     Wilson's interval (`wilson`) at the effective sample size p (1 - p) / V with Student's t, V the cluster-robust variance of the ratio
@@ -92,33 +99,36 @@ def clustered_intervals(
     outcomes (`clustered.steadied`). With no hit, or nothing but hits, the effective sample size is that of the assumed correlation.
     Where every cluster is one outcome this is `wilson` itself.
     """
-    total, runs = float(weight.sum()), len(sums)
-    share = np.clip(sums.sum(axis=1, dtype=np.float64) / total, 0.0, 1.0)
-    if weight.size == 1:
+    many = np.ones(weight.size) if times is None else times[0]  # a run's hits differ, not how large its clusters are
+    total, clusters, runs = float(weight @ many), float(many.sum()), len(crossed)
+    hits = sums.sum(axis=1, dtype=np.float64) if times is None else times @ sums[0]
+    share = np.clip(hits / total, 0.0, 1.0)
+    if clusters == 1:
         one = np.ones(runs)
         return (*wilson(share, 1.0), one, one)
-    n = total * total / float(squares.sum())
-    if plain and n < weight.size + 0.5:
-        return (*wilson(share, weight.size), np.full(runs, float(weight.size)), np.full(runs, math.inf))
-    size = max(float((weight * weight).sum() / squares.sum()), 1.0)
+    n = total * total / float(squares @ many)
+    if plain and n < clusters + 0.5:
+        return (*wilson(share, clusters), np.full(runs, float(clusters)), np.full(runs, math.inf))
+    size = max(float((weight * weight) @ many / (squares @ many)), 1.0)
     residual = np.square(sums - share[:, None] * weight)
-    variance = (residual @ (1 / (1 - np.minimum(weight / total, 1 - 1e-9)))) / total**2
-    alone = np.maximum(squared - 2 * share * crossed + share**2 * squares.sum(), 0.0) / total**2
-    kinds, many = _kinds(weight, squares)
+    seen = residual if times is None else residual * times
+    variance = (seen @ (1 / (1 - np.minimum(weight / total, 1 - 1e-9)))) / total**2
+    alone = np.maximum(squared - 2 * share * crossed + share**2 * (squares @ many), 0.0) / total**2
+    kinds, many = _kinds(weight, squares, many)
     mixed = (share > 0) & (share < 1) & (alone > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         rho = np.where(mixed & (size > 1), np.clip((variance / alone - 1) / (size - 1), 0.0, 1.0), 0.0)
         spread = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
         bias, satterthwaite = under_correlation(kinds[0] / total, spread, many)
         one = share * (1 - share) / n  # the variance of n independent outcomes
-        variance, df = steadied(variance / bias, one, size, worth_of(residual, spread, many), satterthwaite)
+        variance, df = steadied(variance / bias, one, size, worth_of(residual, spread, many, seen), satterthwaite)
         worth = np.where(mixed, share * (1 - share) / variance, n / (1 + PRIOR_CORRELATION * (size - 1)))
     df = np.where(mixed, df, math.inf)
     critical = np.where(mixed, special.stdtrit(np.where(mixed, df, 1.0), 0.5 + LEVEL / 2), NORMAL)
     return (*wilson(share, worth, critical), worth, df)
 
 
-def _kinds(weight: Floats, squares: Floats) -> tuple[Floats, Floats]:
+def _kinds(weight: Floats, squares: Floats, times: Floats) -> tuple[Floats, Floats]:
     """The different clusters: their weight and squares (2, K), and how many there are of each (K,)."""
-    kinds, many = np.unique(np.stack([weight, squares]), axis=1, return_counts=True)
-    return kinds, many.astype(float)
+    kinds, kind = np.unique(np.stack([weight, squares]), axis=1, return_inverse=True)
+    return kinds, np.bincount(kind.ravel(), times).astype(float)

@@ -48,6 +48,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
+LEAST = 1e-50
+"""A probability under which an outcome of thousands of guesses is left out of their law."""
 PUBLISHED = "Wilson on n_cases, no clustering"
 PUBLISHED_CLUSTERED = "Wilson on n_cases, design effect of shared images"
 PUBLISHED_CORRELATION = 0.1
@@ -98,12 +100,16 @@ def _poisson_binomial_p(observed: int, probability: Floats) -> float:
 def poisson_binomial(probability: Floats) -> Floats:
     """The pmf of the number of successes of independent trials with these probabilities: (U + 1,), exact.
 
-    Equal probabilities are one binomial; the few different ones of a benchmark are convolved.
+    Equal probabilities are one binomial; the few different ones of a benchmark are convolved, each without its ends under LEAST.
     """
     values, counts = np.unique(np.round(probability, 12), return_counts=True)
-    pmf = np.ones(1)
+    found, first = np.ones(1), 0
     for value, count in zip(values, counts, strict=True):
-        pmf = np.convolve(pmf, _binomial(int(count), float(value)))
+        law = _binomial(int(count), float(value))
+        there = np.flatnonzero(law > LEAST)
+        found, first = np.convolve(found, law[there[0] : there[-1] + 1]), first + int(there[0])
+    pmf = np.zeros(len(probability) + 1)
+    pmf[first : first + len(found)] = found
     return pmf
 
 

@@ -21,18 +21,31 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of
-from eval_harness.results import Result, read_result, scan_store
+from eval_harness.results import Result, scan_store
 from eval_harness.results.landing import LANDING, WITHDRAWN, read_standing
 from eval_harness.results.store_source import Folder, open_store
-from leaderboard_space.data.ranks.outcomes import Layout, RunUnits, align, digest_of, read_questions, read_run
-from leaderboard_space.data.ranks.possible import without_impossible
+from leaderboard_space.data.ranks.outcomes import (
+    Layout,
+    RunUnits,
+    align,
+    apart,
+    digest_of,
+    load_runs,
+    read_questions,
+    read_run,
+    save_runs,
+    stacked,
+)
 from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.store.late_breakdown import read_possible
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.data.tree import published_tree, tree_of
+from leaderboard_space.data.tree import Tree, published_tree, tree_of
 
 RESCAN_SECONDS = 5.0
 """How often the store is looked at for new files."""
+MANY = 20
+"""Runs of a section from which on they are kept on disk as one: fewer are read as quickly one by one."""
 LARGEST_RESULT = 20_000_000
 """Bytes of a `result.json`; ours have some ten thousand."""
 Stamp = tuple[int, int] | None
@@ -50,7 +63,7 @@ class Board:
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._read: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        self._units: dict[tuple[str, str, int], RunUnits] = {}
+        self._units: dict[tuple[str, str, Stamp], RunUnits] = {}
         self._renewed: dict[str, str] = {}
         """Fingerprints of version 1 whose questions are here -> those of version 2."""
         self._lock, self._scanning = threading.Lock(), threading.Lock()
@@ -116,8 +129,10 @@ class Board:
         return section.so_far
 
     def outline(self, section: Section) -> Loaded:
-        """What is known of a section without its answers."""
-        return None, published_tree(section.format, [entry.result.breakdown for entry in section.entries])
+        """What is known of a section before its answers are read: what papers print, and what the first of those on its questions says."""
+        measured = [entry for entry in section.entries if entry.result.kind == "measured"]
+        others = [entry for entry in section.entries if entry.result.kind != "measured"]
+        return self._as_handed_in([*others, *measured[: 1 if section.fingerprint else None]], section.format)
 
     def _load(self, section: Section) -> Loaded:
         try:
@@ -127,15 +142,38 @@ class Board:
 
     def _read_answers(self, section: Section) -> Loaded:
         measured = [entry for entry in section.entries if entry.result.kind == "measured"]
-        known = self.outline(section)
         if not measured or section.fingerprint is None or self.store is None:
-            return known
+            return self._as_handed_in(section.entries, section.format)
         try:
             questions = self._questions(section.fingerprint)
         except BadInput as error:
             section.notes.append(f"{error} Scores are shown as they were handed in; no finer answers are known.")
-            return known
+            return self._as_handed_in(section.entries, section.format)
         tree, digest = tree_of(section.format, questions), digest_of(questions)
+        # The runs of a section stand in one file, which is read in no time where none has come or changed since.
+        name, follows = (
+            hashlib.sha256(f"{self.store}:{section.key}".encode()).hexdigest(),
+            self._follows(section, digest),
+        )
+        kept = load_runs(name, follows) if follows and self._run_key(section, measured[0]) not in self._units else None
+        if kept is not None:
+            keys, (layout, numbers) = [entry.key for entry in measured], kept
+        else:
+            runs = self._read_runs(section, questions, tree, digest, measured)
+            if not runs:
+                return None, tree
+            keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
+            if follows and len(runs) == len(measured) >= MANY:
+                save_runs(name, follows, layout, numbers)
+        by_key = {entry.key: entry for entry in measured}
+        for key, run in zip(keys, apart(numbers, layout), strict=True):
+            self._units[self._run_key(section, by_key[key])] = run
+        return align(section.format, questions, keys, layout, numbers), tree
+
+    def _read_runs(
+        self, section: Section, questions: pd.DataFrame, tree: Tree, digest: str, measured: Sequence[Entry]
+    ) -> dict[str, RunUnits]:
+        """The runs one by one, shown as they come (`so_far`)."""
         runs: dict[str, RunUnits] = {}
         for entry in measured:
             try:
@@ -148,9 +186,28 @@ class Board:
                 section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as handed in.")
                 continue
             if len(runs) < len(measured) and len(runs) & (len(runs) - 1) == 0:  # 1, 2, 4, 8 ...: aligning costs, too
-                section.so_far = align(section.format, questions, runs), tree
+                numbers = stacked(list(runs.values()))
+                section.so_far = align(section.format, questions, list(runs), found.layout, numbers), tree
                 section.begun.set()
-        return (align(section.format, questions, runs) if runs else None), tree
+        return runs
+
+    def _follows(self, section: Section, digest: str) -> str | None:
+        """A digest of what the units of a section's runs follow from; None where the answers of one are not there."""
+        keys = []
+        for entry in section.entries:
+            if entry.result.kind == "measured":
+                try:
+                    keys.append(answer_cache.key_of(section.format, digest, entry.answers.read_bytes()))  # type: ignore[union-attr]
+                except (OSError, AttributeError):
+                    return None
+        return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+
+    def _run_key(self, section: Section, entry: Entry) -> tuple[str, str, Stamp]:
+        """Where the units of a run are kept in memory, as long as its answers are the same."""
+        return (section.key, entry.key, _stamp(entry.answers))
+
+    def _as_handed_in(self, entries: Sequence[Entry], format: str) -> Loaded:
+        return None, published_tree(format, [entry.result.breakdown for entry in entries])
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
@@ -194,15 +251,11 @@ class Board:
     def _run(
         self, section: Section, questions: pd.DataFrame, digest: str, entry: Entry, layout: Layout | None
     ) -> RunUnits:
-        path = entry.answers
-        assert path is not None
-        try:
-            stamp = path.stat().st_mtime_ns
-        except OSError:
-            raise BadInput("its answers are not in the store.") from None
-        key = (section.key, entry.key, stamp)
+        key = self._run_key(section, entry)
         if key not in self._units:
-            self._units[key] = read_run(section.format, questions, path, layout, digest)
+            if entry.answers is None or key[2] is None:
+                raise BadInput("its answers are not in the store.")
+            self._units[key] = read_run(section.format, questions, entry.answers, layout, digest)
         return self._units[key]
 
     def _scan(self) -> Snapshot:
@@ -279,7 +332,7 @@ class Board:
     def _entry(self, path: Path) -> Entry:
         assert self.store is not None
         key = path.parent.relative_to(self.store / "results").as_posix()
-        result, notes = without_impossible(read_result(path))
+        result, notes = read_possible(path)
         return Entry(key, result, path.parent, tuple(notes), read_standing(path.parent))
 
 

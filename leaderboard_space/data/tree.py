@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,19 @@ class Tree:
         """Facet -> how many questions each of its labels has within what is selected otherwise (its own choices left out); empty where only
         printed tables are known, which count one facet at a time."""
         found = {}
-        for facet, nodes in self.facets if self.size else []:
+        for facet, (positions, begins) in self._positions.items():
             mask = self.mask([path for path in selection if facet_of(path) != facet])
-            rows = (self.rows[choice(facet, node.label)] for node in nodes)
-            found[facet] = [int(held.size if mask is None else mask[held].sum()) for held in rows]
+            held = np.ones(positions.size, np.int64) if mask is None else mask[positions].astype(np.int64)
+            found[facet] = np.add.reduceat(held, begins).tolist()
+        return found
+
+    @cached_property
+    def _positions(self) -> dict[str, tuple[Ints, Ints]]:
+        """Facet -> the questions of its labels, one label after the other, and where each begins."""
+        found = {}
+        for facet, nodes in self.facets if self.size else []:
+            rows = [self.rows[choice(facet, node.label)] for node in nodes]
+            found[facet] = np.concatenate(rows), np.cumsum([0, *(held.size for held in rows[:-1])])
         return found
 
     def as_json(self) -> dict[str, list[dict[str, Any]]]:

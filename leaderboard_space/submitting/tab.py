@@ -229,10 +229,11 @@ def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]
     return said
 
 
-def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
-    """Draw the components in the tab that is open; returns what a page load should fill: the choices, the open submissions."""
+def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
+    """Draw the components in the tab that is open; returns what opening it should fill: the form (hidden where nothing can be handed in),
+    the choices, the open submissions."""
     choices = tab.choices()
-    with gr.Row(elem_id="mp-submit"):
+    with gr.Row(elem_id="mp-submit", visible=bool(choices)) as whole:
         with gr.Column(scale=2, min_width=320):
             target = gr.Dropdown(
                 choices, value=choices[0][1] if choices else None, label="Questions", allow_custom_value=True,
@@ -280,7 +281,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Dropdown, gr.HTML]:
         _in_the_name_of_who_asks(tab) if tab.signs_in else _as_this_machine(tab),
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
-    return target, waiting
+    return whole, target, waiting
 
 
 def _as_this_machine(tab: SubmitTab) -> Any:

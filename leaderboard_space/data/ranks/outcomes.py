@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,12 @@ from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.scores import METRICS, units
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
-from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.store import answer_cache, stored_units
 from leaderboard_space.data.store.stored_units import (
     NOT_COUNTED,
     Column,
     RunColumns,
+    Stacked,
     StoredUnits,
     compact,
     compact_run,
@@ -210,19 +211,59 @@ def _layout(table: pd.DataFrame, named: str) -> Layout:
     )
 
 
-def align(format: str, questions: pd.DataFrame, runs: Mapping[str, RunUnits]) -> Outcomes:
-    """Stack runs on the same questions, and of the same layout, into matrices."""
+def stacked(runs: Sequence[RunUnits]) -> dict[str, Stacked]:
+    """The numbers of runs on the same questions, and of the same layout, per metric."""
+    chance = runs[0].layout.chance
+    return {name: stack([run.metrics[name] for run in runs], chance[name]) for name in runs[0].layout.order}
+
+
+def apart(numbers: Mapping[str, Stacked], layout: Layout) -> list[RunUnits]:
+    """The runs again, without memory of their own."""
+    metrics = {name: stored_units.apart(held, len(held.top)) for name, held in numbers.items()}
+    return [
+        RunUnits(dict(zip(metrics, columns, strict=True)), layout) for columns in zip(*metrics.values(), strict=True)
+    ]
+
+
+def load_runs(name: str, follows: str) -> tuple[Layout, dict[str, Stacked]] | None:
+    """The runs that `save_runs` kept under `name`, where they follow from the same."""
+    kept = answer_cache.load_stacked(name, follows)
+    names = answer_cache.load_names(kept[0]) if kept is not None else None
+    if kept is None or names is None:
+        return None
+    layout, numbers = _layout(names, kept[0]), {}
+    for metric, rows in layout.order.items():
+        units = rows.stop - rows.start
+        held = [kept[1].get(f"{metric}/{part}", np.zeros((0, 0))) for part in Stacked._fields]
+        if held[0].shape[0] != units or any(part.shape[1] != units for part in held[1:]):
+            return None
+        numbers[metric] = Stacked(held[0].T, *held[1:])
+        layout.chance[metric], layout.columns[metric] = held[2][0], (held[1][0], held[3][0])
+    return layout, numbers
+
+
+def save_runs(name: str, follows: str, layout: Layout, numbers: Mapping[str, Stacked]) -> None:
+    """Keep the runs of a section on disk as one. `follows`: a digest of what they follow from."""
+    arrays: dict[str, Column] = {}
+    for metric, held in numbers.items():
+        parts = held._replace(top=held.top.T)  # as it lies in memory
+        arrays |= {f"{metric}/{part}": array for part, array in parts._asdict().items()}
+    answer_cache.save_stacked(name, follows, layout.named, arrays)
+
+
+def align(
+    format: str, questions: pd.DataFrame, runs: Sequence[str], layout: Layout, numbers: Mapping[str, Stacked]
+) -> Outcomes:
+    """What runs (their keys) on the same questions answered, ready to be scored on any selection of them."""
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
     metrics: dict[str, StoredUnits] = {}
     unit_index: dict[str, UnitIndex] = {}
-    layout = next(iter(runs.values())).layout
     for name, rows in layout.order.items():
         part = layout.table.iloc[rows]
         facet = BALANCED.get(name)
-        metrics[name] = stack(
-            [run.metrics[name] for run in runs.values()],
-            layout.chance[name],
+        metrics[name] = StoredUnits(
+            *numbers[name],
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard_space.data.ranks.ranking import Floats, Ints, MetricUnits, even_weights
+from leaderboard_space.data.ranks.ranking import LARGEST_BYTE, Floats, Ints, MetricUnits, even_weights
 
-LARGEST_BYTE = 255
 NOT_COUNTED = -1.0
 Column = NDArray[Any]
 """Bytes where all its numbers are small whole ones, else floats; of numerators also booleans: whether it is the denominator, or 0."""
@@ -55,8 +55,8 @@ def compact_run(top: Column, base: Column, expected: Column, count: Column, chan
 
 @dataclass(frozen=True)
 class StoredUnits:
-    """One metric of R runs over the same U units, sorted by cluster. `top` (R, U); `base`, `chance`, `count` too, or (1, U) where all runs
-    share them. The rest as in `MetricUnits`."""
+    """One metric of R runs over the same U units, sorted by cluster. `top` (R, U), the runs of a unit side by side in memory; `base`,
+    `chance`, `count` too, or (1, U) where all runs share them. The rest as in `MetricUnits`."""
 
     top: Column
     base: Column
@@ -78,7 +78,7 @@ class StoredUnits:
             expected = np.where(base > 0, base * chance, 0.0)
         is_binary = top.dtype == bool
         if is_binary and bool(np.all(base == 1)):
-            top = top.astype(np.float32)
+            top = top.view(np.uint8)
         elif is_binary:
             top = top * base
         else:
@@ -95,13 +95,27 @@ class StoredUnits:
 
     def shares(self, rows: Ints | None) -> Floats:
         """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
-        top, base = _at(self.top, rows, None), _at(self.base, rows, None)
-        if top.dtype == bool and base.dtype == np.uint8 and base.max(initial=0) <= 1:
-            total = np.count_nonzero(top, axis=1).astype(np.float64)
+        bits = self._bits
+        if bits is not None and (rows is None or bool(np.all(rows[1:] > rows[:-1]))):
+            wanted = np.ones(self.case.size, dtype=bool)
+            if rows is not None:
+                wanted[:] = False
+                wanted[rows] = True
+            among = _packed(wanted[None, :])
+            top, base = (np.bitwise_count(held & among).sum(axis=1, dtype=np.float64) for held in bits)
         else:
-            total = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
+            top, base = _at(self.top, rows, None), _at(self.base, rows, None)
+            top = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
+            base = base.sum(axis=1, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(total / np.broadcast_to(base.sum(axis=1, dtype=np.float64), total.size))
+            return np.asarray(top / np.broadcast_to(base, top.size))
+
+    @cached_property
+    def _bits(self) -> tuple[Column, Column] | None:
+        """Numerators and denominators that are all 0 or 1, a bit each."""
+        if self.top.dtype == bool and self.base.dtype == np.uint8 and self.base.max(initial=0) <= 1:
+            return _packed(self.top), _packed(self.base)
+        return None
 
     def run(self, run: int) -> tuple[Floats, Floats]:
         """Numerators and denominators (U,) of one run."""
@@ -110,29 +124,41 @@ class StoredUnits:
         return (top * base if top.dtype == bool else top.astype(np.float64)), base
 
 
-def stack(
-    runs: Sequence[RunColumns],
-    chance: Floats,
-    case: Ints,
-    cluster: Ints,
-    balanced: Ints | None,
-    is_count: bool,
-) -> StoredUnits:
+class Stacked(NamedTuple):
+    """The numbers of one metric of R runs, as `StoredUnits` has them."""
+
+    top: Column
+    base: Column
+    chance: Floats
+    counts: Column
+
+
+def stack(runs: Sequence[RunColumns], chance: Floats) -> Stacked:
     """The runs of a section as one. `chance` (U,): of the units of which no run says otherwise."""
     tops: list[Column] = [run.top for run in runs]
     if len({top.dtype for top in tops}) > 1:
         tops = [run.top * run.base if run.top.dtype == bool else run.top for run in runs]
     own = all(run.chance is None for run in runs)
-    return StoredUnits(
-        np.stack(tops),
+    return Stacked(
+        np.stack(tops, axis=1).T,
         _stacked([run.base for run in runs]),
         chance[None, :] if own else np.stack([chance if run.chance is None else run.chance for run in runs]),
         _stacked([run.count for run in runs]),
-        case,
-        cluster,
-        balanced,
-        is_count,
     )
+
+
+def apart(stacked: Stacked, runs: int) -> list[RunColumns]:
+    """The runs again, each a view of the whole."""
+    shared = [None if len(held) > 1 else held[0] for held in stacked[1:]]
+    return [
+        RunColumns(
+            stacked.top[run],
+            stacked.base[run] if shared[0] is None else shared[0],
+            stacked.chance[run] if shared[1] is None else None,
+            stacked.counts[run] if shared[2] is None else shared[2],
+        )
+        for run in range(runs)
+    ]
 
 
 def _stacked(rows: Sequence[Column]) -> Column:
@@ -143,6 +169,15 @@ def _stacked(rows: Sequence[Column]) -> Column:
 
 
 def _at(values: Column, rows: Ints | None, runs: Ints | None) -> Column:
-    if runs is not None and len(values) > 1:
-        values = values[runs]
-    return values if rows is None else values.take(rows, axis=1)
+    by_unit = (
+        values.T if rows is None else values.T.take(rows, axis=0)
+    )  # few units of all runs are quick to read, not all of a few runs
+    return (by_unit if runs is None or len(values) == 1 else by_unit[:, runs]).T
+
+
+def _packed(values: Column) -> Column:
+    """Zeros and ones (., U) as the bits of 64-bit words."""
+    packed = np.packbits(values, axis=1)
+    whole = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), np.uint8)
+    whole[:, : packed.shape[1]] = packed
+    return whole.view(np.uint64)

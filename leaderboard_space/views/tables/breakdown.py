@@ -45,9 +45,14 @@ def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) 
     """Whether a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
     if facet == METRICS_FACET:
         return True
-    if outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of:
+    if _is_computed(entry, outcomes, metric):
         return True
     return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
+
+
+def _is_computed(entry: Entry, outcomes: Outcomes | None, metric: str) -> bool:
+    """Whether a result's scores are computed here from its answers."""
+    return outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of
 
 
 def cells_of(
@@ -79,6 +84,8 @@ def cells_of(
         if part.any():
             cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches, keys)
     for entry in _of(section, keys):
+        if labels and _is_computed(entry, outcomes, metric):
+            continue
         printed = entry.result.breakdown
         inside = set(cells_in(branches, printed))
         for label, scores in printed.get(facet, {}).items():
@@ -214,6 +221,8 @@ def _scores(
     known: dict[str, Score] = {}
     if not branches:
         for entry in _of(section, keys):
+            if _is_computed(entry, outcomes, metric):
+                continue
             held = entry.result.scores if cell is None else entry.result.breakdown.get(cell[0], {}).get(cell[1], {})
             if metric in held:
                 known[entry.key] = held[metric]

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from leaderboard_space.data.board import Board
+from eval_harness.results import read_result
+from leaderboard_space.data import board
 from leaderboard_space.data.facets import cells_under
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import departments
 from leaderboard_space.data.ranks.standings import own_score, standings
-from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.store import answer_cache, late_breakdown
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import published_tree, tree_of
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -54,26 +54,43 @@ def test_published_image_types_are_branches_of_their_organs() -> None:
     assert len(cells_under(("organ", "chest"), result.breakdown)) == 3
 
 
-def test_scored_answers_on_disk_give_the_same_numbers_and_damage_is_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("many", [20, 2])  # one by one, and as one file
+def test_what_is_kept_on_disk_gives_the_same_numbers_and_damage_is_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     monkeypatch.setenv("MEDPROBE_BOARD_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr(board, "MANY", many)
+    monkeypatch.setattr(late_breakdown, "LARGE", 0 if many == 2 else 10**9)
     asked = questions("halt-medvqa", 30)
     for number, name in enumerate(("One", "Two")):
         add_run(tmp_path / "store", "halt-medvqa", asked, answers(asked, 0.5, seed=number), name)
 
-    def values() -> list[float | None]:
-        board = Board(tmp_path / "store")
-        section = board.snapshot.sections["halt-medvqa"][0]
-        outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
+    def values() -> list[object]:
+        read = board.Board(tmp_path / "store")
+        section = read.snapshot.sections["halt-medvqa"][0]
+        outcomes, tree = read.outcomes(section) or pytest.fail("not loaded")
         assert outcomes is not None and not section.notes
-        return [row.score.value for row in standings(section, outcomes, tree, "average", [("scenario", "fake")]).rows]
+        for entry in section.entries:
+            whole = read_result(entry.folder / "result.json").breakdown  # type: ignore[operator]
+            assert {facet: dict(held) for facet, held in entry.result.breakdown.items()} == whole
+        fake = [("scenario", "fake")]
+        return [
+            (row.entry.key, row.score, row.abstained, row.answered_accuracy)
+            for metric in outcomes.metrics
+            for row in standings(section, outcomes, tree, metric, fake).rows
+        ]
 
     first = values()
-    kept = sorted((tmp_path / "kept").glob("*.arrow"))
-    assert len(kept) == 3 and np.isfinite(np.array(first, dtype=float)).all()  # two runs, and once what their units are
-    assert values() == first
+    kept = sorted((tmp_path / "kept").glob("*.*"))
+    kinds = [path.suffix for path in kept]
+    assert kinds.count(".arrow") == 3 and kinds.count(".npz") == (many == 2)  # two runs, and once what their units are
+    with monkeypatch.context() as patched:
+        if many == 2:
+            patched.setattr(board, "read_run", lambda *given: pytest.fail("read one by one"))
+        assert values() == first
     for path in kept:
         path.write_bytes(b"damaged")
     assert values() == first
+    add_run(tmp_path / "store", "halt-medvqa", asked, answers(asked, 0.9, seed=3), "Three")
+    assert len(values()) == len(first) // 2 * 3 and values() == values()
     assert answer_cache.load("nothing-of-that-name") is None

@@ -182,7 +182,7 @@ def test_intervals_of_many_runs_are_those_of_each(outcomes: np.ndarray, seed: in
     base = np.ones(size) if kind != "weights" else rng.choice([0.5, 1.0, 2.0], size)
     top = outcomes * base
     units_ = MetricUnits(
-        top,
+        top if kind == "weights" else outcomes.astype(np.uint8),  # bytes: alike clusters are counted
         base[None, :],
         np.full((1, size), np.nan),
         np.ones((1, size), np.int64),

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import gradio as gr
 import pandas as pd
 import pytest
 
@@ -16,7 +17,7 @@ from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.service import Service
-from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.submitting.tab import SubmitTab, draw
 from leaderboard_space.views.submit import grouped
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, said
 
@@ -40,6 +41,13 @@ def tab(data: Path, tmp_path: Path) -> SubmitTab:
 
 def shown(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", markup))
+
+
+def test_there_is_a_form_only_where_something_can_be_handed_in(tab: SubmitTab) -> None:
+    for each, is_there in ((tab, True), (tab_of(None), False)):
+        with gr.Blocks():
+            assert draw(each)[0].visible is is_there
+        assert ("Nothing can be handed in here yet" in each.page({})) is not is_there
 
 
 def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
