@@ -9,6 +9,9 @@ LINT   := $(TOOLS)/bin
 # Test processes at a time: one more than a small machine has processors, since tests wait for servers, browsers and time limits.
 # Each takes up to 3 GB with what it starts.
 WORKERS ?= 3
+# Some containers forbid Python to keep what it compiled. Each of the hundred processes of a test run would then compile what it imports
+# once more (17 s of processor time for torch and gradio), since nothing was compiled on installing, either.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-all test-harnesses some-tests all-tests lint types docs hooks clean
 

@@ -21,9 +21,11 @@ shared_folder()  # made here, before there are other test processes
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+# The same examples in every run, so that no change fails for another one's; `--hypothesis-profile=explore` looks for new ones.
 # How fast an example runs is the machine's affair: other work on it must fail no test.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True, max_examples=40)
+settings.load_profile("same")
 
 pytest_plugins = ["tests.browser", "tests.localhub.fixture"]
 

@@ -85,6 +85,7 @@ sys.meta_path.insert(0, Block())
 """
 
 
+@pytest.mark.exhaustive  # from the Hub in test_publish_loading.py
 def test_a_stranger_loads_every_config(phantoms, tmp_path):
     said = stranger(STRANGER, *(phantoms / format for format in BENCHMARKS), home=tmp_path)
     assert list(said) == list(BENCHMARKS)

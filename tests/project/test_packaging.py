@@ -211,6 +211,7 @@ def other_project(folder):
     return file
 
 
+@pytest.mark.exhaustive  # commands of an installed wheel, one process each
 def test_another_project_with_a_package_of_our_name_is_one_line(installed, tmp_path):
     """Found before ours on the path, installed over ours, or removed with what it had overwritten."""
     theirs, place = other_project(tmp_path), tmp_path / "place"

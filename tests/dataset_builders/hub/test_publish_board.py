@@ -82,6 +82,7 @@ def python_of_the_space(tmp_path_factory):
     return python_with_only(["gradio", *filter(None, lines)], tmp_path_factory.mktemp("space") / "venv")
 
 
+@pytest.mark.exhaustive  # a small Space does in test_publish_space.py
 def test_the_board_starts_from_the_space_alone(space, store, local_hub, python_of_the_space, tmp_path):
     (tmp_path / "stranger").mkdir()
     stranger = Stranger(tmp_path / "stranger", python_of_the_space, local_hub.endpoint)

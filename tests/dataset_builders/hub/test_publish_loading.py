@@ -102,6 +102,7 @@ print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first])
     assert not through_xet(local_hub)
 
 
+@pytest.mark.exhaustive  # the same without Xet is above
 def test_through_xet_the_bytes_arrive_unchanged_too(publishable, stranger, local_hub, tmp_path):
     """The upload runs in a process of its own: hf_xet remembers under its HF_HOME what it sent to which address."""
     upload(publishable / "mediconfusion", "ORG/mediconfusion", local_hub, tmp_path)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.exhaustive  # it measures: nothing smaller shows the share
 def test_a_question_more_or_less_is_a_small_upload(tmp_path):
     command = [sys.executable, ROOT / "benchmarks/dataset_builders/update_upload.py", "--cases", "250", "--seed", "5"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=280, check=False)

@@ -50,6 +50,7 @@ def test_wild_bytes_are_read_or_refused_clearly(tmp_path_factory, data):
         assert str(path) in str(error)
 
 
+@pytest.mark.exhaustive  # a large file
 def test_a_large_file_is_read_in_bounded_memory(tmp_path):
     """36 MB of images; the build may hold a few records, not the file."""
     script = """

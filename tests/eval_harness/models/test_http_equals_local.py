@@ -13,6 +13,7 @@ from eval_harness.results.comparison import compare_results, load_side
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.processes import MODELS, free_port, start
+from tests.sampling import few
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def test_a_server_of_the_same_model_is_compared_when_the_model_is_loaded(tiny, s
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "form"), [("mediconfusion", None), ("mediconfusion", "authors"), ("halt-medvqa", "text-first")]
+    ("benchmark", "form"), few([("mediconfusion", "authors"), ("mediconfusion", None), ("halt-medvqa", "text-first")])
 )
 def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark, form):
     build(benchmark, out=tmp_path / "data")

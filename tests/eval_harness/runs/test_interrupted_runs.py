@@ -16,6 +16,7 @@ from tests.chaos import warm
 from tests.chaos.server import FAULTS, ChaosServer, answer_to
 from tests.commands import medprobe
 from tests.processes import MODELS, start
+from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLS = 3
@@ -209,7 +210,7 @@ def test_a_process_that_never_came_harms_no_other(place):
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("late", few([0, 1]))
 def test_a_late_process_that_starts_over_loses_nothing_of_the_others(place, late):
     run = f"late{late}"
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", run)
@@ -232,7 +233,7 @@ def together(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("seed", few([1, 2]))
 def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
     """A server gives a text of its own to every question; what was answered once is never asked again."""
     run, chance = place / f"pair{seed}", random.Random(seed)

@@ -14,6 +14,7 @@ from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.honest import NAMES, Case, cases, datasets, differences, handed_in, run
 from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR
+from tests.sampling import few
 
 COUNT = 10
 
@@ -24,7 +25,7 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "case", cases(12, COUNT), ids=lambda case: f"{case.format}-{case.method}-{case.back_end}-{case.number}"
+    "case", few(cases(12, COUNT), 4), ids=lambda case: f"{case.format}-{case.method}-{case.back_end}-{case.number}"
 )
 def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
     place = data[case.format]
@@ -37,7 +38,7 @@ def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
     assert again.problems == [] and again.files() == done.submission.files(), "the same bytes from there on"
 
 
-@pytest.mark.parametrize("case", cases(13, 3), ids=str)
+@pytest.mark.parametrize("case", few(cases(13, 3)), ids=str)
 def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     place = data[case.format]
     folder = run(case, place, tmp_path / "made")
@@ -68,7 +69,7 @@ def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
         client.close()
 
 
-@pytest.mark.parametrize("back_end", ["http", "transformers"])
+@pytest.mark.parametrize("back_end", few(["http", "transformers"]))
 def test_other_back_ends(data, tmp_path, back_end):
     case = next(
         replace(case, format="mediconfusion")

@@ -25,6 +25,7 @@ from tests import commands
 from tests.eval_harness.submissions.submitting import questions_of, responses, said, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
+from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[3]
 STORE = "ORG/results"
@@ -432,7 +433,7 @@ def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
     assert outcome.word == "refused" and "12.5" in outcome.reasons[0]
 
 
-@pytest.mark.parametrize("where", ["ORG", "medlab"])
+@pytest.mark.parametrize("where", few(["medlab", "ORG"]))
 def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path, where):
     def medprobe(*arguments, token):
         done = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=token)

@@ -15,6 +15,7 @@ from tests.leaderboard_space.browser.test_browser import WAIT, eventually, here
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers
 from tests.leaderboard_space.submitting.test_submit_browser import give
+from tests.sampling import few
 
 pytestmark = pytest.mark.browser
 SIZES = {"mouse": (1440, 900), "keyboard": (1440, 900), "phone": (390, 844)}
@@ -164,7 +165,8 @@ PAGES = {
 
 
 @pytest.mark.parametrize(
-    ("scheme", "width", "height"), [("light", 1440, 900), ("dark", 1440, 900), ("light", 390, 844), ("dark", 720, 450)]
+    ("scheme", "width", "height"),
+    few([("light", 1440, 900), ("dark", 720, 450), ("light", 390, 844), ("dark", 1440, 900)], 2),
 )
 def test_every_page_in_both_themes_and_on_small_screens(
     chromium: Any, place: Place, scheme: str, width: int, height: int

@@ -17,11 +17,12 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.submissions.verification import verify
 from tests.leaderboard_space.serving import board, hand_in
 from tests.localhub.accounts import CURATOR, READER
+from tests.sampling import few
 
 pytestmark = pytest.mark.slow
 
 MANY = 30
-AT_ONCE = [5, pytest.param(MANY, marks=pytest.mark.exhaustive)]
+AT_ONCE = few([5, MANY])
 RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 

@@ -182,7 +182,7 @@ RECORDS = st.fixed_dictionaries(
         ),
     },
 )
-WILD = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+WILD = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @WILD

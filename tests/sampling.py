@@ -1,0 +1,16 @@
+"""Generated cases: the first few are part of `make test`, the others of `make test-all`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def few(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Parameters of a test: those after the first `count` are marked `exhaustive`. A tuple is the values of several arguments."""
+    found = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [
+        pytest.param(*value, marks=[pytest.mark.exhaustive] if at >= count else []) for at, value in enumerate(found)
+    ]
