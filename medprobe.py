@@ -91,7 +91,7 @@ def results(
             help="only numbers with this label, e.g. modality=CT (given again: or within a facet, and across facets)",
         ),
     ] = None,
-    format: Annotated[str, typer.Option(help="csv or json")] = "csv",
+    form: Annotated[str, typer.Option("--format", help="csv or json")] = "csv",
 ) -> None:
     """Print all results as one tidy table."""
     from dataset_builders.errors import BadInput
@@ -101,8 +101,8 @@ def results(
     from leaderboard_space.data.facets import of_facets
     from leaderboard_space.data.published_results import published_results
 
-    if format not in ("csv", "json"):
-        raise BadInput(f"--format {format}: give csv or json.")
+    if form not in ("csv", "json"):
+        raise BadInput(f"--format {form}: give csv or json.")
     found = list(published_results())
     if store is not None and not published:
         stored, problems = scan_store(store)
@@ -111,7 +111,7 @@ def results(
             typer.echo(f"medprobe: set aside: {problem}", err=True)
     table = of_facets(tidy(found), facet or ())
     typer.echo(
-        harmless_table(table).to_csv(index=False) if format == "csv" else table.to_json(orient="records", indent=1),
+        harmless_table(table).to_csv(index=False) if form == "csv" else table.to_json(orient="records", indent=1),
         nl=False,
     )
 
@@ -125,7 +125,7 @@ def compare(
     from eval_harness.results.comparison import compare_results, load_side
     from leaderboard_space.data.published_results import published_results
 
-    sides = [load_side(place, published_results) for place in (a, b)]
+    sides = [load_side(source, published_results) for source in (a, b)]
     typer.echo(compare_results(*sides))
 
 
@@ -170,7 +170,7 @@ def demo(
     if not no_serve:
         from leaderboard_space.app import serve
 
-        serve(store, port=port, data=[str(place) for place in sorted((folder / "data").iterdir())])
+        serve(store, port=port, data=[str(path) for path in sorted((folder / "data").iterdir())])
 
 
 for commands in (dataset_commands.app, evaluate.app, sweep.app, summaries.app, store.app, harnesses.app, serving):

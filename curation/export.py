@@ -83,7 +83,7 @@ def _write(
 ) -> None:
     used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
     names, about = copy_images(work, images, used, known, pseudonyms)
-    places: dict[str, Any] = {name: _place(name, place) for name, place in about.items()}
+    origins: dict[str, Any] = {name: _image_entry(name, origin) for name, origin in about.items()}
     ids = {
         pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
         for pair_id, pair in log.pairs.items()
@@ -104,17 +104,17 @@ def _write(
         **manifest_of(images),
         "reviewed": not unreviewed,
         "pairs": len(dataset),
-        "images": {name: place["sha256"] for name, place in places.items()},
+        "images": {name: origin["sha256"] for name, origin in origins.items()},
         "image_of": {
-            place["local"]: {"name": name, **{field: place.get(field, "unknown") for field in ("license", "source")}}
-            for name, place in places.items()
+            origin["local"]: {"name": name, **{field: origin.get(field, "unknown") for field in ("license", "source")}}
+            for name, origin in origins.items()
         },
         "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
         "agreement": asdict(agreement(log.scores())),
     }
     _json(work / "dataset.json", dataset)
     _json(work / "statistics.json", dict(labels.most_common()))
-    _json(work / "image_dict.json", places)
+    _json(work / "image_dict.json", origins)
     rejected = {ids[key]: _rejected(pair, names) for key, pair in log.pairs.items() if key not in kept}
     _json(work / "rejected.json", rejected)
     _json(work / "funnel.json", funnel)
@@ -167,23 +167,23 @@ def _rejected(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _place(name: str, place: dict[str, str]) -> dict[str, str]:
+def _image_entry(name: str, origin: dict[str, str]) -> dict[str, str]:
     """An image's entry in image_dict.json: what the table says of it, and the authors' fields where its source names a PMC article.
 
     ROCO writes `PMC4608653_cro-0008-0385-g01.jpg`: the article and the file in it.
     """
-    source = place.get("source", "")
+    source = origin.get("source", "")
     pmc = {}
     if re.search(r"PMC\d+", source):
         named = re.fullmatch(r"PMC\d+_(\S+\.\w+)", source)
         pmc = {"dlink": source, "file_name": named[1] if named else name}
-    return {"local": Path(name).stem, **place, **pmc}
+    return {"local": Path(name).stem, **origin, **pmc}
 
 
 def without_licence(folder: Path) -> list[str]:
     """The images of an exported folder whose licence is unknown or lets nobody pass copies on."""
     document = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
-    return [image for image, place in document.items() if not allows_copies(place.get("license"))]
+    return [image for image, origin in document.items() if not allows_copies(origin.get("license"))]
 
 
 def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class BuildReport:
 
 
 def build(
-    format: str,
+    family: str,
     *,
     name: str | None = None,
     source: str | Path | None = None,
@@ -67,9 +67,9 @@ def build(
     leaves out the Hub's tasks and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
     whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
-    if format not in BENCHMARKS:
-        raise BadInput(f"build {format}: there is no such format. There are {', '.join(BENCHMARKS)}, and all.")
-    name = name or format
+    if family not in BENCHMARKS:
+        raise BadInput(f"build {family}: there is no such format. There are {', '.join(BENCHMARKS)}, and all.")
+    name = name or family
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(
             f"--as {name!r}: a name has letters, digits, '-', '_' and '.', and begins with a letter or digit."
@@ -81,24 +81,24 @@ def build(
             folder = stack.enter_context(temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-"))
             from dataset_builders.sources.phantoms import write_sources
 
-            write_sources(format, folder)
+            write_sources(family, folder)
         else:
             folder = source_folder(Path(source))
-        content = _read(format, folder, images, target, text_only)
+        content = _read(family, folder, images, target, text_only)
         _check_names(content)
         phantom = is_phantom(folder)
         if phantom:
             _mark_phantoms(content)
         # Told from the whole source, before cases without images are left out: a part of the official set is still official.
-        origin = _origin(format, name, content, phantom)
-        is_custom = name != format and not phantom
+        origin = _origin(family, name, content, phantom)
+        is_custom = name != family and not phantom
         if is_custom:  # not held against the paper's counts
             content.counts = [
                 replace(c, paper=None, note="") if c.paper is not None else c
                 for c in content.counts
                 if c.found or c.paper is None
             ]
-        partial = None if text_only else _complete(content, spec(format).get_images, allow_missing)
+        partial = None if text_only else _complete(content, spec(family).get_images, allow_missing)
         if is_custom:
             _check_groups(content)
             content.patients = read_about(folder, source_manifest(folder))
@@ -106,7 +106,7 @@ def build(
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
             if source_manifest(folder).get("ids") != KEYED:
                 content = with_keyed_ids(content, pseudonyms_of(target, also=folder))
-        description = Description(name, format, origin, partial, text_only, eval_yaml)
+        description = Description(name, family, origin, partial, text_only, eval_yaml)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
             _check_target(answers)
@@ -116,14 +116,14 @@ def build(
                 with replacing(answers) as private:
                     write_hidden_answers(private, name, content)
                 lines = (*lines, f"hidden test answers went to {answers}: keep that folder private.")
-        return BuildReport(target, name, format, origin, partial, lines)
+        return BuildReport(target, name, family, origin, partial, lines)
 
 
-def _read(format: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
+def _read(family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
     """What the format's builder reads from the source, with the images that can be found or downloaded."""
-    builder = part(format, "reader")
-    addresses = [str(place) for place in images if is_template(str(place))]
-    given = [Path(place) for place in images if not is_template(str(place))]
+    builder = part(family, "reader")
+    addresses = [str(source) for source in images if is_template(str(source))]
+    given = [Path(source) for source in images if not is_template(str(source))]
     if text_only:
         if images:
             raise BadInput("--text-only: builds no images, so it takes no --images.")
@@ -138,7 +138,7 @@ def _read(format: str, folder: Path, images: Sequence[str | Path], target: Path,
     assert isinstance(content, Content)
     if addresses and missing_images(content):
         if not hasattr(builder, "wanted_fields"):
-            raise BadInput(f"--images {addresses[0]}: images of {format} cannot be downloaded; give folders.")
+            raise BadInput(f"--images {addresses[0]}: images of {family} cannot be downloaded; give folders.")
         failed = download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
         content = builder.read(folder, ImageFolders([*folders, cache]))
         assert isinstance(content, Content)
@@ -170,7 +170,7 @@ def _check_names(content: Content) -> None:
                         )
                     seen.add(name)
     problems.check(
-        "Mend the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
+        "Fix the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
     )
 
 
@@ -240,8 +240,8 @@ def _complete(content: Content, get_images: str, allow_missing: bool) -> str | N
     content.more = {
         config: kept for config, splits in content.more.items() if len(kept := _whole(splits)) == len(splits)
     }
-    asked = {question.question_id for cases in content.cases.values() for case in cases for question in case.questions}
-    content.hidden = {key: answer for key, answer in content.hidden.items() if key in asked}
+    ids = {question.question_id for cases in content.cases.values() for case in cases for question in case.questions}
+    content.hidden = {key: answer for key, answer in content.hidden.items() if key in ids}
     return f"{whole} of {len(everything)} cases: {len(missing)} of {total} images were missing"
 
 
@@ -254,21 +254,21 @@ def _whole(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
     return {split: cases for split, cases in kept.items() if cases}
 
 
-def _origin(format: str, name: str, content: Content, phantom: bool) -> str:
+def _origin(family: str, name: str, content: Content, phantom: bool) -> str:
     """official where the whole released set was read, phantom where we drew it, custom otherwise.
 
     Where the fingerprint of the released set is not known, a set is taken for the official one when its counts equal the paper's.
     """
     if phantom:
         return "phantom"
-    if name != format:
+    if name != family:
         return "custom"
-    known = {split: RELEASED_FINGERPRINTS.get((format, split)) for split in content.cases}
+    known = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
     if any(known.values()):
         return (
             "official" if all(known[s] == fingerprint_of_cases(content.cases[s]) for s in content.cases) else "custom"
         )
-    return "official" if spec(format).is_whole(content) else "custom"
+    return "official" if spec(family).is_whole(content) else "custom"
 
 
 def _check_target(target: Path) -> None:
@@ -309,7 +309,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def _swapping(target: Path) -> Iterator[None]:
-    """Whoever looks at `target` and what it replaced does so alone."""
+    """A lock on `target` and on what it replaced."""
     lock = target.with_name(f".{target.name}.lock")
     with FileLock(lock):
         yield

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from dataset_builders.benchmark_names import BENCHMARKS
+
 app = typer.Typer()
 
 
 @app.command(short_help="Build a dataset repository.")
 def build(
-    format: Annotated[
-        str, typer.Argument(help="mediconfusion, probmed, gmai-mmbench, halt-medvqa, probmed-vqa-rad, or all")
-    ],
+    benchmark: Annotated[str, typer.Argument(help=f"{', '.join(BENCHMARKS)}, or all")],
     name: Annotated[str | None, typer.Option("--as", help="name of a custom benchmark in this format")] = None,
     source: Annotated[
         Path | None, typer.Option(help="folder with the authors' files; without it, drawn phantoms are built")
@@ -28,21 +28,20 @@ def build(
         bool, typer.Option("--allow-missing", help="build without the cases whose images are missing, marked partial")
     ] = False,
     text_only: Annotated[
-        bool, typer.Option("--text-only", help="no images: write the config `questions_text` alone")
+        bool, typer.Option("--text-only", help="no images: write only the config `questions_text`")
     ] = False,
     no_eval_yaml: Annotated[
         bool, typer.Option("--no-eval-yaml", help="without the Hub's tasks and the copy of the images that they need")
     ] = False,
 ) -> None:
     """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
-    from dataset_builders.benchmarks import BENCHMARKS
     from dataset_builders.build import build as build_dataset
     from dataset_builders.errors import BadInput
 
-    if format == "all" and (name or source or images):
+    if benchmark == "all" and (name or source or images):
         raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
-    for each in BENCHMARKS if format == "all" else (format,):
-        folder = out / each if out and format == "all" else out or Path("data") / (name or each)
+    for each in BENCHMARKS if benchmark == "all" else (benchmark,):
+        folder = out / each if out and benchmark == "all" else out or Path("data") / (name or each)
         report = build_dataset(
             each,
             name=name,

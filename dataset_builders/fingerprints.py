@@ -16,21 +16,27 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.benchmarks import RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
+from dataset_builders.benchmarks import BENCHMARKS, FACETS, RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1, spec
 from dataset_builders.schema import Case, Question
 
 PREFIX = "v2-"
-ASKED = ("question_id", "question", "options", "question_type", "answer")
+QUESTION_COLUMNS = ("question_id", "question", "options", "question_type", "answer")
 """What version 1 covers, in its order."""
 SCORED = ("case_id", "image_id", "aspect", "adversarial", "pair_id", "image_type", "scenario", "task")
 """What the metrics are computed from besides: cases are scored together, shared images make clusters, the rest weighs or selects."""
-SCORED_IF_GIVEN = ("group", "more_image_ids")
-"""Patients and shared further images make clusters too; covered where a set has any, so that sets without keep their fingerprints."""
-READ_BY_SCORING = (*ASKED, *SCORED, *SCORED_IF_GIVEN)
+SCORED_IF_GIVEN = (
+    "group", "more_image_ids", *dict.fromkeys(name for each in BENCHMARKS for name in spec(each).scored if name not in SCORED)
+)  # fmt: skip
+"""Patients and shared further images make clusters too, and a benchmark's own columns may be scored; covered where a set has any, so that
+sets without keep their fingerprints."""
+READ_BY_SCORING = (*QUESTION_COLUMNS, *SCORED, *SCORED_IF_GIVEN)
 FACETS_READ = (
     "categories", "image_type", "organ", "modality", "task", "department", "granularity", "scenario", "source_dataset",
 )  # fmt: skip
 """The columns that scores are broken down by; no metric of the whole depends on them."""
+FACETS_READ_IF_GIVEN = tuple(
+    dict.fromkeys(name for facets in FACETS.values() for name in facets if name not in (*FACETS_READ, "category"))
+)
 
 
 def fingerprint_of(questions: pd.DataFrame) -> str:
@@ -38,17 +44,12 @@ def fingerprint_of(questions: pd.DataFrame) -> str:
 
     Raises KeyError where a column that every benchmark has is absent.
     """
-    given = [
-        name
-        for name in SCORED_IF_GIVEN
-        if name in questions.columns and any(_plain(value, name) is not None for value in questions[name])
-    ]
-    return PREFIX + _digest(_rows(questions, ASKED, (*SCORED, *given)))
+    return PREFIX + _digest(_rows(questions, QUESTION_COLUMNS, (*SCORED, *_given(questions, SCORED_IF_GIVEN))))
 
 
 def fingerprint_v1(questions: pd.DataFrame) -> str:
     """The fingerprint that medprobe wrote before version 2: over ids, texts, options, types and keys alone."""
-    return _digest(_rows(questions, ASKED, ()))
+    return _digest(_rows(questions, QUESTION_COLUMNS, ()))
 
 
 def has_fingerprint(questions: pd.DataFrame, expected: str | None) -> bool:
@@ -61,20 +62,27 @@ def has_fingerprint(questions: pd.DataFrame, expected: str | None) -> bool:
 
 def facets_digest(questions: pd.DataFrame) -> str:
     """A digest of the labels that scores are broken down by (`FACETS_READ`), question by question; `v1-` and a sha256."""
-    return "v1-" + _digest(_rows(questions, ("question_id",), FACETS_READ))
+    facets = (*FACETS_READ, *_given(questions, FACETS_READ_IF_GIVEN))
+    return "v1-" + _digest(_rows(questions, ("question_id",), facets))
 
 
 def fingerprint_of_cases(cases: Iterable[Case]) -> str:
     """The fingerprint of the questions of `cases`, the same as that of the frame they are stored as."""
     rows = [_record(case, question) for case in cases for question in case.questions]
-    given = [name for name in SCORED_IF_GIVEN if any(_plain(row[name], name) is not None for row in rows)]
-    return PREFIX + _digest(_canonical(row, ASKED, (*SCORED, *given)) for row in rows)
+    given = [name for name in SCORED_IF_GIVEN if any(_plain(row.get(name), name) is not None for row in rows)]
+    return PREFIX + _digest(_canonical(row, QUESTION_COLUMNS, (*SCORED, *given)) for row in rows)
 
 
-def is_released_set(format: str, split: str, fingerprint: str | None) -> bool:
+def is_released_set(family: str, split: str, fingerprint: str | None) -> bool:
     """Whether this is the complete set that the authors released (known where their files are)."""
-    known = (RELEASED_FINGERPRINTS.get((format, split)), RELEASED_FINGERPRINTS_V1.get((format, split)))
+    known = (RELEASED_FINGERPRINTS.get((family, split)), RELEASED_FINGERPRINTS_V1.get((family, split)))
     return fingerprint is not None and fingerprint in known
+
+
+def _given(questions: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Those of the columns that hold anything."""
+    there = (name for name in names if name in questions.columns)
+    return [name for name in there if any(_plain(value, name) is not None for value in questions[name])]
 
 
 def _record(case: Case, question: Question) -> Mapping[str, Any]:
@@ -101,10 +109,8 @@ def _plain(value: Any, name: str) -> Any:
         return [int(position) for position in value]
     if name == "options":
         return list(value)
-    if name in ("categories", "more_image_ids"):
-        return (
-            [str(label) for label in value] if value is not None and hasattr(value, "__len__") and len(value) else None
-        )
+    if hasattr(value, "__len__") and not isinstance(value, str):
+        return [str(label) for label in value] or None
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return None
     return bool(value) if name == "adversarial" else str(value)

@@ -128,7 +128,7 @@ _NEXT_QUESTION = re.compile(
 )
 
 
-def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str = "ours") -> pd.DataFrame:
+def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours") -> pd.DataFrame:
     """Read every response of a run: the same rows with the columns `choice`, `status`, `rule` filled.
 
     `answers`: `question_id, sample, response, status`, the status as the journal has it: what the server did. Perhaps also `scores` (one
@@ -139,13 +139,13 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
     """
     if extraction not in ("ours", "official"):
         raise BadInput(f"--extraction {extraction}: unknown. There are: ours, official.")
-    if format not in BENCHMARKS:
-        raise BadInput(f"format {format!r}: unknown. There are: {', '.join(BENCHMARKS)}.")
-    official = part(format, "official").read
+    if family not in BENCHMARKS:
+        raise BadInput(f"format {family!r}: unknown. There are: {', '.join(BENCHMARKS)}.")
+    official = part(family, "official").read
     ids = questions["question_id"].astype(str)
-    may_use = not spec(format).similar_questions and "question" in questions.columns
+    may_use = not spec(family).similar_questions and "question" in questions.columns
     wordings = questions["question"] if may_use else [None] * len(questions)
-    asked = {
+    question_of = {
         question: (tuple(options), str(kind), wording)
         for question, options, kind, wording in zip(
             ids, questions["options"], questions["question_type"], wordings, strict=True
@@ -159,11 +159,11 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, format: str, ex
     for question, response, status, values, end in zip(
         answers["question_id"].astype(str).tolist(), answers["response"].tolist(), statuses, scores, ends, strict=True
     ):
-        if question not in asked:
+        if question not in question_of:
             raise BadInput(
                 f"answers: {question!r} is no question of this benchmark. Check the benchmark, split and ids."
             )
-        options, kind, wording = asked[question]
+        options, kind, wording = question_of[question]
         if status in ("failed", "refused"):
             readings.append(Reading((), status, "no response" if status == "failed" else "held back"))
         elif _is_scores(values, len(options)):

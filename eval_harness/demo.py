@@ -28,8 +28,8 @@ def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
     What is there already and whole is kept, so a second call takes seconds and a killed one goes on. `say` gets a line per step.
     Raises BadInput when the folder cannot be used.
     """
-    for format in BENCHMARKS:
-        _dataset(format, folder / "data" / format, say)
+    for family in BENCHMARKS:
+        _dataset(family, folder / "data" / family, say)
     model = folder / "models" / TINY
     if not model.is_dir():
         from eval_harness.models.local.tiny_vlm import make_tiny_vlm
@@ -38,15 +38,15 @@ def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
         model.parent.mkdir(parents=True, exist_ok=True)
         make_tiny_vlm(model)
     try:
-        for format in BENCHMARKS:
+        for family in BENCHMARKS:
             for name in (*BASELINES, str(model)):
-                _evaluation(format, name, folder, say)
+                _evaluation(family, name, folder, say)
     except BadInput as error:
         raise BadInput(f"{error} If {folder} was made by another version, delete it and run the demo again.") from None
     return folder
 
 
-def _dataset(format: str, folder: Path, say: Callable[[str], None]) -> None:
+def _dataset(family: str, folder: Path, say: Callable[[str], None]) -> None:
     if folder.is_dir():
         try:
             if open_repository(folder).origin == "phantom":
@@ -56,37 +56,37 @@ def _dataset(format: str, folder: Path, say: Callable[[str], None]) -> None:
         raise BadInput(
             f"{folder}: is not a phantom dataset of this demo. Move it away, or give the demo another folder."
         )
-    say(f"building {format} from phantoms in {folder}")
-    build(format, out=folder)
+    say(f"building {family} from phantoms in {folder}")
+    build(family, out=folder)
 
 
-def _evaluation(format: str, model: str, folder: Path, say: Callable[[str], None]) -> None:
-    out = folder / "runs" / f"{format}-{Path(model).name.removeprefix('baseline:')}"
-    data = folder / "data" / format
+def _evaluation(family: str, model: str, folder: Path, say: Callable[[str], None]) -> None:
+    out = folder / "runs" / f"{family}-{Path(model).name.removeprefix('baseline:')}"
+    data = folder / "data" / family
     if (out / "result.json").exists() and _is_current(out, data):
         submit(out, folder)
         return
     result, _ = evaluate(
         EvalConfig(
-            benchmark=format,
+            benchmark=family,
             model=model,
             data=str(data),
             out=out,
             resume=_is_current(out, data),
             settings=Settings(),
-            argv=("eval", format, "--model", model, "--data", str(data), "--out", str(out)),
+            argv=("eval", family, "--model", model, "--data", str(data), "--out", str(out)),
         )
     )
     assert result is not None  # the demo is one process
-    say(f"evaluated {result.model.name} on {format}")
+    say(f"evaluated {result.model.name} on {family}")
     submit(out, folder)
 
 
 def _is_current(out: Path, data: Path) -> bool:
     """Whether the run folder was made from the dataset as it is now (False too when there is none)."""
     try:
-        asked = read_run(out).request
+        request = read_run(out).request
         repository = open_repository(data)
-        return asked.fingerprint == repository.manifest["splits"][asked.split]["fingerprint"]
+        return request.fingerprint == repository.manifest["splits"][request.split]["fingerprint"]
     except BadInput:
         return False

@@ -75,7 +75,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """What a judge is asked. `turn` tells repeated askings of the same prompt apart."""
 
     prompt: str
@@ -101,14 +101,14 @@ class Judge:
             self._server = OpenAIChat(self.model, self._settings, called=f"--judge {self.model}")
         return self._server
 
-    def replies(self, asked: Sequence[Asked]) -> list[str | None]:
-        """The judge's reply to each, many asked at a time; None where the server gave none after all tries.
+    def replies(self, queries: Sequence[Query]) -> list[str | None]:
+        """The judge's reply to each, many queries at a time; None where the server gave none after all tries.
 
         Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
         """
-        paths = [self._path(each) for each in asked]
+        paths = [self._path(each) for each in queries]
         found = {path: _kept(path) for path in paths}
-        new = {path.stem: (path, each) for path, each in zip(paths, asked, strict=True) if found[path] is None}
+        new = {path.stem: (path, each) for path, each in zip(paths, queries, strict=True) if found[path] is None}
         requests = [
             Request(name, each.turn, each.prompt, None, (), "single", **_how(each)) for name, (_, each) in new.items()
         ]
@@ -121,12 +121,12 @@ class Judge:
                 replace_file(path, kept.encode("utf-8", "replace"))
         return [found[path] for path in paths]
 
-    def ask(self, asked: Asked) -> str | None:
+    def ask(self, query: Query) -> str | None:
         """The reply to one question. Raises BadInput as `replies` does."""
-        return self.replies([asked])[0]
+        return self.replies([query])[0]
 
-    def _path(self, asked: Asked) -> Path:
-        values = [self.model, self.base_url, asked.system, asked.prompt, asked.temperature, asked.turn]
+    def _path(self, query: Query) -> Path:
+        values = [self.model, self.base_url, query.system, query.prompt, query.temperature, query.turn]
         key = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
         return self.cache / f"{hashlib.sha256(key).hexdigest()}.json"
 
@@ -138,8 +138,8 @@ def _kept(path: Path) -> str | None:
         return None
 
 
-def _how(asked: Asked) -> dict[str, Any]:
-    return {"system": asked.system, "temperature": asked.temperature, "max_tokens": REPLY_TOKENS}
+def _how(query: Query) -> dict[str, Any]:
+    return {"system": query.system, "temperature": query.temperature, "max_tokens": REPLY_TOKENS}
 
 
 def read_with_judge(
@@ -157,20 +157,20 @@ def read_with_judge(
     gave no reply stays as it was. The judge never sees the key.
     Raises BadInput when the server cannot be reached, or free form is asked for questions without exactly two options.
     """
-    asked = questions.set_index(questions["question_id"].astype(str))
+    question_of = questions.set_index(questions["question_id"].astype(str))
     free_form = method == "ff"
     shown = {"answered", "irrelevant", "refused"} if free_form else {"irrelevant"}
     rows = [
-        place
-        for place, (status, response) in enumerate(zip(answers["status"], answers["response"], strict=True))
+        row_index
+        for row_index, (status, response) in enumerate(zip(answers["status"], answers["response"], strict=True))
         if status in shown and isinstance(response, str) and response.strip()
     ]
 
-    prompts: list[Asked] = []
+    prompts: list[Query] = []
     readers: list[Callable[[str], Reading]] = []
-    for place in rows:
-        row = answers.iloc[place]
-        question = asked.loc[str(row["question_id"])]
+    for row_index in rows:
+        row = answers.iloc[row_index]
+        question = question_of.loc[str(row["question_id"])]
         text, options, said = (
             str(question["question"]),
             [str(each) for each in question["options"]],
@@ -189,9 +189,9 @@ def read_with_judge(
     ]
     done = answers.copy()
     choice, status, rule = (done[name].tolist() for name in ("choice", "status", "rule"))
-    for place, reading in zip(rows, readings, strict=True):
+    for row_index, reading in zip(rows, readings, strict=True):
         if reading is not None:
-            choice[place], status[place], rule[place] = list(reading.choice), reading.status, reading.rule
+            choice[row_index], status[row_index], rule[row_index] = list(reading.choice), reading.status, reading.rule
     done["choice"] = pd.Series(choice, index=done.index, dtype=object)
     done["status"], done["rule"] = status, rule
     decided = sum(reading is not None and bool(reading.choice) for reading in readings)
@@ -200,23 +200,23 @@ def read_with_judge(
     return done, Report(judge.model, name, len(answers), len(rows), decided, failed)
 
 
-def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> Asked:
+def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> Query:
     """Which option(s) does a response choose?"""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
     several = ", or the letters separated by commas where it chooses several" if question_type == "multiple" else ""
-    return Asked(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
+    return Query(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
 
 
 def read_extraction(reply: str, options: int, question_type: str) -> Reading:
     """The option(s) that the judge's reply names: letters and nothing else."""
     letters = re.fullmatch(r"[\s\"'(\[*.]*([A-Z](?:\s*(?:,|and)\s*[A-Z])*)[\s\"')\].*]*", reply)
-    places = sorted({LETTERS.index(letter) for letter in re.findall(r"\b[A-Z]\b", letters[1])}) if letters else []
-    if not places or places[-1] >= options or (len(places) > 1 and question_type != "multiple"):
+    indices = sorted({LETTERS.index(letter) for letter in re.findall(r"\b[A-Z]\b", letters[1])}) if letters else []
+    if not indices or indices[-1] >= options or (len(indices) > 1 and question_type != "multiple"):
         return Reading((), "irrelevant", "judge: no option")
-    return Reading(tuple(places), "answered", "judge: option")
+    return Reading(tuple(indices), "answered", "judge: option")
 
 
-def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> Asked:
+def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> Query:
     """How close is a free response to each of two options, of 10 points (MediConfusion, appendix A.4)? Raises BadInput for others."""
     if len(options) != 2:
         raise BadInput(f"method ff: the judge compares two options, and this question has {len(options)}.")
@@ -224,7 +224,7 @@ def closeness_prompt(question: str, options: Sequence[str], response: str, turn:
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
         f"[AI Assistant]\n{response}\n\n[End of AI Assistant]\n\n[System]\n{_FEEDBACK}\n\n"
     )
-    return Asked(prompt, _SYSTEM, FREE_FORM_TEMPERATURE, turn)
+    return Query(prompt, _SYSTEM, FREE_FORM_TEMPERATURE, turn)
 
 
 def read_closeness(reply: str, gap: float = GAP, extraction: str = "ours") -> Reading:
@@ -256,19 +256,6 @@ def _official_scores(reply: str) -> tuple[float, float] | None:
         return float(int(lines[0].replace("A: ", ""))), float(int(lines[1].replace("B: ", "")))
     except (ValueError, IndexError):
         return None
-
-
-def best_of(judge: Judge, question: str, options: Sequence[str], responses: Sequence[str]) -> int | None:
-    """Self-ranking (paper H.2.2): which of its N responses the judge (there the model itself) finds best; None where it names none."""
-    listed = "\n\n".join(f"[Response {number}]\n{response}" for number, response in enumerate(responses, 1))
-    lines = "\n".join(f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False))
-    prompt = (
-        f"Question about a medical image: {question}\nOptions:\n{lines}\n\nHere are {len(responses)} responses to the question.\n\n"
-        f"{listed}\n\nWhich response is the best answer? Reply with its number and nothing else."
-    )
-    reply = judge.ask(Asked(prompt))
-    number = re.search(r"\d+", reply or "")
-    return int(number[0]) - 1 if number and 1 <= int(number[0]) <= len(responses) else None
 
 
 def _fill(template: str, **fields: str) -> str:

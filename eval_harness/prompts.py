@@ -19,24 +19,24 @@ DEFAULT_PROMPT: dict[str, str] = {name: spec(name).default_prompts["mc"] for nam
 """Benchmark -> its template for the method `mc`."""
 
 
-def prompt_for(format: str, name: str | None, question_type: str, method: str = "mc") -> Prompt:
+def prompt_for(family: str, name: str | None, question_type: str, method: str = "mc") -> Prompt:
     """The template for one question.
 
     `name` None means the benchmark's default for the method; GMAI-MMBench's default follows the question type (`single` / `multiple`).
     Raises BadInput for a name this benchmark does not have, or one that is not for this method, with the names there are.
     """
     if name is None:
-        name = _default(format, question_type, method)
-    prompt = PROMPTS.get((format, name))
-    known = ", ".join(each.name for each in PROMPTS.values() if each.format == format and method in each.methods)
+        name = _default(family, question_type, method)
+    prompt = PROMPTS.get((family, name))
+    known = ", ".join(each.name for each in PROMPTS.values() if each.format == family and method in each.methods)
     if prompt is None:
-        raise BadInput(f"--prompt {name}: {format} has no prompt of that name. For --method {method} it has: {known}.")
+        raise BadInput(f"--prompt {name}: {family} has no prompt of that name. For --method {method} it has: {known}.")
     if method not in prompt.methods:
-        raise BadInput(f"--prompt {name}: is not for --method {method}. For that {format} has: {known}.")
+        raise BadInput(f"--prompt {name}: is not for --method {method}. For that {family} has: {known}.")
     return prompt
 
 
-def _default(format: str, question_type: str, method: str) -> str:
+def _default(family: str, question_type: str, method: str) -> str:
     """The benchmark's template for the method; for `mc`, and methods it has none for, that of the question type, else that of `mc`."""
-    defaults = spec(format).default_prompts
+    defaults = spec(family).default_prompts
     return defaults.get(method if method != "mc" else question_type) or defaults.get(question_type) or defaults["mc"]

@@ -124,8 +124,8 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
 
 def _said_by_store(row: Row) -> dict[str, Any]:
     """Where a result stands, whose it is, and what the store says of it."""
-    standing, result = row.entry.standing, row.entry.result
-    landing, withdrawal = standing.landing, standing.withdrawal
+    provenance, result = row.entry.provenance, row.entry.result
+    landing, withdrawal = provenance.landing, provenance.withdrawal
     return {
         "group": row.group,
         "reader_version": reader_of(result),
@@ -136,7 +136,7 @@ def _said_by_store(row: Row) -> dict[str, Any]:
         "landed_at": landing.landed_at if landing else None,
         "flags": "; ".join(landing.flags) if landing else None,
         "withdrawn": withdrawal.reason if withdrawal else None,
-        "notes": "; ".join(f"{note.account}: {note.text}" for note in standing.notes) or None,
+        "notes": "; ".join(f"{note.account}: {note.text}" for note in provenance.notes) or None,
     }
 
 

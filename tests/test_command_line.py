@@ -28,9 +28,9 @@ def refused(*arguments, cwd):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     """A folder with the four phantom datasets under data/."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("workdir")
     medprobe("build", "all", cwd=folder)
     return folder
 
@@ -72,87 +72,87 @@ def test_help_of_build_names_every_benchmark():
     assert described.removesuffix(", or all").split(", ") == list(BENCHMARKS)
 
 
-def test_phantoms_have_one_right_answer(place):
+def test_phantoms_have_one_right_answer(workdir):
     for benchmark, metric in [
         ("mediconfusion", "set_accuracy"),
         ("probmed", "overall"),
         ("gmai-mmbench", "accuracy"),
         ("halt-medvqa", "average"),
     ]:
-        medprobe("eval", benchmark, "--model", "baseline:oracle", "--out", f"runs/oracle-{benchmark}", cwd=place)
-        assert scores(place / f"runs/oracle-{benchmark}/result.json")[metric] == 100
+        medprobe("eval", benchmark, "--model", "baseline:oracle", "--out", f"runs/oracle-{benchmark}", cwd=workdir)
+        assert scores(workdir / f"runs/oracle-{benchmark}/result.json")[metric] == 100
 
 
-def test_a_constant_answer_is_wholly_confused(place):
-    medprobe("eval", "mediconfusion", "--model", "baseline:always-A", "--out", "runs/always", cwd=place)
-    found = scores(place / "runs/always/result.json")
+def test_a_constant_answer_is_wholly_confused(workdir):
+    medprobe("eval", "mediconfusion", "--model", "baseline:always-A", "--out", "runs/always", cwd=workdir)
+    found = scores(workdir / "runs/always/result.json")
     assert (found["set_accuracy"], found["individual_accuracy"], found["confusion"]) == (0, 50, 100)
 
 
-def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(place):
-    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=place)
-    run = place / "runs/again"
+def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(workdir):
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=workdir)
+    run = workdir / "runs/again"
     first, journal = json.loads((run / "result.json").read_text()), (run / "answers.jsonl").read_bytes()
-    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=place)
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=workdir)
     assert (run / "answers.jsonl").read_bytes() == journal
-    medprobe("score", "runs/again", cwd=place)
+    medprobe("score", "runs/again", cwd=workdir)
     again = json.loads((run / "result.json").read_text())
     first.pop("created_at"), again.pop("created_at")
     assert first == again
-    refusal = refused("eval", "halt-medvqa", "--model", "baseline:always-B", "--out", "runs/again", cwd=place)
+    refusal = refused("eval", "halt-medvqa", "--model", "baseline:always-B", "--out", "runs/again", cwd=workdir)
     assert "baseline:chance" in refusal
     assert "--no-resume" in refusal
     assert (run / "answers.jsonl").read_bytes() == journal
 
 
-def test_a_torn_journal_is_completed(place):
-    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/torn", cwd=place)
-    run = place / "runs/torn"
+def test_a_torn_journal_is_completed(workdir):
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/torn", cwd=workdir)
+    run = workdir / "runs/torn"
     whole, expected = (run / "answers.jsonl").read_bytes(), scores(run / "result.json")
     (run / "answers.jsonl").write_bytes(whole[: len(whole) * 2 // 3])
     (run / "result.json").unlink()
-    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/torn", cwd=place)
+    medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/torn", cwd=workdir)
     assert scores(run / "result.json") == expected
     ids = [json.loads(line)["question_id"] for line in (run / "answers.jsonl").read_text().splitlines()]
     assert len(ids) == len(set(ids))
 
 
-def test_a_limited_run_completes_its_cases_and_is_marked(place):
-    medprobe("eval", "mediconfusion", "--model", "baseline:oracle", "--limit", 3, "--out", "runs/limited", cwd=place)
-    benchmark = json.loads((place / "runs/limited/result.json").read_text())["benchmark"]
+def test_a_limited_run_completes_its_cases_and_is_marked(workdir):
+    medprobe("eval", "mediconfusion", "--model", "baseline:oracle", "--limit", 3, "--out", "runs/limited", cwd=workdir)
+    benchmark = json.loads((workdir / "runs/limited/result.json").read_text())["benchmark"]
     assert benchmark["questions"] == 4
     assert benchmark["selection"] == "only the first 3 questions"
-    whole = json.loads((place / "data/mediconfusion/manifest.json").read_text())["splits"]["test"]["fingerprint"]
+    whole = json.loads((workdir / "data/mediconfusion/manifest.json").read_text())["splits"]["test"]["fingerprint"]
     assert benchmark["fingerprint"] != whole
 
 
-def test_a_bare_file_is_scored_and_prints_only_json(place):
-    questions = pd.read_parquet(next((place / "data/mediconfusion/questions_text").glob("*.parquet")))
+def test_a_bare_file_is_scored_and_prints_only_json(workdir):
+    questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
     lines = [{"question_id": row.question_id, "response": "AB"[row.answer[0]]} for row in questions.itertuples()]
-    (place / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
-    done = medprobe("score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--json", cwd=place)
+    (workdir / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    done = medprobe("score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--json", cwd=workdir)
     result = json.loads(done.stdout)
     assert result["model"]["name"] == "Mine"
     assert result["statuses"]["failed"] == 1
     assert result["scores"]["individual_accuracy"]["value"] < 100
-    (place / "bad.jsonl").write_text('{"question_id": "nobody", "response": "A"}\n')
-    assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=place)
+    (workdir / "bad.jsonl").write_text('{"question_id": "nobody", "response": "A"}\n')
+    assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=workdir)
 
 
-def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(place):
-    medprobe("eval", "probmed", "--model", "baseline:always-A", "--out", "runs/claim", cwd=place)
-    medprobe("submit", "runs/claim", "--to", "store", cwd=place)
-    medprobe("submit", "runs/claim", "--to", "store", cwd=place)
-    (found,) = (place / "store/results").glob("*/*/*/result.json")
+def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(workdir):
+    medprobe("eval", "probmed", "--model", "baseline:always-A", "--out", "runs/claim", cwd=workdir)
+    medprobe("submit", "runs/claim", "--to", "store", cwd=workdir)
+    medprobe("submit", "runs/claim", "--to", "store", cwd=workdir)
+    (found,) = (workdir / "store/results").glob("*/*/*/result.json")
     assert found.parts[-4:-2] == ("probmed", "Always-A")
     assert (found.parent / "answers.parquet").is_file()
-    table = pd.read_csv(io.StringIO(medprobe("results", "--results", "store", cwd=place).stdout))
+    table = pd.read_csv(io.StringIO(medprobe("results", "--results", "store", cwd=workdir).stdout))
     assert "Always A" in set(table["model"])
-    claim = json.loads((place / "runs/claim/result.json").read_text())
+    claim = json.loads((workdir / "runs/claim/result.json").read_text())
     claim["scores"]["overall"]["value"] = 99.9
-    (place / "runs/claim/result.json").write_text(json.dumps(claim))
-    assert "99.9" in refused("submit", "runs/claim", "--to", "other", cwd=place)
-    assert not (place / "other").exists()
+    (workdir / "runs/claim/result.json").write_text(json.dumps(claim))
+    assert "99.9" in refused("submit", "runs/claim", "--to", "other", cwd=workdir)
+    assert not (workdir / "other").exists()
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(place):
         (("board", "--results", "nowhere"), "not a results store"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(place, arguments, words):
-    before = sorted(p.name for p in place.iterdir())
-    assert words in refused(*arguments, cwd=place)
-    assert sorted(p.name for p in place.iterdir()) == before
+def test_bad_input_is_one_line_and_exit_2(workdir, arguments, words):
+    before = sorted(p.name for p in workdir.iterdir())
+    assert words in refused(*arguments, cwd=workdir)
+    assert sorted(p.name for p in workdir.iterdir()) == before
 
 
 @pytest.mark.sources

@@ -57,8 +57,8 @@ def synthetic(n: int, dims: tuple[int, int] = (512, 768), seed: int = 0, cone: f
         for first in range(0, n, 8192):
             rows = slice(first, min(n, first + 8192))
             spread = (normal(rows.stop - first, d) * spectrum) @ rotation.T
-            place = common * centre + modes * mode_centres[mode[rows]] + subs * sub_centres[sub[rows]]
-            x[rows] = place + noise * size[rows, None] * spread
+            location = common * centre + modes * mode_centres[mode[rows]] + subs * sub_centres[sub[rows]]
+            x[rows] = location + noise * size[rows, None] * spread
         made.append(unit(x))
     copies = int(0.005 * n)
     source, target = rng.integers(0, n, copies), rng.integers(0, n, copies)
@@ -206,25 +206,25 @@ def main() -> None:
     parser.add_argument("--only", default="ours,numpy,faiss")
     parser.add_argument("--cone", type=float, default=1.0, help="3: half of all pairs reach the med threshold")
     parser.add_argument("--device", default=None, help="cuda, cpu [default: cuda where there is a GPU]")
-    asked = parser.parse_args()
-    if asked.device is None:
+    args = parser.parse_args()
+    if args.device is None:
         import torch
 
-        asked.device = "cuda" if torch.cuda.is_available() else None
-    names = asked.only.split(",")
+        args.device = "cuda" if torch.cuda.is_available() else None
+    names = args.only.split(",")
     if "faiss" in names:
         try:
             import faiss  # noqa: F401
         except ImportError:
             names.remove("faiss")
             print("faiss is not installed: its row is left out")
-    med, gen = synthetic(asked.images, cone=asked.cone)
+    med, gen = synthetic(args.images, cone=args.cone)
     if "ours" in names:
         by_us(med[:500], gen[:500])  # compiles, or loads what was compiled
     times: dict[str, list[float]] = {name: [] for name in names}
     memory: dict[str, float] = {}
     pairs: dict[str, np.ndarray] = {}
-    for _ in range(asked.repeats):  # in turn, so that a busy machine is busy for all of them
+    for _ in range(args.repeats):  # in turn, so that a busy machine is busy for all of them
         for name in names:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             start = time.perf_counter()
@@ -235,7 +235,7 @@ def main() -> None:
     for name in names[1:]:
         assert np.array_equal(first, pairs[name]), f"{name} and {names[0]} disagree"
     report = {
-        "images": asked.images,
+        "images": args.images,
         "pairs": len(first),
         "identical": names,
         "embeddings_gb": round((med.nbytes + gen.nbytes) / 2**30, 3),
@@ -249,9 +249,9 @@ def main() -> None:
         if "ours" in names and name != "ours":
             ratios = [theirs / our for theirs, our in zip(times[name], times["ours"], strict=True)]
             report[name]["times_ours"] = round(statistics.median(ratios), 1)
-    if asked.device:
-        keys, report["on_device"] = on_device(med, gen, asked.device, asked.repeats)
-        assert np.array_equal(keys, first), f"{asked.device} and {names[0]} disagree"
+    if args.device:
+        keys, report["on_device"] = on_device(med, gen, args.device, args.repeats)
+        assert np.array_equal(keys, first), f"{args.device} and {names[0]} disagree"
     else:
         print("there is no GPU here: its search was not timed")
     print(json.dumps(report, indent=1))

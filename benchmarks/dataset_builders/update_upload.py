@@ -95,7 +95,7 @@ def measure(folder: Path, count: int, seed: int) -> dict[str, tuple[int, int]]:
             )
             before = len(hub.record.of("*", "^/xet/"))
             publish(here, at)
-            received = sum(asked.received for asked in hub.record.of("*", "^/xet/")[before:])
+            received = sum(request.received for request in hub.record.of("*", "^/xet/")[before:])
             return received, sum(path.stat().st_size for path in here.rglob("*.parquet"))
 
         cases = cases_of(count, seed)
@@ -110,9 +110,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for name, (received, size) in measure(Path(folder), asked.cases, asked.seed).items():
+        for name, (received, size) in measure(Path(folder), args.cases, args.seed).items():
             print(f"{name:18} {received:12,} of {size:12,} bytes  {100 * received / size:6.2f} %")
 
 

@@ -53,24 +53,24 @@ def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def write_run(
-    store: Path, asked: pd.DataFrame, mark: str, number: int, rng: np.random.Generator, scored: Scored | None
+    store: Path, questions: pd.DataFrame, mark: str, number: int, rng: np.random.Generator, scored: Scored | None
 ) -> Scored:
     """One invented model: knows a share of the questions, guesses the rest, fails to answer some. `scored`: the numbers to repeat; None
     computes them."""
     skill = float(rng.uniform(0.02, 0.6))
-    options = asked["options"].map(len).to_numpy()
-    key = np.array([cell[0] for cell in asked["answer"]])
-    choice = np.where(rng.random(len(asked)) < skill, key, rng.integers(0, options))
-    lost = rng.random(len(asked)) < 0.02
+    options = questions["options"].map(len).to_numpy()
+    key = np.array([cell[0] for cell in questions["answer"]])
+    choice = np.where(rng.random(len(questions)) < skill, key, rng.integers(0, options))
+    lost = rng.random(len(questions)) < 0.02
     given = pd.DataFrame(
         {
-            "question_id": asked["question_id"],
+            "question_id": questions["question_id"],
             "sample": 0,
             "choice": [[] if gone else [int(c)] for c, gone in zip(choice, lost, strict=True)],
             "status": np.where(lost, "irrelevant", "answered"),
         }
     )
-    scored = scored or score("gmai-mmbench", asked, given)
+    scored = scored or score("gmai-mmbench", questions, given)
     name = f"Invented Model {number} {int(rng.integers(2, 90))}B"
     result = Result(
         kind="measured",
@@ -79,7 +79,7 @@ def write_run(
             name="gmai-mmbench",
             format="gmai-mmbench",
             split="validation",
-            questions=len(asked),
+            questions=len(questions),
             fingerprint=mark,
             origin="official",
         ),
@@ -92,14 +92,14 @@ def write_run(
     )
     folder = store / "results" / "gmai-mmbench" / model_slug(name) / "run"
     folder.mkdir(parents=True)
-    empty = [None] * len(asked)
+    empty = [None] * len(questions)
     columns = {
-        "question_id": asked["question_id"].tolist(),
-        "sample": [0] * len(asked),
+        "question_id": questions["question_id"].tolist(),
+        "sample": [0] * len(questions),
         "response": ["" if gone else "ABCDE"[c] for c, gone in zip(choice, lost, strict=True)],
         "choice": given["choice"].tolist(),
         "status": given["status"].tolist(),
-        "rule": ["letter"] * len(asked),
+        "rule": ["letter"] * len(questions),
         "scores": empty,
         "seconds": empty,
     }
@@ -140,21 +140,19 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=500)
     parser.add_argument("--questions", type=int, default=57_132)
     parser.add_argument("--published", type=int, default=200)
-    asked_for = parser.parse_args()
+    args = parser.parse_args()
     rng = np.random.default_rng(0)
-    asked = make_questions(asked_for.questions, rng)
-    mark = fingerprint_of(asked)
-    (asked_for.store / "questions").mkdir(parents=True)
-    asked.to_parquet(asked_for.store / "questions" / f"{mark}.parquet", index=False)
+    questions = make_questions(args.questions, rng)
+    mark = fingerprint_of(questions)
+    (args.store / "questions").mkdir(parents=True)
+    questions.to_parquet(args.store / "questions" / f"{mark}.parquet", index=False)
     scored = None
-    for number in range(asked_for.models):
-        scored = write_run(asked_for.store, asked, mark, number, rng, scored if number % 50 else None)
-        print(f"\r{number + 1} of {asked_for.models} models", end="", flush=True)
-    for number in range(asked_for.published):
-        write_published(asked_for.store, number, rng)
-    print(
-        f"\n{asked_for.store}: {asked_for.models} x {asked_for.questions} answers, {asked_for.published} published rows"
-    )
+    for number in range(args.models):
+        scored = write_run(args.store, questions, mark, number, rng, scored if number % 50 else None)
+        print(f"\r{number + 1} of {args.models} models", end="", flush=True)
+    for number in range(args.published):
+        write_published(args.store, number, rng)
+    print(f"\n{args.store}: {args.models} x {args.questions} answers, {args.published} published rows")
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary)
-        data = phantom("mediconfusion", place / "mediconfusion")
-        run = run_folder(data, place / "run")
+        workdir = Path(temporary)
+        data = phantom("mediconfusion", workdir / "mediconfusion")
+        run = run_folder(data, workdir / "run")
         target = _target(data)
         sandbox.start()
         _received([run / "run.json", run / "answers.jsonl"], target)  # the libraries are loaded once
@@ -49,7 +49,7 @@ def main() -> None:
         for name, write in _uploads(run, data, options.generated, options.seed):
             if options.only not in name:
                 continue
-            upload = place / "upload"
+            upload = workdir / "upload"
             upload.mkdir()
             files = _written(write, upload)
             start, before = time.perf_counter(), _memory(os.getpid(), "VmRSS")
@@ -64,7 +64,7 @@ def main() -> None:
             for path in upload.iterdir():
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
             upload.rmdir()
-        alone, beside, ended = _beside_large_ones(place, run, data, target)
+        alone, beside, ended = _beside_large_ones(workdir, run, data, target)
         print(
             f"an honest upload takes {alone:.2f} s alone, and {beside:.2f} s beside two large hostile ones, which end after {ended:.2f} s"
         )
@@ -117,7 +117,7 @@ def _uploads(run: Path, data: Path, generated: int, seed: int) -> Iterator[tuple
         yield f"damaged {number}", write if draw.random() < 0.5 else with_run(damaged)
 
 
-def _beside_large_ones(place: Path, run: Path, data: Path, target: Any) -> tuple[float, float, float]:
+def _beside_large_ones(workdir: Path, run: Path, data: Path, target: Any) -> tuple[float, float, float]:
     """Seconds that an honest run folder takes alone, beside two large uploads, and that those take."""
     from tests.eval_harness.submissions.submitting import responses
     from tests.eval_harness.submissions.untrusted.hostile import REPEATED, spoken
@@ -131,7 +131,7 @@ def _beside_large_ones(place: Path, run: Path, data: Path, target: Any) -> tuple
     alone = timed(honest)
     large = []
     for number, size in enumerate((2_900_000, 40_000_000)):  # one of each lane for large ones
-        folder = place / f"large-{number}"
+        folder = workdir / f"large-{number}"
         folder.mkdir()
         records = responses(data)
         text = spoken(REPEATED[number % len(REPEATED)], size // len(records)).decode("utf-8", "replace")

@@ -21,7 +21,7 @@ import pandas as pd
 
 from eval_harness.answers import read_answers, read_choice
 from eval_harness.scores import score, units
-from eval_harness.scores.statistics import Outcomes, pack, pairwise, places
+from eval_harness.scores.statistics import Outcomes, pack, pairwise, rank_ranges
 
 OPTIONS = ["pleural effusion", "lung nodule", "pneumothorax", "rib fracture", "atelectasis"]
 SHORT = [
@@ -74,7 +74,7 @@ def main() -> None:
     ):
         packed = pack(models(60, cluster), "accuracy")
         ranked(packed)
-        name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and places ({label})"
+        name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and ranks ({label})"
         spent(name, lambda packed=packed: ranked(packed), 15, 1e-3, "ms")  # type: ignore[misc]
     code = [sys.executable, "-c", "import eval_harness.scores.statistics"]
     spent(
@@ -88,9 +88,9 @@ def main() -> None:
 
 
 def ranked(packed: Outcomes) -> None:
-    """What the board does to rank: every pair tested, Holm, places."""
+    """What the board does to rank: every pair tested, Holm, ranks."""
     pairs = pairwise(packed)
-    places(pairs.value, pairs.p)
+    rank_ranges(pairs.value, pairs.p)
 
 
 def rate(name: str, cases: list[tuple[str, list[str], str]], rounds: int) -> None:
@@ -138,15 +138,15 @@ def probmed_sized() -> tuple[pd.DataFrame, pd.DataFrame]:
             + ["condition"] * 2
             + ["position"] * 2
         )
-        rows.extend((image, aspect, place, kinds[image % 12]) for place, aspect in enumerate(asked))
+        rows.extend((image, aspect, position, kinds[image % 12]) for position, aspect in enumerate(asked))
     rows.extend(
         (image % 6303, "condition", 100 + image // 6303, kinds[image % 6303 % 12])
         for image in range(57_132 - len(rows))
     )
-    questions = pd.DataFrame(rows, columns=["case_id", "aspect", "place", "image_type"])
+    questions = pd.DataFrame(rows, columns=["case_id", "aspect", "position", "image_type"])
     questions["case_id"] = questions["case_id"].astype(str)
-    questions["question_id"] = questions["case_id"] + "-" + questions["place"].astype(str)
-    questions["adversarial"] = questions["place"] % 2 == 1
+    questions["question_id"] = questions["case_id"] + "-" + questions["position"].astype(str)
+    questions["adversarial"] = questions["position"] % 2 == 1
     questions["image_id"], questions["question_type"] = questions["case_id"], "yes_no"
     questions["organ"] = questions["image_type"].str.split("_").str[0]
     questions["modality"] = questions["image_type"].str.split("_").str[1]

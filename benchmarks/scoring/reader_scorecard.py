@@ -49,7 +49,7 @@ def recorded(path: Path) -> Iterator[Answer]:
         row = json.loads(line)
         accepted = row["accepted"] if row["accepted"] is not None else [None]
         letters = frozenset(
-            "" if reading in (None, [None], []) else "".join(LETTERS[place] for place in reading)
+            "" if reading in (None, [None], []) else "".join(LETTERS[index] for index in reading)
             for reading in accepted
         )
         words = {str(option).lower() for option in row["options"]}
@@ -110,7 +110,7 @@ def family_of(model: str) -> str:
 
 def ours(answer: Answer) -> str:
     reading = read_choice(answer.response, answer.options, answer.type, answer.question, answer.finish_reason)
-    return "".join(LETTERS[place] for place in reading.choice)
+    return "".join(LETTERS[index] for index in reading.choice)
 
 
 def functions(path: Path, given: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def others(args: argparse.Namespace) -> dict[str, Parser]:
         def vlmevalkit(answer: Answer) -> str | None:
             if answer.type == "yes_no":
                 return letter_of(yes_or_no(answer.response), answer)
-            choices = {LETTERS[place]: str(option) for place, option in enumerate(answer.options)}
+            choices = {LETTERS[index]: str(option) for index, option in enumerate(answer.options)}
             letter = infer(answer.response, choices)
             return letter if letter in choices else None
 
@@ -184,7 +184,7 @@ def table(answers: list[Answer], readers: dict[str, Parser], by: Callable[[Answe
     print(f"|---|---:|{'---:|' * len(readers)}")
     read = {name: [(reader(answer) or "") for answer in answers] for name, reader in readers.items()}
     for group in [*groups, ""]:
-        members = [place for place, answer in enumerate(answers) if group in ("", by(answer))]
+        members = [index for index, answer in enumerate(answers) if group in ("", by(answer))]
         right = {name: sum(said[p] in answers[p].accepted for p in members) for name, said in read.items()}
         cells = " | ".join(f"{100 * right[name] / len(members):.1f}" for name in readers)
         print(f"| {group or '**all**'} | {len(members)} | {cells} |")

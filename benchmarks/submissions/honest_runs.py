@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=358)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--through-the-page", type=int, default=0)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     bad, begun = 0, time.monotonic()
     kinds: Counter[str] = Counter()
     flags: Counter[str] = Counter()
@@ -41,21 +41,21 @@ def main() -> int:
         folder = Path(temporary)
         data = datasets(folder / "data")
         client, store = None, folder / "page"
-        if asked.through_the_page:
+        if args.through_the_page:
             from gradio_client import Client
 
             (store / "results").mkdir(parents=True)
             address, _ = stack.enter_context(board(store, folder / "home", list(data.values())))
             client = Client(address, verbose=False)
-        for case in cases(asked.seed, asked.count):
-            page = client if case.number % max(1, asked.count // max(1, asked.through_the_page)) == 0 else None
+        for case in cases(args.seed, args.count):
+            page = client if case.number % max(1, args.count // max(1, args.through_the_page)) == 0 else None
             wrong = _landed(case, data[case.format], folder / f"case-{case.number}", flags, page, store)
             kinds[case.back_end] += 1
             if wrong:
                 bad += 1
                 print(f"{case}: {'; '.join(wrong[:3])}", flush=True)
     print(
-        f"{asked.count - bad} of {asked.count} honest runs landed unaltered "
+        f"{args.count - bad} of {args.count} honest runs landed unaltered "
         f"({', '.join(f'{count} {name}' for name, count in kinds.most_common())}; {time.monotonic() - begun:.0f} s)"
     )
     for flag, count in flags.most_common():
@@ -71,7 +71,7 @@ def _landed(case: Case, data: Path, folder: Path, flags: Counter[str], client: A
         done = submit(made, folder / "store", data=str(data))
         (outcome,) = verify(str(folder / "store"), data=[str(data)])
         flags.update(re.sub(r"[\d,.]+", "N", flag)[:90] for flag in done.submission.flags)
-        wrong = differences(made, Path(done.place))
+        wrong = differences(made, Path(done.location))
         wrong += [] if outcome.word in ("verified", "for a human") else [str(outcome)]
         if client is not None and (made / "answers.jsonl").stat().st_size <= MAX_FILE:
             said = handed_in(made, data, client)

@@ -61,14 +61,14 @@ def main() -> None:
     parser.add_argument("--benchmark", default="probmed", choices=sorted(DEFAULT_SPLIT))
     parser.add_argument("--questions", type=int, default=57_132)
     parser.add_argument("--reasoning", type=int, default=4_000, help="characters for each question")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        build(asked.benchmark, out=folder / "data", text_only=True)
-        _enlarge(folder / "data", DEFAULT_SPLIT[asked.benchmark], asked.questions)
-        (folder / "plug_in.py").write_text(PLUG_IN.format(words=asked.reasoning // 7))
+        build(args.benchmark, out=folder / "data", text_only=True)
+        _enlarge(folder / "data", DEFAULT_SPLIT[args.benchmark], args.questions)
+        (folder / "plug_in.py").write_text(PLUG_IN.format(words=args.reasoning // 7))
         data, store, run = str(folder / "data"), folder / "store", folder / "run"
-        config = EvalConfig(asked.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
+        config = EvalConfig(args.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
         _timed("eval", lambda: evaluate(config))
         done = _timed("submit", lambda: submit(run, store, data=data))
         outcomes = _timed("verify", lambda: verify(str(store), data=[data]))
@@ -76,7 +76,9 @@ def main() -> None:
         trusted.refresh()
         board = _timed("board", lambda: Board(store, trusted=trusted))
         shown = sum(len(section.entries) for sections in board.snapshot.sections.values() for section in sections)
-        sizes = {path.name: path.stat().st_size / 1e6 for path in [run / "answers.jsonl", *Path(done.place).iterdir()]}
+        sizes = {
+            path.name: path.stat().st_size / 1e6 for path in [run / "answers.jsonl", *Path(done.location).iterdir()]
+        }
         print(f"{outcomes[0]}; {shown} result on the board")
         print(", ".join(f"{name} {size:.1f} MB" for name, size in sizes.items()))
 

@@ -1,4 +1,4 @@
-"""probe, hallucinate: sets in ProbMed's and HALT-MedVQA's formats from tables and questions of one's own."""
+"""probe, hallucinate: sets in ProbMed's and HALT-MedVQA's formats from custom tables and questions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def probe(
     from curation.custom_sets.balance import text_only
     from curation.custom_sets.boxes import with_positions
     from curation.custom_sets.custom_questions import write_folder
-    from curation.custom_sets.probing import ASPECT_OF, ProbeColumns, read_probed, with_files
+    from curation.custom_sets.probe_table import ProbeColumns, read_probed, with_files
+    from curation.custom_sets.probing import ASPECT_OF
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
@@ -103,9 +104,9 @@ def probe(
     write_folder(out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files)
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
     for what, count in left_out.items():
-        asked = ASPECT_OF[what.removeprefix("without_")]
+        topic = ASPECT_OF[what.removeprefix("without_")]
         typer.echo(
-            f"not asked: {asked} {count} times (nothing that could be asked as absent is ruled out, or the text would give the answer)"
+            f"not asked: {topic} {count} times (nothing that could be asked as absent is ruled out, or the text would give the answer)"
         )
     typer.echo(note)
     typer.echo(f"wrote {out}; next: medprobe build probmed --as {out.name} --source {out}")
@@ -122,7 +123,7 @@ def hallucinate(
         int | None, typer.Option(help="so many fake questions, written by --model [default: as many as yours]")
     ] = None,
     fake_questions: Annotated[
-        Path | None, typer.Option(help="file of fake questions of your own (question and options) in place of --model")
+        Path | None, typer.Option(help="file of custom fake questions (question and options), instead of --model")
     ] = None,
     model: Annotated[str | None, typer.Option(help="name of the language model that writes the fake questions")] = None,
     base_url: BaseUrl = None,

@@ -15,7 +15,7 @@ def gmai(
     sources: Annotated[Path, typer.Argument(help="sources.yaml: which data sets there are and how each is read")],
     out: Annotated[Path, typer.Option(help="folder to work in and to write to; its name is the benchmark's")],
     model: Annotated[
-        str | None, typer.Option(help="language model that proposes questions for review [default: templates alone]")
+        str | None, typer.Option(help="language model that proposes questions for review [default: only templates]")
     ] = None,
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,

@@ -24,16 +24,16 @@ SPARE = 0.2
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that an image shows, and the facts that it rules out. `image` and `place` name it; `text` is what is asked about."""
+    """A fact that an image shows, and the facts that it rules out. `image` and `key` name it; `text` is what is asked about."""
 
     image: str
-    place: str
+    key: str
     text: str
     absent: tuple[str, ...]
 
 
 def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
-    """(image, place) -> the absent fact to ask about, for as many facts as can be asked in balance: each text as often present as
+    """(image, key) -> the absent fact to ask about, for as many facts as can be asked in balance: each text as often present as
     absent. The same facts and seed give the same pairs."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
@@ -65,23 +65,21 @@ def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], st
         raise RuntimeError(f"the pairs could not be balanced: {found.message}")
     # The constraints are those of a network, so that the corners of its polytope are whole numbers.
     chosen = np.flatnonzero(found.x > 0.5)
-    return {(facts[pairs[k][0]].image, facts[pairs[k][0]].place): pairs[k][1] for k in chosen}
+    return {(facts[pairs[k][0]].image, facts[pairs[k][0]].key): pairs[k][1] for k in chosen}
 
 
 def drawn_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
-    """(image, place) -> an absent fact drawn at random, as in the paper: not balanced."""
+    """(image, key) -> an absent fact drawn at random, as in the paper: not balanced."""
     drawn = {}
     for fact in facts:
         if fact.absent:
-            drawn[fact.image, fact.place] = fact.absent[
-                drawn_number(f"{fact.image} {fact.place}", seed) % len(fact.absent)
-            ]
+            drawn[fact.image, fact.key] = fact.absent[drawn_number(f"{fact.image} {fact.key}", seed) % len(fact.absent)]
     return drawn
 
 
-def spread(images: Mapping[str, Sequence[str]], asked: Mapping[str, int], seed: int) -> dict[str, str]:
+def spread(images: Mapping[str, Sequence[str]], times_asked: Mapping[str, int], seed: int) -> dict[str, str]:
     """Image -> a fact to ask about as absent, of those it rules out; each text at most `SPARE` times as often as it is asked in pairs."""
-    left = {text: int(SPARE * times) for text, times in asked.items()}
+    left = {text: int(SPARE * times) for text, times in times_asked.items()}
     given = {}
     for image in sorted(images, key=lambda name: drawn_number(f"spare {name}", seed)):
         fitting = [text for text in images[image] if left.get(text, 0) > 0]

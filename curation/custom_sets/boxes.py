@@ -19,7 +19,7 @@ from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
-    from curation.custom_sets.probing import Probed
+    from curation.custom_sets.probe_table import Probed
 
 HEIGHTS, SIDES = ("upper", "middle", "lower"), ("left", "right")
 PARTS = tuple(f"{height} {side} part of the image" for height in HEIGHTS for side in SIDES)

@@ -63,14 +63,14 @@ def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQue
         image, question, answer = (_text(row.get(name)) for name in ("image", "question", "answer"))
         options = _options({str(name): value for name, value in row.items()})
         wrong = _wrong(image, question, options)
-        place = _place(answer, options)
-        if wrong is None and place is None:
+        index = _answer_index(answer, options)
+        if wrong is None and index is None:
             wrong = f"its answer {answer!r} is neither the letter nor the text of one option"
         if wrong is not None:
             problems.add(str(path), f"row {number}", wrong)
-        elif place is not None:
+        elif index is not None:
             found.append(
-                CustomQuestion(image, question, options, place, _text(row[kind_column]) if kind_column else "")
+                CustomQuestion(image, question, options, index, _text(row[kind_column]) if kind_column else "")
             )
     problems.check(QUESTION_REMEDY)
     if not found:
@@ -102,13 +102,13 @@ def _wrong(image: str, question: str, options: tuple[str, ...]) -> str | None:
     return None
 
 
-def _place(answer: str, options: tuple[str, ...]) -> int | None:
+def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
     folded = [option.casefold() for option in options]
     if answer.casefold() in folded:
         return folded.index(answer.casefold())
     letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
-    place = LETTERS.index(letter[1].upper()) if letter else len(options)
-    return place if place < len(options) else None
+    index = LETTERS.index(letter[1].upper()) if letter else len(options)
+    return index if index < len(options) else None
 
 
 def shuffled(key: str, seed: int) -> int:
@@ -119,7 +119,7 @@ def shuffled(key: str, seed: int) -> int:
 def write_folder(
     out: Path,
     name: str,
-    format: str,
+    family: str,
     images: Path,
     used: Iterable[str],
     known: pd.DataFrame | None,
@@ -135,10 +135,10 @@ def write_folder(
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     out.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(out.parent, f".{out.name}.") as work:
-        names, places = copy_images(work, images, used, known, pseudonyms_of(out))
+        names, origins = copy_images(work, images, used, known, pseudonyms_of(out))
         counts = write(work, names)
-        _json(work / "image_dict.json", places)
-        manifest = {"name": name, "format": format, "made_by": "medprobe curate", **manifest_of(images), **counts}
+        _json(work / "image_dict.json", origins)
+        manifest = {"name": name, "format": family, "made_by": "medprobe curate", **manifest_of(images), **counts}
         _json(work / "manifest.json", manifest)
         work.chmod(0o755)
         work.rename(out)

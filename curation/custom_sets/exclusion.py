@@ -133,9 +133,9 @@ def same_term(one: str, other: str) -> bool:
     return _all_in(first, second) and _all_in(second, first)
 
 
-def excludes_finding(there: Iterable[str], asked: str) -> bool:
-    """Whether an image that shows just the findings `there` rules out the finding `asked`."""
-    return not any(_related(known, asked) for known in there)
+def excludes_finding(there: Iterable[str], candidate: str) -> bool:
+    """Whether an image that shows just the findings `there` rules out the finding `candidate`."""
+    return not any(_related(known, candidate) for known in there)
 
 
 @cache
@@ -156,24 +156,24 @@ def region_of(organ: str) -> str | None:
 
 
 @cache
-def excludes_organ(there: str, asked: str) -> bool:
-    """Whether a picture of `there` shows no part of `asked`: both are known, in regions that do not border on each other."""
-    one, other = region_of(there), region_of(asked)
+def excludes_organ(there: str, candidate: str) -> bool:
+    """Whether a picture of `there` shows no part of `candidate`: both are known, in regions that do not border on each other."""
+    one, other = region_of(there), region_of(candidate)
     return one is not None and other is not None and one != other and frozenset((one, other)) not in NEIGHBOURS
 
 
 @cache
-def excludes_modality(there: str, asked: str) -> bool:
-    """Whether an image made by `there` was not made by `asked`: no word of the one is one of the other (PET/CT is a CT too)."""
-    first, second = words_of(there), words_of(asked)
+def excludes_modality(there: str, candidate: str) -> bool:
+    """Whether an image made by `there` was not made by `candidate`: no word of the one is one of the other (PET/CT is a CT too)."""
+    first, second = words_of(there), words_of(candidate)
     return bool(first) and bool(second) and not any(_alike(a, b) for a in first for b in second)
 
 
 @cache
-def excludes_position(there: str, asked: str) -> bool:
-    """Whether what lies at `there` does not lie at `asked`: left and right, upper and lower ...; both in the same frame (the image's
+def excludes_position(there: str, candidate: str) -> bool:
+    """Whether what lies at `there` does not lie at `candidate`: left and right, upper and lower ...; both in the same frame (the image's
     or the patient's sides), neither everywhere."""
-    one, other = there.casefold(), asked.casefold()
+    one, other = there.casefold(), candidate.casefold()
     if EVERYWHERE.search(one) or EVERYWHERE.search(other) or ("of the image" in one) != ("of the image" in other):
         return False
     first, second = (set(re.findall(r"[a-z]+", text)) for text in (one, other))

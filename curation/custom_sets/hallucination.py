@@ -90,24 +90,22 @@ def none_of_the_above(questions: Sequence[CustomQuestion], seed: int, controls: 
     """
     kept = [q for q in questions if not any("none of the above" in option.casefold() for option in q.options)]
     entries: list[tuple[int, dict[str, str]]] = []
-    for number, question, place in _placed(kept, seed, [len(q.options) for q in kept]):
+    for number, question, slot in _placed(kept, seed, [len(q.options) for q in kept]):
         others = [option for position, option in enumerate(question.options) if position != question.answer]
-        made = [_nota_entry(question, [*others[:place], NONE, *others[place:]], place)]
+        made = [_nota_entry(question, [*others[:slot], NONE, *others[slot:]], slot)]
         if controls:
             dropped = shuffled(f"control {question.image} {question.question}", seed) % len(others)
             shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
             shown.sort(key=lambda option: shuffled(f"{question.question} {option}", seed))
-            made.append(
-                _nota_entry(question, [*shown[:place], question.options[question.answer], *shown[place:]], place)
-            )
+            made.append(_nota_entry(question, [*shown[:slot], question.options[question.answer], *shown[slot:]], slot))
         entries += [(2 * number + at, {"entry_id": f"{number}{CONTROL * at}"} | entry) for at, entry in enumerate(made)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
-def _nota_entry(question: CustomQuestion, options: Sequence[str], place: int) -> dict[str, str]:
+def _nota_entry(question: CustomQuestion, options: Sequence[str], slot: int) -> dict[str, str]:
     entry = {"img": question.image, "question": question.question}
     entry |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False)}
-    return entry | {"answer": LETTERS[place]}
+    return entry | {"answer": LETTERS[slot]}
 
 
 def swapped(
@@ -134,7 +132,7 @@ def swapped(
         if why:
             left_out[why] += 1
             continue
-        for place, image in enumerate(waiting):
+        for index, image in enumerate(waiting):
             unrelated = all(rules_out(question.kind, kind) for kind in kinds[image])
             shown = any(not rules_out(kind, option) for kind in kinds[image] for option in question.options)
             if (
@@ -143,21 +141,21 @@ def swapped(
                 and question.question.casefold() not in texts[image]
                 and not about.same(question.image, image)
             ):
-                waiting.append(waiting.pop(place))
+                waiting.append(waiting.pop(index))
                 kept.append((image, question))
                 break
         else:
             left_out["no unrelated image"] += 1
     entries = {}
     turn: Counter[int] = Counter()
-    for number, (image, question), place in _placed(kept, seed, [len(q.options) + 1 for _, q in kept]):
+    for number, (image, question), slot in _placed(kept, seed, [len(q.options) + 1 for _, q in kept]):
         # Where "I do not know" stands is balanced, and so is how far from it the control's right option stands.
         count = len(question.options) + 1
-        right = (place + 1 + turn[count] // count % (count - 1)) % count
+        right = (slot + 1 + turn[count] // count % (count - 1)) % count
         turn[count] += 1
         options = [option for at, option in enumerate(question.options) if at != question.answer]
-        options.insert(right - (place < right), question.options[question.answer])
-        entry = _unknown_entry(question.question, options, place, image) | {"original_img": question.image}
+        options.insert(right - (slot < right), question.options[question.answer])
+        entry = _unknown_entry(question.question, options, slot, image) | {"original_img": question.image}
         entries[str(number)] = entry
         if controls:
             answer = question.options[question.answer]
@@ -176,12 +174,12 @@ def _unswappable(question: CustomQuestion) -> str | None:
     return "any image answers it" if GENERAL.search(question.question) else None
 
 
-def rules_out(there: str, asked: str) -> bool:
-    """Whether a picture of `there` shows nothing of `asked`: regions of the body that do not border on each other; of what has no known
+def rules_out(there: str, candidate: str) -> bool:
+    """Whether a picture of `there` shows nothing of `candidate`: regions of the body that do not border on each other; of what has no known
     region, words that have nothing in common."""
-    if region_of(there) and region_of(asked):
-        return excludes_organ(there, asked)
-    first, second = words_of(there), words_of(asked)
+    if region_of(there) and region_of(candidate):
+        return excludes_organ(there, candidate)
+    first, second = words_of(there), words_of(candidate)
     return bool(first) and bool(second) and not first & second
 
 
@@ -196,16 +194,16 @@ def fake(
         key=lambda q: shuffled(f"real {q.image} {q.question}", seed),
     )
     entries = {}
-    for number, item, place in _placed(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
-        entries[str(number)] = _unknown_entry(item.question, item.options, place, order[number % len(order)])
-    for number, question, place in _placed(real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]):
+    for number, item, slot in _placed(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
+        entries[str(number)] = _unknown_entry(item.question, item.options, slot, order[number % len(order)])
+    for number, question, slot in _placed(real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]):
         others = [option for at, option in enumerate(question.options) if at != question.answer]
         others.insert(shuffled(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
         right = question.options[question.answer]
-        options = [*others[:place], right, *others[place:]]
+        options = [*others[:slot], right, *others[slot:]]
         letters = dict(zip(LETTERS, options, strict=False))
         entries[f"{number}{CONTROL}"] = {
-            "question": question.question, "option": letters, "answer": right, "answer_id": LETTERS[place], "img": question.image,
+            "question": question.question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": question.image,
         }  # fmt: skip
     return dict(sorted(entries.items(), key=_by_number))
 
@@ -243,10 +241,10 @@ def _offers_unknown(options: Sequence[str]) -> bool:
     return any(re.search(r"\bdo(?: not|n't) know\b", option, re.IGNORECASE) for option in options)
 
 
-def _unknown_entry(question: str, options: Sequence[str], place: int, image: str) -> dict[str, Any]:
-    given = [*options[:place], UNKNOWN, *options[place:]]
+def _unknown_entry(question: str, options: Sequence[str], slot: int, image: str) -> dict[str, Any]:
+    given = [*options[:slot], UNKNOWN, *options[slot:]]
     letters = dict(zip(LETTERS, given, strict=False))
-    return {"question": question, "option": letters, "answer": UNKNOWN, "answer_id": LETTERS[place], "img": image}
+    return {"question": question, "option": letters, "answer": UNKNOWN, "answer_id": LETTERS[slot], "img": image}
 
 
 def read_fake(reply: str) -> tuple[Fake | None, str]:

@@ -1,4 +1,4 @@
-"""Makes a ProbMed-style set from a table of one's own images: yes/no questions from modality to position, each with an adversarial
+"""Makes a ProbMed-style set from a custom table of images: yes/no questions from modality to position, each with an adversarial
 counterpart (ProbMed, section 3).
 
 Every question whose answer is yes has a counterpart that names something the image does not show: another modality, another organ, a
@@ -7,19 +7,14 @@ finding or a position that other images of the same organ and modality have. It 
 (`qa_type`), is the paper's. Only what the table says is asked about: a blank cell says nothing, `No Finding` (or normal, none) says
 that the image is normal.
 
-See also: boxes (`boxes.py`); tables that a model read out of captions (`writing/caption_facts.py`).
+See also: the table (`probe_table.py`), boxes (`boxes.py`); tables that a model read out of captions (`writing/caption_facts.py`).
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
-from typing import Any
-
-import pandas as pd
+from dataclasses import replace
 
 from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread
 from curation.custom_sets.boxes import PARTS
@@ -30,146 +25,7 @@ from curation.custom_sets.exclusion import (
     excludes_position,
     same_term,
 )
-from curation.images.image_table import read_any
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.files import stays_inside
-from dataset_builders.sources.problems import Problems
-
-NORMAL = ("no finding", "no findings", "normal", "none")
-REMEDY = (
-    "The table has the columns image, organ, modality, and perhaps findings (separated by ; or |, `No Finding` for a normal image) and "
-    "positions (as many as findings; blank where unknown)."
-)
-
-
-@dataclass(frozen=True)
-class Probed:
-    """What a table says of an image. `findings` None: nothing is known of them; (): the image is normal. `positions`: one text per
-    finding, "" where unknown."""
-
-    image: str
-    organ: str
-    modality: str
-    findings: tuple[str, ...] | None
-    positions: tuple[str, ...]
-    touched: tuple[frozenset[str], ...] = ()
-    """Per finding the parts of the image that its boxes touch; empty where there are no boxes."""
-    absent: tuple[str, ...] | None = None
-    """Findings that the table says are not there; None: all that it does not name are not there."""
-
-    @property
-    def image_type(self) -> str:
-        """ORGAN_MODALITY as ProbMed writes it: chest_xray."""
-        return f"{re.sub(r'[^a-z0-9]+', '-', self.organ.lower()).strip('-')}_{re.sub(r'[^a-z0-9]+', '', self.modality.lower())}"
-
-
-@dataclass(frozen=True)
-class ProbeColumns:
-    """Which column holds what."""
-
-    image: str = "image"
-    organ: str = "organ"
-    modality: str = "modality"
-    findings: str = "findings"
-    positions: str = "positions"
-    absent: str = "absent"
-
-
-def read_probed(
-    path: Path, columns: ProbeColumns, organ: str | None = None, modality: str | None = None, partial: bool = False
-) -> list[Probed]:
-    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput listing every bad row, and where a
-    table that a model read out of captions has rows that nobody reviewed.
-
-    `partial`: not every finding is named; then only those that the column `absent` names are not there (in a normal image: all).
-    """
-    raw = read_any(path)
-    needed = {columns.image, *(() if organ else (columns.organ,)), *(() if modality else (columns.modality,))}
-    for column in sorted(needed):
-        if column not in raw.columns:
-            raise BadInput(f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). {REMEDY}")
-    if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
-        open_rows = sum(not _cell(row, "reviewed") for row in raw.to_dict("records"))
-        if open_rows:
-            raise BadInput(
-                f"{path}: {open_rows} of {len(raw)} rows are not reviewed. A model's reading is no truth: check them against their images "
-                "and put your name into the column `reviewed`, or delete the rows."
-            )
-    problems = Problems()
-    found: dict[str, Probed] = {}
-    for number, row in enumerate(raw.to_dict("records"), 1):
-        image = _cell(row, columns.image)
-        findings = _list(row, columns.findings)
-        normal = len(findings) == 1 and findings[0].casefold() in NORMAL
-        positions = () if normal else _list(row, columns.positions, blanks=True)
-        probed = Probed(
-            image,
-            organ or _cell(row, columns.organ),
-            modality or _cell(row, columns.modality),
-            None if not findings else () if normal else findings,
-            positions or ("",) * (0 if normal else len(findings)),
-            absent=_list(row, columns.absent) if partial and not normal else None,
-        )
-        wrong = _wrong(probed, found)
-        if wrong:
-            problems.add(str(path), f"row {number}", wrong)
-        else:
-            found[image] = probed
-    problems.check(REMEDY)
-    if not found:
-        raise BadInput(f"{path}: holds no images. {REMEDY}")
-    return list(found.values())
-
-
-def _cell(row: Any, column: str) -> str:
-    value = row.get(column)
-    return "" if value is None or (not isinstance(value, (list, tuple)) and pd.isna(value)) else str(value).strip()
-
-
-def _list(row: Any, column: str, blanks: bool = False) -> tuple[str, ...]:
-    value = row.get(column)
-    parts = [str(part) for part in value] if isinstance(value, (list, tuple)) else re.split(r"[;|]", _cell(row, column))
-    texts = [" ".join(part.split()) for part in parts]
-    return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
-
-
-def _wrong(probed: Probed, found: dict[str, Probed]) -> str | None:
-    if not probed.image or not probed.organ or not probed.modality:
-        return "has no image, organ or modality"
-    if not stays_inside(probed.image):
-        return f"the image name {probed.image!r} leaves its folder"
-    if probed.image in found:
-        return f"image {probed.image!r} has a row already"
-    if probed.findings and any(text.casefold() in NORMAL for text in probed.findings):
-        return "is normal and has findings"
-    if probed.findings and len({text.casefold() for text in probed.findings}) < len(probed.findings):
-        return "names a finding twice"
-    if len(probed.positions) != len(probed.findings or ()):
-        return f"has {len(probed.findings or ())} findings and {len(probed.positions)} positions"
-    if not re.search(r"[a-z0-9]", probed.organ.lower()) or not re.search(r"[a-z0-9]", probed.modality.lower()):
-        return "has an organ or modality without letters"
-    return None
-
-
-def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> list[Probed]:
-    """The same images under the path of their file; a row names its image by path, file name, or file name without extension.
-
-    Raises BadInput where a row's image is not among the files, or fits several.
-    """
-    by_name: dict[str, set[str]] = {}
-    for name in names:
-        for key in {name, PurePosixPath(name).name, PurePosixPath(name).stem}:
-            by_name.setdefault(key, set()).add(name)
-    fits = [{image.image} & set(names) or by_name.get(image.image, set()) for image in probed]
-    bad = [(image.image, len(found)) for image, found in zip(probed, fits, strict=True) if len(found) != 1]
-    if bad:
-        name, count = bad[0]
-        raise BadInput(
-            f"{path}: image {name!r} and {len(bad) - 1} more {'are no files' if not count else 'fit several files'} of the folder. "
-            "Name images by their path below it, and leave out rows without an image."
-        )
-    return [replace(image, image=next(iter(found))) for image, found in zip(probed, fits, strict=True)]
-
+from curation.custom_sets.probe_table import Probed
 
 MODALITY, ORGAN, FINDING = "Was this image made by {}?", "Does this image show the {}?", "Does this image show {}?"
 ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the {} located here: {}?"
@@ -196,8 +52,8 @@ def probe(
         pairs = draw(facts, seed)
         left_out[f"without_{kind}"] += len(facts) - len(pairs)
         for fact in facts:
-            if (fact.image, fact.place) in pairs:
-                chosen[fact.image, kind, fact.place] = fact.text, pairs[fact.image, fact.place]
+            if (fact.image, fact.key) in pairs:
+                chosen[fact.image, kind, fact.key] = fact.text, pairs[fact.image, fact.key]
     of_normal = _of_normal_images(images, chosen, seed, balanced)
     abnormality = _both_kinds_alike(images, seed) if balanced else {i.image for i in images if i.findings is not None}
     normal = sum(image.findings == () for image in images)
@@ -209,7 +65,7 @@ def probe(
             "qa_type": kind, "question": question, "answer": answer,
         }
         for image in images
-        for kind, question, answer in _asked(image, chosen, of_normal, abnormality)
+        for kind, question, answer in _questions_of(image, chosen, of_normal, abnormality)
     ]  # fmt: skip
     return rows, {what: count for what, count in sorted(left_out.items()) if count}
 
@@ -264,12 +120,12 @@ def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
             Fact(image.image, "", image.organ, tuple(other for other in organs if excludes_organ(image.organ, other)))
         )
         absent = tuple(finding for finding in sorted(findings[image.image_type]) if _rules_out(image, finding))
-        for place, (finding, position) in enumerate(zip(image.findings or (), image.positions, strict=True)):
-            facts["entity", image.image_type].append(Fact(image.image, f"_{place}", finding, absent))
+        for index, (finding, position) in enumerate(zip(image.findings or (), image.positions, strict=True)):
+            facts["entity", image.image_type].append(Fact(image.image, f"_{index}", finding, absent))
             if position:
                 key = (image.image_type, finding.casefold())
-                fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, place, other))
-                facts["grounding", " ".join(key)].append(Fact(image.image, f"_{place}", position, fitting))
+                fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, index, other))
+                facts["grounding", " ".join(key)].append(Fact(image.image, f"_{index}", position, fitting))
     return facts
 
 
@@ -281,11 +137,11 @@ def _rules_out(image: Probed, finding: str) -> bool:
     return named and excludes_finding(image.findings, finding)
 
 
-def _lies_elsewhere(image: Probed, place: int, position: str) -> bool:
-    """Whether the finding at `place`, and each that may be the same, lies nowhere near `position`."""
+def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
+    """Whether the finding at `index`, and each that may be the same, lies nowhere near `position`."""
     findings = image.findings or ()
     for at, finding in enumerate(findings):
-        if at != place and excludes_finding((findings[place],), finding):
+        if at != index and excludes_finding((findings[index],), finding):
             continue
         if image.touched and image.touched[at]:
             if position in image.touched[at] or position not in PARTS:
@@ -300,16 +156,16 @@ def _of_normal_images(
 ) -> dict[str, str]:
     """Normal image -> the one finding that it is asked about (its answer is no, table 19)."""
     kinds = {image.image: image.image_type for image in images}
-    asked: dict[str, Counter[str]] = defaultdict(Counter)
+    times_asked: dict[str, Counter[str]] = defaultdict(Counter)
     for (image, kind, _), (true, _) in chosen.items():
         if kind == "entity":
-            asked[kinds[image]][true] += 1
+            times_asked[kinds[image]][true] += 1
     given: dict[str, str] = {}
     for kind in sorted(set(kinds.values())):
         named = sorted({finding for image in images if image.image_type == kind for finding in image.findings or ()})
         normal = {image.image: named for image in images if image.image_type == kind and image.findings == ()}
         if balanced:
-            given |= spread(normal, asked[kind], seed)
+            given |= spread(normal, times_asked[kind], seed)
         elif named:
             given |= {image: named[drawn_number(f"normal {image}", seed) % len(named)] for image in normal}
     return given
@@ -334,7 +190,7 @@ def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
     return kept
 
 
-def _asked(
+def _questions_of(
     image: Probed,
     chosen: dict[tuple[str, str, str], tuple[str, str]],
     of_normal: dict[str, str],
@@ -350,12 +206,12 @@ def _asked(
         yield "abnormality", ABNORMAL, "yes" if image.findings else "no"
     if image.image in of_normal:
         yield "entity_hallu", FINDING.format(of_normal[image.image]), "no"
-    for place, finding in enumerate(image.findings or ()):
-        if (image.image, "entity", f"_{place}") in chosen:
-            true, false = chosen[image.image, "entity", f"_{place}"]
-            yield f"entity_gt_{place}", FINDING.format(true), "yes"
-            yield f"entity_hallu_{place}", FINDING.format(false), "no"
-        if (image.image, "grounding", f"_{place}") in chosen:
-            true, false = chosen[image.image, "grounding", f"_{place}"]
-            yield f"grounding_gt_{place}", POSITION.format(finding, true), "yes"
-            yield f"grounding_hallu_{place}", POSITION.format(finding, false), "no"
+    for index, finding in enumerate(image.findings or ()):
+        if (image.image, "entity", f"_{index}") in chosen:
+            true, false = chosen[image.image, "entity", f"_{index}"]
+            yield f"entity_gt_{index}", FINDING.format(true), "yes"
+            yield f"entity_hallu_{index}", FINDING.format(false), "no"
+        if (image.image, "grounding", f"_{index}") in chosen:
+            true, false = chosen[image.image, "grounding", f"_{index}"]
+            yield f"grounding_gt_{index}", POSITION.format(finding, true), "yes"
+            yield f"grounding_hallu_{index}", POSITION.format(finding, false), "no"

@@ -1,4 +1,4 @@
-"""Goes through a folder of images and DICOM files and writes another without names: pictures alone under keyed hashes, what may hold
+"""Goes through a folder of images and DICOM files and writes another without names: only pictures, under keyed hashes, what may hold
 burned-in text set apart for a person, a table with keyed groups, a report.
 
     OUT/images/<id>.png|.jpg    ready to be used
@@ -47,7 +47,7 @@ SAMPLE = 24
 
 @dataclass
 class Report:
-    """What the folder held and what became of it. Holds counts alone, no name and no id."""
+    """What the folder held and what became of it. Holds only counts, no name and no id."""
 
     files: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
@@ -167,8 +167,8 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
         return strip_metadata(data), "", None
     import pydicom
 
+    from curation.gmai.pictures.dicom_pixels import reading, shown
     from curation.gmai.pictures.targets import Skipped
-    from curation.gmai.readers.dicom_pixels import reading, shown
 
     with reading():
         try:

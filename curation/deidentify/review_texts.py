@@ -92,11 +92,11 @@ def build_app(out: Path) -> FastAPI:
             return HTMLResponse(PAGE.format(body="<p>No image waits for a decision.</p>"))
         image, marked = escape(waiting[0]), len(boxes.get(waiting[0], []))
         body = (
-            f"<p class='done'>Images that wait: {len(waiting)}. This is {image}; places marked in red: {marked}.</p>"
-            f"<img src='/picture/{image}' alt='the image with the places that may hold text in red'>"
+            f"<p class='done'>Images that wait: {len(waiting)}. This is {image}; regions marked in red: {marked}.</p>"
+            f"<img src='/picture/{image}' alt='the image with the regions that may hold text in red'>"
             f"<form method='post' action='/decide'><input type='hidden' name='image' value='{image}'>"
             "<p><label>Your name <input name='reviewer' required></label></p>"
-            "<button name='decision' value='mask'>black out the marked places (m)</button>"
+            "<button name='decision' value='mask'>black out the marked regions (m)</button>"
             "<button name='decision' value='keep'>keep: it names nobody (k)</button>"
             "<button name='decision' value='drop'>leave the image out (d)</button></form>"
         )

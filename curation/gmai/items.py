@@ -213,8 +213,8 @@ def _store(
     import imagehash
 
     # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
-    alone = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = ids.group(f"{dataset.registry}\0{picture.patient or alone}")
+    own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
+    patient = ids.group(f"{dataset.registry}\0{picture.patient or own_study}")
     if patient in gone:
         return [], [Skip(dataset.name, patient, "its patient has withdrawn")]
     original = picture.pixels.shape
@@ -225,7 +225,7 @@ def _store(
     file = private / PICTURES / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    study = ids.of("s", f"{dataset.registry}\0{picture.patient or ''}\0{picture.study or alone}")
+    study = ids.of("s", f"{dataset.registry}\0{picture.patient or ''}\0{picture.study or own_study}")
     shared = {
         "dataset": dataset.name,
         "picture": sha,

@@ -26,7 +26,7 @@ from curation.gmai.sources import Dataset, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.pseudonyms import KEYED
-from dataset_builders.lexical_tree import Row, tree_page
+from dataset_builders.selection.lexical_tree import Row, tree_page
 from dataset_builders.temporary import temporary_folder
 
 COLUMNS = (

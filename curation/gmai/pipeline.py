@@ -100,11 +100,13 @@ def run(
             )
         notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
         branches = blind.majority(written)
-        asked = None
+        model_branches = None
         if blind_model is not None:
-            asked = blind.by_model(written, blind_model, private, asking or Asking(), quiet)
+            model_branches = blind.by_model(written, blind_model, private, asking or Asking(), quiet)
         flagged = [("the text alone", branch) for branch in branches if branch.is_flagged]
-        flagged_by_model = [(blind_model.name, each) for each in asked or () if blind_model and each.is_flagged]
+        flagged_by_model = [
+            (blind_model.name, each) for each in model_branches or () if blind_model and each.is_flagged
+        ]
         notes += [
             f"{b.modality} > {b.task} > {b.granularity}: {who} gives {b.correct:.0f} of {b.questions} answers without the image "
             f"(chance: {b.chance:.0f})"
@@ -128,7 +130,7 @@ def run(
             "unwritten": dict(unwritten),
             "model_questions": proposed,
             "flagged_branches": len(flagged),
-            "flagged_branches_of_model": None if asked is None else len(flagged_by_model),
+            "flagged_branches_of_model": None if model_branches is None else len(flagged_by_model),
             "questions": len(written),
             "splits": dict(splits),
             "patients": len({each.case.item.patient for each in written}),
@@ -137,7 +139,7 @@ def run(
         }  # fmt: skip
         write_outputs(
             out, out.name, written, private, sources, table,
-            lambda page: write_report(page, written, table, branches, asked, funnel, tasks, departments),
+            lambda page: write_report(page, written, table, branches, model_branches, funnel, tasks, departments),
         )  # fmt: skip
         write_drawn(private, written, read_drawn(private))
         _write_page_data(private / CASES, written, sources)

@@ -16,8 +16,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
 
 READERS = ("folders", "csv", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv")
-EXHAUSTIVE_BY_DESIGN = ("folders",)
-"""Readers whose images carry exactly one class."""
 
 
 class _Strict(BaseModel):
@@ -139,7 +137,7 @@ class Sources(_Strict):
     tags: Path | None = None
     """Table of taggers: label, tagger, task, department."""
     questions: Path | None = None
-    """Templates of one's own: task, granularity, question with <modality>."""
+    """Custom templates: task, granularity, question with <modality>."""
     tasks: tuple[str, ...] | None = None
     departments: tuple[str, ...] | None = None
     seed: int = 0
@@ -191,7 +189,7 @@ def read_sources(path: Path) -> Sources:
 
 
 def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """The place of an error, with a dataset's name in place of its number."""
+    """The location of an error, with a dataset's name in place of its number."""
     parts = [str(part) for part in location] or ["the file"]
     if len(location) > 1 and location[0] == "datasets" and isinstance(location[1], int):
         entry = raw["datasets"][location[1]]

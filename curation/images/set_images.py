@@ -40,7 +40,7 @@ def copy_images(
     about = {} if known is None else {row["image"]: row for row in known.to_dict("records")}
     problems = Problems()
     names: dict[str, str] = {}
-    places: dict[str, dict[str, str]] = {}
+    origins: dict[str, dict[str, str]] = {}
     (work / "images").mkdir()
     for image in wanted:
         try:
@@ -52,12 +52,12 @@ def copy_images(
         (work / "images" / name).write_bytes(data)
         names[image] = name
         row = about.get(image, {})
-        places[name] = {"sha256": hashlib.sha256(data).hexdigest()}
-        places[name] |= {field: str(row[field]) for field in ("license", "source") if row.get(field)}
+        origins[name] = {"sha256": hashlib.sha256(data).hexdigest()}
+        origins[name] |= {field: str(row[field]) for field in ("license", "source") if row.get(field)}
         if row.get("group"):
-            places[name]["group"] = pseudonyms.group(str(row["group"]))
+            origins[name]["group"] = pseudonyms.group(str(row["group"]))
     problems.check("Replace these images, or leave out their rows; nothing was written.")
-    return names, places
+    return names, origins
 
 
 def manifest_of(images: Path) -> dict[str, Any]:

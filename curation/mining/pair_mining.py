@@ -29,7 +29,7 @@ from curation.mining.per_image import NONE, Largest, gaps_of, largest_of, reachi
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
 
-ASKED = "search.json"
+CONFIG = "search.json"
 LOCK = "search"
 BLOCK_ROWS = 1024
 BATCH = 1_000_000
@@ -159,17 +159,17 @@ def mine(
         raise BadInput(f"--seed {seed}: give a whole number from 0.")
     if choice.per_image is not None and (sample or choice.top or choice.cap_per_image):
         raise BadInput("--per-image: goes without --sample, --top and --cap-per-image. Leave one of them out.")
-    asked: dict[str, Any] = {
+    config: dict[str, Any] = {
         "thresholds": asdict(search.thresholds),
         "sample": sample,
         "seed": seed if sample else None,
         "embeddings": _fingerprint(search, images),
     }
     if choice.per_image is not None:  # decided while searching, so blocks of another choice are of no use
-        asked["choice"] = {"per_image": choice.per_image, "near_duplicate": choice.near_duplicate}
-    _check(out, asked)
+        config["choice"] = {"per_image": choice.per_image, "near_duplicate": choice.near_duplicate}
+    _check(out, config)
     with lock(out, LOCK):
-        return _mine(search, images, out, choice, asked, sample, seed, quiet, run)
+        return _mine(search, images, out, choice, config, sample, seed, quiet, run)
 
 
 def _mine(
@@ -177,16 +177,16 @@ def _mine(
     images: Images,
     out: Path,
     choice: Choice,
-    asked: dict[str, Any],
+    config: dict[str, Any],
     sample: int | None,
     seed: int,
     quiet: bool | None,
     run: Runner,
 ) -> dict[str, Any]:
     """`mine`, once no other process is at it."""
-    _check(out, asked)
-    if not (out / ASKED).is_file():
-        replace_file(out / ASKED, lambda path: path.write_text(json.dumps(asked, indent=1) + "\n"))
+    _check(out, config)
+    if not (out / CONFIG).is_file():
+        replace_file(out / CONFIG, lambda path: path.write_text(json.dumps(config, indent=1) + "\n"))
     blocks = out / "blocks"
     blocks.mkdir(exist_ok=True)
     remove_temp_files(out)
@@ -202,7 +202,7 @@ def _mine(
     if (out / "effort.json").is_file():
         effort = json.loads((out / "effort.json").read_text())
     report = (
-        asked
+        config
         | effort
         | {"images": search.n, "choice": asdict(choice)}
         | _finish(sorted(blocks.glob("*.parquet")), images, out, choice)
@@ -220,11 +220,11 @@ def _fingerprint(search: PairSearch, images: Images) -> str:
     return digest.hexdigest()
 
 
-def _check(out: Path, asked: dict[str, Any]) -> None:
+def _check(out: Path, config: dict[str, Any]) -> None:
     """Raises BadInput where `out` holds another search, or anything else."""
-    file = out / ASKED
+    file = out / CONFIG
     if file.is_file():
-        if json.loads(file.read_text()) != asked:
+        if json.loads(file.read_text()) != config:
             raise BadInput(
                 f"{out}: holds another search (see {file.name}). Give another --out, or delete the folder to search anew."
             )

@@ -94,7 +94,7 @@ def _sample_of_all(search: PairSearch, count: int, rng: np.random.Generator, qui
 
 
 def _unrank(rank: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs i < j of n at these places in the order (0, 1), (0, 2) ... (1, 2) ..."""
+    """The pairs i < j of n at these positions in the order (0, 1), (0, 2) ... (1, 2) ..."""
     starts = np.cumsum(np.append(0, np.arange(n - 1, 0, -1)))
     i = np.searchsorted(starts, rank, side="right") - 1
     return i, rank - starts[i] + i + 1

@@ -14,16 +14,16 @@ from curation.mining.device_search import DeviceSearch
 from dataset_builders.errors import BadInput
 
 
-def pick_device(asked: str) -> str:
+def pick_device(name: str) -> str:
     """The torch device for `--device auto | cpu | cuda | cuda:1`. Raises BadInput for one that is not there."""
-    if asked == "auto":
+    if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, number = asked.partition(":")
+    kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise BadInput(f"--device {asked}: give auto, cpu or cuda.")
+        raise BadInput(f"--device {name}: give auto, cpu or cuda.")
     if kind == "cuda" and not (torch.cuda.is_available() and int(number or 0) < torch.cuda.device_count()):
-        raise BadInput(f"--device {asked}: there is no such GPU here. Give --device cpu.")
-    return asked
+        raise BadInput(f"--device {name}: there is no such GPU here. Give --device cpu.")
+    return name
 
 
 def make_search(med: np.ndarray, gen: np.ndarray, thresholds: Thresholds, device: str = "auto") -> PairSearch:

@@ -1,6 +1,6 @@
 """The pairs with the largest gap of each image, from blocks of pairs as they are found, so that nobody ever holds all of them.
 
-A pair is kept where its gap |sim_med - sim_gen| is among the k largest of either of its images (with those that tie for the k-th place).
+A pair is kept where its gap |sim_med - sim_gen| is among the k largest of either of its images (with those that tie for the k-th rank).
 What a block drops could never have been kept: an image's k-th largest gap only grows as more pairs are seen.
 
 See also: the blocks (`pair_mining.py`), workers on other machines (`ray_search.py`).
@@ -34,10 +34,10 @@ class Largest:
         order = np.lexsort((-gap, image))
         image, gap = image[order], gap[order]
         rows, starts = np.unique(image, return_index=True)
-        place = np.arange(len(image)) - np.repeat(starts, np.diff([*starts, len(image)]))
-        first = place < self.k
+        rank = np.arange(len(image)) - np.repeat(starts, np.diff([*starts, len(image)]))
+        first = rank < self.k
         new = np.full((len(rows), self.k), NONE)
-        new[np.searchsorted(rows, image[first]), place[first]] = gap[first]
+        new[np.searchsorted(rows, image[first]), rank[first]] = gap[first]
         self.gaps[rows] = np.sort(np.concatenate([self.gaps[rows], new], 1), 1)[:, : -self.k - 1 : -1]
 
     @property

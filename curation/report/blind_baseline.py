@@ -49,14 +49,14 @@ class BlindAsking:
 
 
 def replies_without_images(
-    format: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
+    family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
 ) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
     """Put every question (rows as `questions_text` has them) to `model` without its image: the answers as the reader takes them, and the
     journal's entries.
 
     Replies go to `journal` as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
     """
-    by_kind = {kind: prompt_for(format, None, str(kind), "mc") for kind in questions["question_type"].unique()}
+    by_kind = {kind: prompt_for(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
     prompts = {
         json.dumps(
             [
@@ -69,7 +69,7 @@ def replies_without_images(
         ): row["question_id"]
         for row in questions.to_dict("records")
     }
-    system = spec(format).system if getattr(model, "is_api", False) else None  # as in the harness
+    system = spec(family).system if getattr(model, "is_api", False) else None  # as in the harness
     texts = {key: json.loads(key)[-1] for key in prompts}
     replies = list(ask_once(model, texts, asking, journal, "asking without images", quiet, system).values())
     answers = pd.DataFrame(
@@ -84,18 +84,18 @@ def replies_without_images(
 
 
 def ask_blind(
-    format: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
+    family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
 ) -> BlindModel:
     """A model's scores on questions that are put to it without their images (`replies_without_images`)."""
-    answers, replies = replies_without_images(format, questions, model, journal, asking, quiet)
-    scored = score(format, questions, read_answers(answers, questions, format))
+    answers, replies = replies_without_images(family, questions, model, journal, asking, quiet)
+    scored = score(family, questions, read_answers(answers, questions, family))
     tokens = [sum(entry["tokens"][side] for entry in replies if entry["tokens"]) for side in (0, 1)]
     cost = None
     if asking.price:
         cost = round((tokens[0] * asking.price[0] + tokens[1] * asking.price[1]) / 1e6, 4)
     return BlindModel(
         model.name,
-        ", ".join(sorted({prompt_for(format, None, str(kind), "mc").name for kind in questions["question_type"]})),
+        ", ".join(sorted({prompt_for(family, None, str(kind), "mc").name for kind in questions["question_type"]})),
         asking.temperature,
         {name: found.model_dump() for name, found in scored.scores.items()},
         scored.statuses,

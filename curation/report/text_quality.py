@@ -63,8 +63,8 @@ class TextQuality:
         return found
 
     def _blind_scores(self) -> dict[str, dict[str, Any]]:
-        asked = self.blind_model
-        return self.blind | ({asked.model: asked.scores[self.metric]} if asked else {})
+        blind = self.blind_model
+        return self.blind | ({blind.model: blind.scores[self.metric]} if blind else {})
 
 
 def check_text(data: Path, blind: BlindAsking | None = None) -> TextQuality:
@@ -168,12 +168,12 @@ def page(quality: TextQuality) -> str:
     often = ", ".join(f"{escape(image)} ({count})" for image, count in quality.often.items()) or "none"
     model = ""
     if quality.blind_model is not None:
-        asked = quality.blind_model
-        statuses = ", ".join(f"{count} {status}" for status, count in asked.statuses.items() if count)
+        blind = quality.blind_model
+        statuses = ", ".join(f"{count} {status}" for status, count in blind.statuses.items() if count)
         model = (
-            f"<h3>{escape(asked.model)}, shown no image (temperature {asked.temperature:g}: {statuses})</h3>"
+            f"<h3>{escape(blind.model)}, shown no image (temperature {blind.temperature:g}: {statuses})</h3>"
             + table_of(
-                ("asked without images", "value", "95% interval", "chance", "than chance"), score_rows(asked.scores)
+                ("asked without images", "value", "95% interval", "chance", "than chance"), score_rows(blind.scores)
             )
         )
     return f"""<!doctype html>

@@ -59,19 +59,19 @@ class Access:
         return found[0] if found else None
 
     def guard(self, app: ASGIApp, encrypted: bool) -> ASGIApp:
-        """`app` for reviewers alone: a link with a secret sets the cookie that every other request needs; all else is 401."""
+        """`app` for reviewers only: a link with a secret sets the cookie that every other request needs; all else is 401."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] not in ("http", "websocket"):
                 return await app(scope, receive, send)
-            asked = HTTPConnection(scope)
-            query: Sequence[tuple[str, str]] = parse_qsl(asked.url.query)
+            connection = HTTPConnection(scope)
+            query: Sequence[tuple[str, str]] = parse_qsl(connection.url.query)
             key = dict(query).get(PARAMETER, "")
             if self._of(key):
-                answer = RedirectResponse(asked.url.path, 303)
+                answer = RedirectResponse(connection.url.path, 303)
                 answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=encrypted)
                 return await answer(scope, receive, send)
-            if self.name(asked.cookies) is None:
+            if self.name(connection.cookies) is None:
                 refused = PlainTextResponse("This page needs the link that you were given.\n", 401)
                 return await refused(scope, receive, send)
             return await app(scope, receive, send)

@@ -165,7 +165,7 @@ def _page(log: ReviewLog, access: Access | None) -> gr.Blocks:
                     if when:
                         seen[key] = log.value(name, which, field)
                 except (BadInput, OSError) as error:
-                    return saved(f"NOT saved: {error}", trouble=True)
+                    return saved(f"NOT saved: {error}", failed=True)
                 if on_leaving and when is None:
                     return gr.skip()  # what was chosen is saved and said already
                 what = f"{which} {field.replace('_', ' ')}"
@@ -174,20 +174,20 @@ def _page(log: ReviewLog, access: Access | None) -> gr.Blocks:
 
             return save
 
-        asked = [reviewer, pair_id]
+        inputs = [reviewer, pair_id]
         page.load(in_turn(turn, first_look), pair_id, [reviewer, *everything], **DIRECT)
-        reviewer.submit(in_turn(turn, go), asked, everything, **DIRECT)
-        reviewer.blur(in_turn(turn, named), asked, everything, **DIRECT)
-        pair_id.input(in_turn(turn, go), asked, everything, **DIRECT)
-        previous.click(in_turn(turn, step(-1)), asked, everything, **DIRECT)
-        following.click(in_turn(turn, step(1)), asked, everything, **DIRECT)
-        opened.click(in_turn(turn, go_to_open), asked, everything, **DIRECT)
+        reviewer.submit(in_turn(turn, go), inputs, everything, **DIRECT)
+        reviewer.blur(in_turn(turn, named), inputs, everything, **DIRECT)
+        pair_id.input(in_turn(turn, go), inputs, everything, **DIRECT)
+        previous.click(in_turn(turn, step(-1)), inputs, everything, **DIRECT)
+        following.click(in_turn(turn, step(1)), inputs, everything, **DIRECT)
+        opened.click(in_turn(turn, go_to_open), inputs, everything, **DIRECT)
         agree.click(lambda: _agreement_text(log), None, agreed, **DIRECT)
         for field, component in fields.items():
             event = component.blur if field in (*TEXTS, "note") else component.input
-            event(in_turn(turn, change(field)), [*asked, component], status, **DIRECT)
+            event(in_turn(turn, change(field)), [*inputs, component], status, **DIRECT)
             if field in LISTS:  # Gradio tells of a category that was typed, not chosen, only when the field is left
-                component.blur(in_turn(turn, change(field, True)), [*asked, component], status, **DIRECT)
+                component.blur(in_turn(turn, change(field, True)), [*inputs, component], status, **DIRECT)
     return page
 
 

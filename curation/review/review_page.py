@@ -176,6 +176,6 @@ def pictures(pair_id: str, pair: Pair) -> str:
     )
 
 
-def saved(text: str, trouble: bool = False) -> str:
+def saved(text: str, failed: bool = False) -> str:
     """The line that says what is on the disk."""
-    return f'<div class="{"not-saved" if trouble else "saved"}" id="saved_line">{escape(text)}</div>'
+    return f'<div class="{"not-saved" if failed else "saved"}" id="saved_line">{escape(text)}</div>'

@@ -124,7 +124,7 @@ def ask_once(
 
 
 def _without_name(key: str) -> str:
-    """The id of a journal written when ids held an image's name before what was asked: what was asked alone."""
+    """The id of a journal written when ids held an image's name before what was asked: only what was asked."""
     try:
         held = json.loads(key)
     except ValueError:

@@ -39,7 +39,7 @@ def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, qui
     lists none."""
     captions = sorted(set(captions_of(drafts).values()))
     chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:AT_ONCE]
-    lines = "\n".join(f"Caption {place}: {one_line(captions[at])}" for place, at in enumerate(chosen))
+    lines = "\n".join(f"Caption {index}: {one_line(captions[at])}" for index, at in enumerate(chosen))
     reply = _one(model, "discover", fill(DISCOVER, captions=lines), out, asking, quiet)
     names = list(dict.fromkeys(name for line in reply.splitlines() if (name := _heading(line))))
     if len(names) < 2:
@@ -143,12 +143,12 @@ def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, qui
     blocks = [
         fill(
             PATTERN_PAIR,
-            number=str(place),
+            number=str(index),
             image_1_caption=one_line(row["caption_1"]),
             image_2_caption=one_line(row["caption_2"]),
             question=one_line(f"{row['question']} A: {row['option_A']} B: {row['option_B']}"),
         )
-        for place, row in enumerate(records(rows))
+        for index, row in enumerate(records(rows))
     ]
     reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), out, asking, quiet)
     replace_file(out / "patterns.md", lambda path: path.write_text(reply + "\n", encoding="utf-8"))

@@ -132,7 +132,7 @@ def _read_lines(reply: str) -> tuple[Draft | None, list[str]]:
 def _clean(text: str) -> str:
     """Without the marks of Markdown and quotation around it."""
     text = " ".join(text.replace("**", "").strip().strip("*_`").split()).strip('"“” ')
-    # The prompt shows its places as <ANSWER>; one bracket alone says less or more.
+    # The prompt shows its placeholders as <ANSWER>; one bracket alone says less or more.
     return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
 
 

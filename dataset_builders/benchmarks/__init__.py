@@ -1,7 +1,7 @@
 """The benchmarks, one package each; nothing outside these packages names one.
 
-To add one, write its package and add its name to `BENCHMARKS`; the folders of the same name in `eval_harness` and `leaderboard_space` are
-found by it.
+To add one, write its package and add its name to `benchmark_names.py`; the folders of the same name in `eval_harness` and
+`leaderboard_space` are found by it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from dataset_builders.benchmark_names import BENCHMARKS
 from dataset_builders.benchmarks.loading import load_part, load_spec
 from dataset_builders.benchmarks.spec import DatasetSpec
 from dataset_builders.parquet.columns import COMMON, IMAGES, SEVERAL_IMAGES, TEXT, TEXTS, Kind
 
 if TYPE_CHECKING:
     import pandas as pd
-
-BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
-"""The official benchmarks. A custom set has a name of its own and the format of one of these."""
 
 NEEDED = {"reader": "read", "phantoms": "write"}
 """Modules that a benchmark's package must have -> the function they must define."""
@@ -57,8 +55,8 @@ def question_columns(name: str, *, images: bool, several: bool = False) -> dict[
 
 def case_columns(name: str, *, several: bool = False) -> dict[str, Kind]:
     """Columns of the config `cases`."""
-    asked = Kind("list of struct", fields=tuple(question_columns(name, images=False, several=several).items()))
-    return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": asked}
+    question = Kind("list of struct", fields=tuple(question_columns(name, images=False, several=several).items()))
+    return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": question}
 
 
 def recognise(questions: pd.DataFrame) -> str | None:

@@ -35,7 +35,8 @@ class DatasetSpec:
 
     `facets`: what the source really labels, in the order the board shows it; a facet not listed is unlabelled (`category` is read
     from the list column `categories`: a question counts once in each of its categories). `columns`: the benchmark's own columns beside
-    the common ones. `is_whole`: whether what was read has the paper's counts, asked where no released fingerprint is known.
+    the common ones; `scored`: those of them that a metric reads, so that the fingerprint covers them. `is_whole`: whether what was read
+    has the paper's counts, asked where no released fingerprint is known.
     `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
     `released`, `released_v1`: split -> fingerprint (version 2; before) of the complete set that the authors released, where their files
     are known to us.
@@ -50,6 +51,7 @@ class DatasetSpec:
     facets: tuple[str, ...] = ()
     default_split: str = "test"
     columns: Mapping[str, Kind] = field(default_factory=dict)
+    scored: tuple[str, ...] = ()
     is_whole: Callable[[Content], bool] = _never
     recognises: Callable[[pd.DataFrame], bool] | None = None
     released: Mapping[str, str] = field(default_factory=dict)

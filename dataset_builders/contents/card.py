@@ -135,7 +135,7 @@ def _body(
     if description.partial:
         parts.append(f"**Partial:** {description.partial}.")
     if description.text_only:
-        parts.append("**Text only:** this build has no images (config `questions_text` alone).")
+        parts.append("**Text only:** this build has no images (only the config `questions_text`).")
     parts += [
         _use(description, written),
         _configs(description, columns, written),
@@ -217,8 +217,8 @@ def _example(content: Content, examples: list[tuple[str, CaseImage]]) -> str:
 def _options(question: Question) -> list[str]:
     return [
         f"  - "
-        f"{'**' if place in question.answer else ''}{_inline(option)}{'** (right)' if place in question.answer else ''}"
-        for place, option in enumerate(question.options)
+        f"{'**' if index in question.answer else ''}{_inline(option)}{'** (right)' if index in question.answer else ''}"
+        for index, option in enumerate(question.options)
     ]
 
 

@@ -46,11 +46,11 @@ def _sharing(cases: Sequence[Case], held: Callable[[Case], Iterable[Hashable]]) 
             merged.extend(groups[number] or [])
             groups[number] = None
         merged.append(case)
-        place = touched[0] if touched else len(groups)
+        index = touched[0] if touched else len(groups)
         if touched:
-            groups[place] = merged
+            groups[index] = merged
         else:
             groups.append(merged)
         for member in merged:
-            owner.update((thing, place) for thing in held(member))
+            owner.update((thing, index) for thing in held(member))
     return [group for group in groups if group]

@@ -33,9 +33,9 @@ class Task:
         return f"{self.split}_{self.metric}"
 
 
-def tasks_of(format: str, content: Content) -> list[tuple[Task, list[Case]]]:
+def tasks_of(family: str, content: Content) -> list[tuple[Task, list[Case]]]:
     """The tasks of what a builder read, with the cases (and of these the questions) of each; a split without a key has none."""
-    metrics = spec(format).tasks
+    metrics = spec(family).tasks
     found = []
     for split, cases in content.cases.items():
         for metric, belongs in metrics.items():

@@ -57,9 +57,9 @@ def pseudonyms_of(folder: Path, also: Path | None = None) -> Pseudonyms:
 
     Raises BadInput for a key that is damaged or cannot be written.
     """
-    for place in (folder, *([also] if also else [])):
-        if key_file(place).is_file():
-            return Pseudonyms(_read_key(key_file(place)))
+    for candidate in (folder, *([also] if also else [])):
+        if key_file(candidate).is_file():
+            return Pseudonyms(_read_key(key_file(candidate)))
     path = key_file(folder)
     key = secrets.token_bytes(32)
     try:
@@ -105,14 +105,14 @@ def with_keyed_ids(content: Content, pseudonyms: Pseudonyms) -> Content:
     def of_case(old: Case) -> Case:
         questions = tuple(
             replace(
-                asked,
-                question_id=question(asked.question_id),
-                case_id=case(asked.case_id),
-                image_id=image(asked.image_id),
-                more_image_ids=tuple(map(image, asked.more_image_ids)),
-                extra={k: pair(v) if k == "pair_id" and v else v for k, v in asked.extra.items()},
+                known,
+                question_id=question(known.question_id),
+                case_id=case(known.case_id),
+                image_id=image(known.image_id),
+                more_image_ids=tuple(map(image, known.more_image_ids)),
+                extra={k: pair(v) if k == "pair_id" and v else v for k, v in known.extra.items()},
             )
-            for asked in old.questions
+            for known in old.questions
         )
         return Case(case(old.case_id), tuple(of_image(each) for each in old.images), questions)
 

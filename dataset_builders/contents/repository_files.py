@@ -17,11 +17,11 @@ from dataset_builders.contents.card import card_text, summary_of, title_of
 from dataset_builders.contents.eval_yaml import eval_yaml, tasks_of
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
 from dataset_builders.parquet.task_files import task_columns, write_task
 from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
 from dataset_builders.schema import Case, CaseImage, Content, Count
+from dataset_builders.selection.lexical_tree import COLUMNS
 
 SCHEMA_VERSION = 1
 EXAMPLES = 3
@@ -66,7 +66,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
     }
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
-        rows = {name: [row[place] for row in content.tree] for place, name in enumerate(COLUMNS)}
+        rows = {name: [row[column] for row in content.tree] for column, name in enumerate(COLUMNS)}
         written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
     tasks = tasks_of(description.format, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
@@ -102,7 +102,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
 
 def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
     """Write the private answers into the empty `folder`: a dataset repository of its own (question_id, answer)."""
-    asked = [
+    questions = [
         q
         for cases in content.cases.values()
         for case in cases
@@ -110,12 +110,12 @@ def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
         if q.question_id in content.hidden
     ]
     rows: dict[str, list[Any]] = {
-        "question_id": [q.question_id for q in asked],
-        "answer": [list(content.hidden[q.question_id]) for q in asked],
+        "question_id": [q.question_id for q in questions],
+        "answer": [list(content.hidden[q.question_id]) for q in questions],
     }
     _write_table(folder, "answers", "test", rows, ANSWER_COLUMNS)
     (folder / "manifest.json").write_text(
-        json.dumps({"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(asked)}, indent=1) + "\n"
+        json.dumps({"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}, indent=1) + "\n"
     )
     (folder / "README.md").write_text(
         "---\nconfigs:\n- config_name: answers\n  data_files:\n  - split: test\n    path: answers/test-*\n---\n\n"

@@ -118,14 +118,14 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def asked_wait(error: BaseException) -> float:
+def retry_after(error: BaseException) -> float:
     """Seconds that the Hub asked to wait (the header Retry-After, in seconds); 0 where it asked for none."""
     cause: BaseException | None = error
     while cause is not None:
         response = getattr(cause, "response", None)
         if response is not None:
-            asked = str(response.headers.get("retry-after") or "").strip()
-            return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else 0.0
+            seconds = str(response.headers.get("retry-after") or "").strip()
+            return float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 10 else 0.0
         cause = cause.__cause__
     return 0.0
 
@@ -175,10 +175,10 @@ def with_retries(action: Callable[[], T], tries: int = TRIES, look: Callable[[],
         except BadInput:
             raise
         except Exception as error:
-            asked = asked_wait(error)
-            if attempt == tries - 1 or not is_passing(error) or asked > LONGEST_WAIT:
+            wait = retry_after(error)
+            if attempt == tries - 1 or not is_passing(error) or wait > LONGEST_WAIT:
                 raise
-            time.sleep(asked + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
+            time.sleep(wait + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
     raise AssertionError("unreachable")
 
 
@@ -202,7 +202,7 @@ def explain(error: BaseException, repo_id: str, doing: str, who: str | None = No
     if status is not None:
         return f"{repo_id}: cannot {doing}: {_status_line(status, account, _said(error))}"
     if isinstance(error, ValueError) and "README.md" in str(error):
-        return f"{repo_id}: the Hub refuses the metadata of README.md ({_one_line(str(error))}). Mend it, then run this again."
+        return f"{repo_id}: the Hub refuses the metadata of README.md ({_one_line(str(error))}). Fix it, then run this again."
     if caused_by(error, json.JSONDecodeError):
         return f"{repo_id}: cannot {doing}: {endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
     if _is_xet(error):

@@ -200,7 +200,7 @@ def _check_licences(folder: Path, paths: list[str]) -> None:
 
 
 def _licences(folder: Path, paths: list[str]) -> tuple[dict[str, str], set[str]]:
-    """(image id -> licence, ids of all images stored). An image without an id goes by the place of its row.
+    """(image id -> licence, ids of all images stored). An image without an id goes by the number of its row.
 
     Where two rows state different licences for one image, the one that allows less counts.
     """
@@ -223,8 +223,8 @@ def _licences(folder: Path, paths: list[str]) -> tuple[dict[str, str], set[str]]
             stated = zip(ids, rows["image_license"].to_pylist(), strict=True)
             said = [(image, licence) for images, licence in stated for image in images]
         elif "questions" in wanted:
-            asked = [question for row in rows["questions"].to_pylist() for question in row]
-            said = [(image, each.get("image_license")) for each in asked for image in image_ids(each)]
+            questions = [question for row in rows["questions"].to_pylist() for question in row]
+            said = [(image, each.get("image_license")) for each in questions for image in image_ids(each)]
         for image, licence in said:
             if image not in licences or allows_copies(licences[image]):
                 licences[image] = str(licence or "")

@@ -5,8 +5,6 @@ See also: writing one (`build.py`). Imports no torch and no `datasets`; the Hub 
 
 from __future__ import annotations
 
-import fnmatch
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,15 +15,12 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.hub.card_header import read_card_header
+from dataset_builders.hub.repository_layout import REMEDY, data_files, label_names, read_card, read_manifest
 from dataset_builders.schema import QUESTION_TYPES
-
-REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
 
 
 @dataclass(frozen=True)
@@ -108,15 +103,6 @@ class Repository:
                     if wanted is None or wanted.intersection(ids):
                         yield from _stored(file, group, wanted)
 
-    def hidden_answers(self) -> dict[str, list[int]]:
-        """Test answers (question id -> option positions) in the private folder beside this one; empty where there is none."""
-        private = self.folder.with_name(f"{self.folder.name}-answers")
-        found: dict[str, list[int]] = {}
-        for path in sorted((private / "answers").glob("*.parquet")) if self.revision is None else []:
-            table = _read_table(path, ["question_id", "answer"])
-            found.update(zip(table["question_id"].to_pylist(), table["answer"].to_pylist(), strict=True))
-        return found
-
     @cached_property
     def lexical_tree(self) -> pd.DataFrame:
         """The rows (subject, category, modality, keyword) of the official lexical tree; empty where the repository has none."""
@@ -161,7 +147,9 @@ def text_files(folder: Path | None, present: list[str]) -> list[str]:
 
     Raises BadInput for a card that cannot be read.
     """
-    files = _data_files(_card(folder) if folder else {}, sorted(name for name in present if name.endswith(".parquet")))
+    files = data_files(
+        read_card(folder) if folder else {}, sorted(name for name in present if name.endswith(".parquet"))
+    )
     texts = "questions_text" if "questions_text" in files else "questions"
     return [name for config in (texts, "lexical_tree") for names in files.get(config, {}).values() for name in names]
 
@@ -193,95 +181,17 @@ def _downloaded(data: str, revision: str, name: str) -> Path:
 
 def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:
     """`present`: the files of the repository (paths in it)."""
-    card = _card(folder)
-    files = _data_files(card, sorted(name for name in present if name.endswith(".parquet")))
-    manifest = _manifest(folder)
+    card = read_card(folder)
+    files = data_files(card, sorted(name for name in present if name.endswith(".parquet")))
+    manifest = read_manifest(folder)
     if manifest is not None and not files:
         raise BadInput(f"{data}: holds a manifest but no Parquet files. {REMEDY}")
     if not files:
         raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
-    labels = _label_names(folder, card)
+    labels = label_names(folder, card)
     if manifest is None:
         manifest = _inferred(data, folder, revision, files, labels)
     return Repository(data, folder, revision, manifest, files, labels)
-
-
-def _manifest(folder: Path) -> dict[str, Any] | None:
-    path = folder / "manifest.json"
-    if not path.is_file():
-        return None
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["schema_version"] != 1:
-            raise BadInput(
-                f"{path}: was written by a newer medprobe (schema {manifest['schema_version']}). Update medprobe."
-            )
-        known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin"))
-        if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
-            raise KeyError
-        manifest.setdefault("partial", None)
-    except BadInput:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
-    return dict(manifest)
-
-
-def _card(folder: Path) -> dict[str, Any]:
-    """The YAML at the top of the card; empty where there is none."""
-    path = folder / "README.md"
-    if not path.is_file():
-        return {}
-    try:
-        return read_card_header(path)[0] or {}
-    except (UnicodeDecodeError, yaml.YAMLError):
-        raise BadInput(f"{path}: the YAML at its top cannot be read.") from None
-
-
-def _data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:
-    """Config -> split -> Parquet files (of those present), as the card says, else by our folder names."""
-    files: dict[str, dict[str, list[str]]] = {}
-    configs = card.get("configs")
-    for config in configs if isinstance(configs, list) else []:
-        for split, pattern in _patterns(config):
-            found = [name for name in present if fnmatch.fnmatchcase(name, pattern)]
-            if found:
-                files.setdefault(str(config.get("config_name")), {}).setdefault(split, []).extend(found)
-    if not files:
-        for name in present:
-            match = re.fullmatch(r"(?:(\w+)/)?(\w+?)-\d{5}-of-\d{5}\.parquet", name)
-            if match:
-                config = "questions" if match[1] in (None, "data") else match[1]
-                files.setdefault(config, {}).setdefault(match[2], []).append(name)
-    if "questions" not in files and "questions_text" not in files and "default" in files:
-        files["questions"] = files.pop("default")
-    return files if "questions" in files or "questions_text" in files else {}
-
-
-def _patterns(config: Any) -> Iterator[tuple[str, str]]:
-    given = config.get("data_files") if isinstance(config, dict) else None
-    if isinstance(given, str):
-        yield "train", given
-    for item in given if isinstance(given, list) else []:
-        if isinstance(item, dict) and "split" in item:
-            paths = item.get("path")
-            for path in paths if isinstance(paths, list) else [paths]:
-                yield str(item["split"]), str(path)
-
-
-def _label_names(folder: Path, card: dict[str, Any]) -> dict[str, list[str]]:
-    """Names of ClassLabel columns by column, from the card."""
-    labels: dict[str, list[str]] = {}
-    infos = card.get("dataset_info")
-    for info in infos if isinstance(infos, list) else [infos] if isinstance(infos, dict) else []:
-        for feature in info.get("features") or []:
-            dtype = feature.get("dtype") if isinstance(feature, dict) else None
-            names = dtype.get("class_label", {}).get("names") if isinstance(dtype, dict) else None
-            if isinstance(names, dict):
-                labels[feature["name"]] = [str(names[key]) for key in sorted(names, key=int)]
-            elif isinstance(names, list):
-                labels[feature["name"]] = [str(name) for name in names]
-    return labels
 
 
 def _inferred(
@@ -319,9 +229,9 @@ def _format_of(frame: pd.DataFrame, data: str) -> str:
 
 def _with_labels(frame: pd.DataFrame, labels: dict[str, list[str]]) -> pd.DataFrame:
     known = {"question_type": list(QUESTION_TYPES)}
-    for format in BENCHMARKS:
+    for family in BENCHMARKS:
         known.update(
-            {name: list(kind.names) for name, kind in question_columns(format, images=False).items() if kind.names}
+            {name: list(kind.names) for name, kind in question_columns(family, images=False).items() if kind.names}
         )
     for name, names in {**known, **labels}.items():
         if name in frame.columns and frame[name].map(lambda value: isinstance(value, int)).any():

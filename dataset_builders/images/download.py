@@ -36,9 +36,9 @@ CHECKSUMS = "sha256.json"
 """In the download folder: file name -> sha256. A file that no longer fits is downloaded again."""
 
 
-def is_template(place: str) -> bool:
+def is_template(source: str) -> bool:
     """Whether an `--images` argument is an address and not a folder."""
-    return re.match(r"https?:/", place) is not None
+    return re.match(r"https?:/", source) is not None
 
 
 def download_missing(

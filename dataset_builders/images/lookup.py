@@ -152,7 +152,7 @@ def find_image(
 
 @dataclass(frozen=True, slots=True)
 class OwnImage:
-    """What image_dict.json says of an image in a set of one's own; None where it says nothing."""
+    """What image_dict.json says of an image in a custom set; None where it says nothing."""
 
     license: str | None = None
     source: str | None = None
@@ -165,7 +165,7 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
     file = source / "image_dict.json"
     document = read_json(file) if file.is_file() else {}
     if not isinstance(document, dict):
-        raise BadInput(f"{file}: is not an object (image name -> what is known of it). Mend it.")
+        raise BadInput(f"{file}: is not an object (image name -> what is known of it). Fix it.")
     own = {}
     for name, value in document.items():
         entry = Entry(value, str(file), name, problems)

@@ -2,7 +2,7 @@
 after the end. The pixels that readers decode stay the same.
 
 JPEG, PNG and WebP files lose the parts that hold no picture and are otherwise copied; other formats become PNG, which loses nothing.
-An EXIF orientation other than "upright" is kept, alone: without it the picture would lie on its side.
+An EXIF orientation other than "upright" is kept, and nothing else: without it the picture would lie on its side.
 
 See also: what an image is checked for (`lookup.py`).
 """

@@ -138,11 +138,11 @@ def _fundus(drawing: Drawing) -> Canvas:
 def _cells(drawing: Drawing) -> Canvas:
     """Stained cells on a light ground, `number` of them; `variant` round or long."""
     rng = np.random.Generator(np.random.PCG64(drawing.number * 7 + len(drawing.variant)))
-    places = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
-    order = rng.permutation(len(places))[: drawing.number]
+    positions = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
+    order = rng.permutation(len(positions))[: drawing.number]
     layers = [np.full((SIZE, SIZE), value) for value in (0.95, 0.88, 0.93)]
-    for place in order.tolist():
-        x, y = places[place][0] + rng.uniform(-0.05, 0.05), places[place][1] + rng.uniform(-0.05, 0.05)
+    for index in order.tolist():
+        x, y = positions[index][0] + rng.uniform(-0.05, 0.05), positions[index][1] + rng.uniform(-0.05, 0.05)
         radii = (0.17, 0.07) if drawing.variant == "long" else (0.14, 0.14)
         body, core = _ellipse(x, y, *radii, 35), _ellipse(x, y, radii[0] / 2, radii[1] / 2, 35)
         for layer, (skin, heart) in enumerate(((0.85, 0.35), (0.62, 0.2), (0.8, 0.55))):

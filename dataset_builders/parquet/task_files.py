@@ -60,23 +60,23 @@ def write_task(
 def _write_group(
     file: ParquetFile, group: Sequence[Case], known: ImageFacts, done: Written, split: str, images: bool
 ) -> None:
-    asked = [question for case in group for question in case.questions]
+    questions = [question for case in group for question in case.questions]
     arrays = {
-        "question_id": pa.array([q.question_id for q in asked], pa.string()),
-        "case_id": pa.array([q.case_id for q in asked], pa.string()),
-        "image_id": pa.array([q.image_id for q in asked], pa.string()),
-        "question": pa.array([q.question for q in asked], pa.string()),
-        "options": pa.array([list(q.options) for q in asked], pa.list_(pa.string())),
-        "target": pa.array(["".join(LETTERS[place] for place in q.answer) for q in asked], pa.string()),
+        "question_id": pa.array([q.question_id for q in questions], pa.string()),
+        "case_id": pa.array([q.case_id for q in questions], pa.string()),
+        "image_id": pa.array([q.image_id for q in questions], pa.string()),
+        "question": pa.array([q.question for q in questions], pa.string()),
+        "options": pa.array([list(q.options) for q in questions], pa.list_(pa.string())),
+        "target": pa.array(["".join(LETTERS[number] for number in q.answer) for q in questions], pa.string()),
     }
     repeated = 0
     if images:
-        needed = {q.image_id for q in asked}
+        needed = {q.image_id for q in questions}
         shown = {image.image_id: image for case in group for image in case.images if image.image_id in needed}
         index, sizes, values = _stored_once(known.fetch(shown.values()))
-        coded = pa.array([index[q.image_id] for q in asked], pa.int32())
+        coded = pa.array([index[q.image_id] for q in questions], pa.int32())
         arrays["image_uri"] = pa.DictionaryArray.from_arrays(coded, values)
-        repeated = sum(sizes[index[q.image_id]] for q in asked) - sum(sizes)
+        repeated = sum(sizes[index[q.image_id]] for q in questions) - sum(sizes)
     table = pa.Table.from_arrays([arrays[name] for name in file.schema.names], schema=file.schema)
     file.write(table)
     done.rows[split] = done.rows.get(split, 0) + table.num_rows

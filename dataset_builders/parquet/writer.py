@@ -1,7 +1,7 @@
 """Writes cases as Parquet: every image once per row group, the same bytes for the same input, few images in memory at a time.
 
 An image that nine questions share is nine small indices into the row group's dictionary of images. See also: the card and the
-manifest (`repository.py`), the columns (`columns.py`).
+manifest (`contents/`), the columns (`columns.py`), rows and images as Arrow tables (`rows.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +20,10 @@ from tqdm import tqdm
 from dataset_builders.benchmarks import case_columns, question_columns
 from dataset_builders.contents.case_groups import sharing_images
 from dataset_builders.images.lookup import ImageError, check_image
-from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.images.metadata import strip_metadata
 from dataset_builders.parquet.columns import Kind, arrow_type, features_metadata
-from dataset_builders.schema import Case, CaseImage, Question
+from dataset_builders.parquet.rows import ImageBank, Rows
+from dataset_builders.schema import Case, CaseImage
 from dataset_builders.sources.problems import Problems
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -69,7 +68,7 @@ class ImageFacts:
                 yield image, data
 
     def _read(self, image: CaseImage) -> tuple[bytes, str | None]:
-        """The bytes of an image, its picture alone, and what is wrong with them; it is decoded the first time that it is met."""
+        """The bytes of an image without its metadata, and what is wrong with them; it is decoded the first time that it is met."""
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
         if image.image_id in self.wrong:
@@ -123,7 +122,7 @@ def plan(cases: Sequence[Case], *, images: bool) -> Plan:
 
 def write_cases(
     folder: Path,
-    format: str,
+    family: str,
     configs: Iterable[str],
     split: str,
     cases: Sequence[Case],
@@ -148,7 +147,7 @@ def write_cases(
         for number, shard in enumerate(shards):
             name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
             files = {
-                config: ParquetFile(folder / config / name, columns_of(format, config, several))
+                config: ParquetFile(folder / config / name, columns_of(family, config, several))
                 for config in with_images
             }
             running: list[Future[None]] = []
@@ -156,7 +155,7 @@ def write_cases(
                 shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
                 bank = ImageBank(known.fetch(shown.values()))
                 if not known.problems:
-                    rows = Rows(group, question_columns(format, images=False, several=several))
+                    rows = Rows(group, question_columns(family, images=False, several=several))
                     texts.append(rows.text)
                     for future in running:
                         future.result()
@@ -172,21 +171,21 @@ def write_cases(
                 done[config].parquet_bytes += file.path.stat().st_size
     for config in set(configs) - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
-        done[config] = _write_text(path, columns_of(format, config, several), split, texts)
+        done[config] = _write_text(path, columns_of(family, config, several), split, texts)
     return done
 
 
-def columns_of(format: str, config: str, several: bool = False) -> dict[str, Kind]:
+def columns_of(family: str, config: str, several: bool = False) -> dict[str, Kind]:
     """The columns of a config of cases or questions. `several`: a question may show several images."""
     if config == "cases":
-        return case_columns(format, several=several)
-    return question_columns(format, images=not config.endswith("_text"), several=several)
+        return case_columns(family, several=several)
+    return question_columns(family, images=not config.endswith("_text"), several=several)
 
 
 def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, done: Written, split: str) -> None:
     table, ids = rows.cases(file.schema, bank) if config == "cases" else rows.questions(file.schema, bank)
     file.write(table)
-    expanded = table.nbytes + sum(bank.sizes[bank.place[image_id]] for image_id in ids) - sum(bank.sizes)
+    expanded = table.nbytes + sum(bank.sizes[bank.codes[image_id]] for image_id in ids) - sum(bank.sizes)
     done.rows[split] = done.rows.get(split, 0) + table.num_rows
     done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + expanded
 
@@ -198,108 +197,6 @@ def _write_text(path: Path, columns: dict[str, Kind], split: str, texts: list[pa
         file.write(table.slice(start, ROWS_OF_TEXT))
     file.close()
     return Written({split: table.num_rows}, {split: table.nbytes}, path.stat().st_size)
-
-
-class Rows:
-    """The questions of a row group as Arrow columns, made once for all configs."""
-
-    def __init__(self, group: Sequence[Case], columns: dict[str, Kind]) -> None:
-        self.group = group
-        asked = [(question, case.images) for case in group for question in case.questions]
-        self.image_ids = [question.image_id for question, _ in asked]
-        self.more_image_ids = [question.more_image_ids for question, _ in asked]
-        shown = [_shown(question, images) for question, images in asked]
-        values = [_values(name, kind, [question for question, _ in asked], shown) for name, kind in columns.items()]
-        arrays = [pa.array(value, arrow_type(kind)) for value, kind in zip(values, columns.values(), strict=True)]
-        self.text = pa.Table.from_arrays(arrays, names=list(columns))
-
-    def questions(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
-        """A row per question with its images, and the ids of the images shown."""
-        more = [name for names in self.more_image_ids for name in names]
-
-        def column(name: str) -> pa.Array:
-            if name == "image":
-                return bank.array(self.image_ids)
-            if name == "more_images":
-                return pa.ListArray.from_arrays(_offsets(map(len, self.more_image_ids)), bank.array(more))
-            return self.text[name].chunk(0)
-
-        arrays = [column(name) for name in schema.names]
-        return pa.Table.from_arrays(arrays, schema=schema), [*self.image_ids, *more]
-
-    def cases(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
-        """A row per case with its images once, and the ids of the images shown."""
-        ids = [image.image_id for case in self.group for image in case.images]
-        questions = pa.StructArray.from_arrays(
-            [self.text[name].chunk(0) for name in self.text.column_names], names=self.text.column_names
-        )
-        of_images = _offsets(len(case.images) for case in self.group)
-        arrays = [
-            pa.array([case.case_id for case in self.group], pa.string()),
-            pa.ListArray.from_arrays(of_images, bank.array(ids)),
-            pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
-            pa.ListArray.from_arrays(_offsets(len(case.questions) for case in self.group), questions),
-        ]
-        return pa.Table.from_arrays(arrays, schema=schema), ids
-
-
-def _offsets(lengths: Iterable[int]) -> pa.Array:
-    return pa.array([0, *accumulate(lengths)], pa.int32())
-
-
-def _shown(question: Question, images: Sequence[CaseImage]) -> list[CaseImage]:
-    """The images that a question shows, of those of its case."""
-    if len(images) == 1:
-        return list(images)
-    return [next(image for image in images if image.image_id == name) for name in question.image_ids]
-
-
-def _joined(values: Iterable[str | None]) -> str | None:
-    """What is said of several images: the different values, apart by semicolons (`images/terms.py` asks for all of them)."""
-    return "; ".join(dict.fromkeys(value for value in values if value)) or None
-
-
-def _values(name: str, kind: Kind, asked: list[Question], shown: list[list[CaseImage]]) -> list[Any]:
-    """The values of a column of the questions `asked`, each with the images it shows."""
-    values: list[Any]
-    if name == "image_license":
-        values = [images[0].license if len(images) == 1 else _joined(i.license for i in images) for images in shown]
-    elif name == "image_source":
-        values = [images[0].source if len(images) == 1 else _joined(i.source for i in images) for images in shown]
-    elif name == "group":
-        values = [images[0].group for images in shown]
-    elif name in Question.__dataclass_fields__:
-        values = [getattr(question, name) for question in asked]
-    else:
-        values = [question.extra.get(name) for question in asked]
-    if kind.names:
-        place: dict[Any, int] = {label: number for number, label in enumerate(kind.names)}
-        return [place.get(value) for value in values]
-    return values
-
-
-class ImageBank:
-    """The images of a row group by id. Equal bytes are held once, even under two ids: Parquet needs a dictionary without doubles."""
-
-    def __init__(self, images: Iterable[tuple[CaseImage, bytes]] = ()) -> None:
-        self.names: dict[str, str] = {}
-        self.place: dict[str, int] = {}
-        distinct: dict[bytes, int] = {}
-        for image, data in images:
-            self.names[image.image_id] = file_name(image.name or image.image_id, data)
-            self.place[image.image_id] = distinct.setdefault(data, len(distinct))
-        self.sizes = [len(data) for data in distinct]
-        offsets = pa.array([0, *accumulate(self.sizes)], pa.int32()).buffers()[1]
-        self.values = pa.Array.from_buffers(
-            pa.binary(), len(distinct), [None, offsets, pa.py_buffer(b"".join(distinct))]
-        )
-
-    def array(self, ids: list[str]) -> pa.Array:
-        """An image column (struct of bytes and path) showing these images."""
-        coded = pa.DictionaryArray.from_arrays(pa.array([self.place[i] for i in ids], pa.int32()), self.values)
-        return pa.StructArray.from_arrays(
-            [coded, pa.array([self.names[i] for i in ids], pa.string())], names=["bytes", "path"]
-        )
 
 
 class ParquetFile:

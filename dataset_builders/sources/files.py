@@ -42,7 +42,7 @@ def is_phantom(folder: Path) -> bool:
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8 (with or without a byte order mark) or UTF-16 with one.
 
-    Raises BadInput for an empty file and for bytes that are neither, naming the place; text is never guessed or dropped.
+    Raises BadInput for an empty file and for bytes that are neither, naming the position; text is never guessed or dropped.
     """
     data = path.read_bytes()
     if not data.strip():

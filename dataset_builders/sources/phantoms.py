@@ -15,12 +15,12 @@ from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import ORIGIN_MARKER
 
 
-def write_sources(format: str, folder: Path) -> None:
+def write_sources(family: str, folder: Path) -> None:
     """Write the phantom source of a benchmark into `folder` (made if need be): the same bytes every time."""
-    if format not in BENCHMARKS:
-        raise BadInput(f"{format}: there are phantoms of {', '.join(BENCHMARKS)} only.")
+    if family not in BENCHMARKS:
+        raise BadInput(f"{family}: there are phantoms of {', '.join(BENCHMARKS)} only.")
     folder.mkdir(parents=True, exist_ok=True)
-    part(format, "phantoms").write(folder)
+    part(family, "phantoms").write(folder)
     write_json(folder / ORIGIN_MARKER, {"origin": "phantom"})
 
 

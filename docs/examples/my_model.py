@@ -1,4 +1,4 @@
-"""A model of your own for `medprobe eval BENCHMARK --model docs/examples/my_model.py:BrightSide`.
+"""A custom model for `medprobe eval BENCHMARK --model docs/examples/my_model.py:BrightSide`.
 
 This one looks for the brightest half of the picture. Replace the body of `look` by a call to your model.
 """

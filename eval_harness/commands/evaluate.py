@@ -29,7 +29,7 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
     branch: Annotated[
         list[str] | None,
         typer.Option(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)'),
@@ -143,11 +143,11 @@ def score(
     data: Annotated[
         str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
     extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
     name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
     no_judge: Annotated[
-        bool, typer.Option("--no-judge", help="read a run's answers by rules alone, although it was asked with --judge")
+        bool, typer.Option("--no-judge", help="read a run's answers only by rules, although it was asked with --judge")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
 ) -> None:

@@ -36,7 +36,7 @@ def publish_score(
 @app.command("export-tsv", short_help="Write a dataset for VLMEvalKit.")
 def export_tsv(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
-    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
     out: Annotated[Path, typer.Option(help="folder to write to, VLMEvalKit's $LMUData")] = Path("LMUData"),
 ) -> None:
     """Write the questions as a TSV of multiple choice; `medprobe submit` reads the predictions."""
@@ -49,7 +49,7 @@ def export_tsv(
 @app.command("export-lmms-eval", short_help="Write a dataset's task for lmms-eval.")
 def export_lmms_eval(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
-    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
     out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_tasks"),
 ) -> None:
     """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples (--log_samples)."""
@@ -62,7 +62,7 @@ def export_lmms_eval(
 @app.command("export-lighteval", short_help="Write a dataset's task for lighteval.")
 def export_lighteval(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
-    split: Annotated[str | None, typer.Option(help="split [default: test; gmai-mmbench: validation]")] = None,
+    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
     out: Annotated[Path, typer.Option(help="folder for the task's module")] = Path("lighteval_tasks"),
 ) -> None:
     """Write a task module with our prompts, reader and metrics, and our models; `medprobe submit` reads the details."""

@@ -25,9 +25,7 @@ def submit(
     data: Annotated[
         str | None, typer.Option(help="dataset folder or Hub repository [default: the run's; data/<benchmark>]")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="split that FILE answers [default: test; gmai-mmbench: validation]")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help="split that FILE answers [default: the benchmark's]")] = None,
     extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
     kind: Annotated[
         str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical, baseline")
@@ -63,7 +61,7 @@ def submit(
     if dry_run:
         typer.echo(f"would add {found.folder} to {to}")
     else:
-        typer.echo(f"{'added' if done.new else 'is there already:'} {done.place}")
+        typer.echo(f"{'added' if done.new else 'is there already:'} {done.location}")
 
 
 @app.command(short_help="Take a result back.")
@@ -76,8 +74,8 @@ def withdraw(
     """Mark a result as withdrawn: it stays in the store, out of every ranking. For who submitted it and for the store's owner."""
     from eval_harness.submissions import remarks
 
-    place, new = remarks.withdraw(store, result, reason, account)
-    typer.echo(f"{'withdrawn:' if new else 'is withdrawn already:'} {place}")
+    location, new = remarks.withdraw(store, result, reason, account)
+    typer.echo(f"{'withdrawn:' if new else 'is withdrawn already:'} {location}")
 
 
 @app.command(short_help="Put a note under a result.")
@@ -90,8 +88,8 @@ def annotate(
     """Put a note under a result that landed. For who submitted it and for the store's owner."""
     from eval_harness.submissions import remarks
 
-    place, _ = remarks.annotate(store, result, note, account)
-    typer.echo(f"noted: {place}")
+    location, _ = remarks.annotate(store, result, note, account)
+    typer.echo(f"noted: {location}")
 
 
 @app.command(short_help="Check submissions.")

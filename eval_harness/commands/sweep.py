@@ -21,7 +21,7 @@ def sweep(
     first: Annotated[
         int | None, typer.Option(help="ask only the first N questions of each task: tells how long the rest takes")
     ] = None,
-    task: Annotated[int | None, typer.Option(help="run this task alone, e.g. of a Slurm array")] = None,
+    task: Annotated[int | None, typer.Option(help="run only this task, e.g. of a Slurm array")] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="print a script for sbatch")] = False,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one")

@@ -21,4 +21,4 @@ class Described:
 
 def letters_of(answer: Sequence[int]) -> str:
     """The key of a question as harnesses write it: "B", "BC"."""
-    return "".join(LETTERS[int(place)] for place in answer)
+    return "".join(LETTERS[int(index)] for index in answer)

@@ -2,7 +2,7 @@
 
 The prompts are ours (a template per question type), the scorer is our reader, and the metrics are computed by our scoring from the samples'
 metadata, so that the same answers give the same numbers as `medprobe score`. Loaded by the entry point group `inspect_ai`; needs the extra
-`inspect`. See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log (`inspect_log.py`).
+`inspect`. See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log (`reading/inspect_log.py`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from dataset_builders.parquet.task_files import data_uri
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
 from eval_harness.forms import DEFAULT_FORM
-from eval_harness.integrations.inspect_log import delivered
-from eval_harness.integrations.sample_records import kept_columns, read_answer, scores_of
+from eval_harness.integrations.reading.inspect_log import delivered
+from eval_harness.integrations.reading.sample_records import kept_columns, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 from eval_harness.runs.folder import RunRequest
 from eval_harness.runs.planning.requests import RequestMaker, make_requests
@@ -66,8 +66,8 @@ def make_task(
     `medprobe eval` does.
     """
     chosen = select_questions(benchmark, data, split, limit=limit)
-    format = chosen.repository.format
-    generation = {"max_tokens": spec(format).max_tokens, "temperature": 0.0, "seed": 0, "form": form, "system": None}
+    family = chosen.repository.format
+    generation = {"max_tokens": spec(family).max_tokens, "temperature": 0.0, "seed": 0, "form": form, "system": None}
     request = RunRequest(
         benchmark=chosen.repository.name,
         data=str(chosen.repository.data),
@@ -89,35 +89,35 @@ def make_task(
         "form": form,
     }
     rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
-    maker = RequestMaker(request, format, is_api=True)
+    maker = RequestMaker(request, family, is_api=True)
     instances = [(row, 0) for row in range(len(chosen.questions))]
     samples = {}
     for batch in make_requests(chosen, maker, instances, chosen.repository.has_images):
-        for asked in batch:
-            row = rows[asked.question_id]
-            content = [ContentText(text=asked.prompt)]
-            pictures = [ContentImage(image=data_uri(image)) for image in asked.images]
-            messages: list[ChatMessage] = [ChatMessageSystem(content=asked.system)] if asked.system else []
+        for ours in batch:
+            row = rows[ours.question_id]
+            content = [ContentText(text=ours.prompt)]
+            pictures = [ContentImage(image=data_uri(image)) for image in ours.images]
+            messages: list[ChatMessage] = [ChatMessageSystem(content=ours.system)] if ours.system else []
             messages.append(
-                ChatMessageUser(content=[*pictures, *content] if asked.image_first else [*content, *pictures])
+                ChatMessageUser(content=[*pictures, *content] if ours.image_first else [*content, *pictures])
             )
             kind = str(row["question_type"])
-            samples[asked.question_id] = Sample(
-                id=asked.question_id,
+            samples[ours.question_id] = Sample(
+                id=ours.question_id,
                 input=messages,
-                target="".join(LETTERS[place] for place in row["answer"]),
+                target="".join(LETTERS[index] for index in row["answer"]),
                 choices=[str(option) for option in row["options"]],
                 metadata=kept_columns(row)
                 | {
                     "question": str(row["question"]),
-                    "prompt": prompt_for(format, prompt, kind).name,
+                    "prompt": prompt_for(family, prompt, kind).name,
                     "asked": about,
                 },
             )
     return Task(
         dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),
         solver=generate(),
-        scorer=medprobe_reader(format),
+        scorer=medprobe_reader(family),
         epochs=Epochs(1, "medprobe_every_answer"),
         config=GenerateConfig(max_tokens=generation["max_tokens"], temperature=0.0, seed=0),
         metadata={"medprobe": about},
@@ -131,17 +131,17 @@ def _answer(state: TaskState) -> dict[str, Any]:
     return {"question_id": str(state.metadata["question_id"]), "sample": state.epoch - 1} | said
 
 
-def reader_of(format: str) -> Scorer:
+def reader_of(family: str) -> Scorer:
     """A scorer that reads the answer of a sample as `medprobe score` does and sets it against the key."""
 
     async def read(state: TaskState, target: Target) -> Score:
         question = state.metadata
         answer = _answer(state)
-        found = read_answer(format, question, question.get("question"), answer)
+        found = read_answer(family, question, question.get("question"), answer)
         kept = {"question_id": question["question_id"], "sample": answer["sample"]} | found
         return Score(
             value=CORRECT if found["right"] else INCORRECT,
-            answer="".join(LETTERS[place] for place in found["choice"]),
+            answer="".join(LETTERS[index] for index in found["choice"]),
             explanation=f"{found['status']} ({found['rule']})",
             metadata={"medprobe": [kept]},
         )
@@ -163,13 +163,13 @@ def every_answer() -> ScoreReducer:
     return reduce
 
 
-def our_metrics(format: str) -> Metric:
+def our_metrics(family: str) -> Metric:
     """Every metric of the benchmark in percent, as `medprobe score` prints it, and `<metric>_stderr`, clustered by shared images."""
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
         questions = [each.sample_metadata or {} for each in scores]
         answers = [answer for each in scores for answer in (each.score.metadata or {}).get("medprobe", [])]
-        values, errors = scores_of(format, questions, answers)
+        values, errors = scores_of(family, questions, answers)
         told: dict[str, float] = {}
         for name, value in values.items():
             told[name] = value
@@ -181,7 +181,7 @@ def our_metrics(format: str) -> Metric:
 
 
 @metric
-def medprobe_scores(format: str) -> Metric:
+def medprobe_scores(format: str) -> Metric:  # inspect-ai writes the parameter's name into its logs
     return our_metrics(format)
 
 
@@ -190,21 +190,21 @@ def medprobe_every_answer() -> ScoreReducer:
     return every_answer()
 
 
-def _scorer_of(format: str) -> Callable[..., Scorer]:
+def _scorer_of(family: str) -> Callable[..., Scorer]:
     # inspect-ai's own `accuracy` is left out: a benchmark may have a metric of that name, in percent.
-    @scorer(metrics=[medprobe_scores(format)], name=f"medprobe_{format}")
+    @scorer(metrics=[medprobe_scores(family)], name=f"medprobe_{family}")
     def medprobe_reader() -> Scorer:
-        return reader_of(format)
+        return reader_of(family)
 
     return medprobe_reader
 
 
-SCORERS = {format: _scorer_of(format) for format in BENCHMARKS}
+SCORERS = {family: _scorer_of(family) for family in BENCHMARKS}
 
 
-def medprobe_reader(format: str) -> Scorer:
+def medprobe_reader(family: str) -> Scorer:
     """The scorer of a benchmark, with its metrics."""
-    return SCORERS[format]()
+    return SCORERS[family]()
 
 
 def _task_of(benchmark: str) -> Callable[..., Task]:

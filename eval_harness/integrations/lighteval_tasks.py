@@ -5,7 +5,7 @@
         --custom-tasks tasks/medprobe_mediconfusion.py --save-details --output-dir out
 
 Our prompts, our reader, our metrics; `medprobe submit` takes the details. The model is any `--model` of `medprobe eval`: lighteval's own
-endpoints leave images out. Run as a module, lighteval loads the given tasks alone: 0.13 imports each of its own at every start, and one of
+endpoints leave images out. Run as a module, lighteval loads only the given tasks: 0.13 imports each of its own at every start, and one of
 them fetches a file from a server. Imported by lighteval only; needs the extra `lighteval`. Format: lighteval 0.13.
 """
 
@@ -26,8 +26,8 @@ from lighteval.tasks.requests import Doc, SamplingMethod
 from lighteval.utils.cache_management import SampleCache
 
 from eval_harness.benchmarks import spec
-from eval_harness.integrations.lighteval_details import answers_of
-from eval_harness.integrations.sample_records import kept_columns, question_of, read_answer, scores_of
+from eval_harness.integrations.reading.lighteval_details import answers_of
+from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of
 from eval_harness.models.interface import Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
@@ -39,8 +39,8 @@ RECORD = "medprobe"
 class Reading(SampleLevelComputation):
     """Reads an answer as `medprobe score` does; the record is a text, so that the details can hold it."""
 
-    def __init__(self, format: str) -> None:
-        self.format = format
+    def __init__(self, family: str) -> None:
+        self.format = family
 
     def compute(self, doc: Doc, model_response: ModelResponse, **kwargs: Any) -> str:
         question = json.loads(doc.specific[RECORD])
@@ -48,14 +48,14 @@ class Reading(SampleLevelComputation):
         return json.dumps(kept_columns(question) | read_answer(self.format, question, question["question"], answer))
 
 
-def table(task: str, format: str, data: str, revision: str | None, split: str) -> list[LightevalTaskConfig]:
+def table(task: str, family: str, data: str, revision: str | None, split: str) -> list[LightevalTaskConfig]:
     """lighteval's table of one task: the questions of a dataset (folder or Hub repository)."""
 
     def document(row: Mapping[str, Any], name: str | None = None) -> Doc:
-        question = question_of(format, row)
+        question = question_of(family, row)
         pictures = [row.get("image"), *(row.get("more_images") or ())]
         images = [picture.convert("RGB") for picture in pictures if picture is not None]
-        prompt = prompt_for(format, None, question["question_type"])
+        prompt = prompt_for(family, None, question["question_type"])
         return Doc(
             query=prompt.render(question["question"], question["options"]),
             choices=[str(option) for option in question["options"]],
@@ -73,14 +73,14 @@ def table(task: str, format: str, data: str, revision: str | None, split: str) -
         given = [
             {"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in answered
         ]
-        values, errors = scores_of(format, answered, given)
+        values, errors = scores_of(family, answered, given)
         return values | {f"{name}_stderr": errors[name] for name in values if name in errors}
 
     metric = CorpusLevelMetric(
         metric_name=RECORD,
         higher_is_better=True,
         category=SamplingMethod.GENERATIVE,
-        sample_level_fn=Reading(format),
+        sample_level_fn=Reading(family),
         corpus_level_fn=summed_up,
     )
     config = LightevalTaskConfig(
@@ -92,7 +92,7 @@ def table(task: str, format: str, data: str, revision: str | None, split: str) -
         hf_avail_splits=[split],
         evaluation_splits=[split],
         metrics=[metric],
-        generation_size=spec(format).max_tokens,
+        generation_size=spec(family).max_tokens,
         stop_sequence=[],
     )
     return [config]
@@ -145,7 +145,7 @@ def _png(image: Any) -> bytes:
 
 
 def main() -> None:
-    """lighteval's command line, with the given tasks alone."""
+    """lighteval's command line, with only the given tasks."""
     Registry._load_from_files = staticmethod(lambda files, module_prefix: {})
     Registry._load_from_subdirs = staticmethod(lambda subdirs: {})
     from lighteval.__main__ import app

@@ -18,15 +18,15 @@ from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
 from eval_harness.integrations.described import letters_of
 from eval_harness.integrations.exported import Exported, to_export
-from eval_harness.integrations.lmms_samples import IDS, record_of
-from eval_harness.integrations.sample_records import kept_columns, question_of, read_answer, scores_of
+from eval_harness.integrations.reading.lmms_samples import IDS, record_of
+from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 
 
-def messages(format: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
+def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conversation of a question: its images, then the text of the benchmark's own prompt (the form `image-first`)."""
-    row = question_of(format, doc)
-    prompt = prompt_for(format, None, row["question_type"])
+    row = question_of(family, doc)
+    prompt = prompt_for(family, None, row["question_type"])
     content: list[dict[str, Any]] = [{"type": "text", "text": prompt.render(row["question"], row["options"])}]
     pictures = [{"type": "image", "url": image} for image in images(doc)]
     return [{"role": "user", "content": [*pictures, *content]}]
@@ -38,33 +38,33 @@ def images(doc: Mapping[str, Any]) -> list[Any]:
     return [image.convert("RGB") for image in given if image is not None]
 
 
-def target(format: str, doc: Mapping[str, Any]) -> str:
+def target(family: str, doc: Mapping[str, Any]) -> str:
     """The key of a question, as letters."""
     return letters_of(doc["answer"])
 
 
-def process(format: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
+def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
     """What lmms-eval keeps of a sample: the record that every metric is summed up from. `score`: 1 where it is right."""
-    row = question_of(format, doc)
+    row = question_of(family, doc)
     said = results[0]
     while isinstance(said, list) and said:
         said = said[0]
-    found = read_answer(format, kept_columns(row), row["question"], record_of(said))
+    found = read_answer(family, kept_columns(row), row["question"], record_of(said))
     record = kept_columns(row) | found | {"score": int(found["right"])}
     return {
         IDS: {"question_id": row["question_id"], "score": record["score"], "case_id": row["case_id"]}
-    } | dict.fromkeys(_metrics(format), record)
+    } | dict.fromkeys(_metrics(family), record)
 
 
-def aggregate(format: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
+def aggregate(family: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
     """The value of a metric in percent; None where the questions asked do not speak for it."""
     records = list(records)
     answers = [{"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in records]
-    return scores_of(format, records, answers)[0].get(metric)
+    return scores_of(family, records, answers)[0].get(metric)
 
 
-def _metrics(format: str) -> list[str]:
-    return list(spec(format).metrics)
+def _metrics(family: str) -> list[str]:
+    return list(spec(family).metrics)
 
 
 def export(data: str, split: str | None, out: Path) -> str:
@@ -77,13 +77,13 @@ def export(data: str, split: str | None, out: Path) -> str:
     return found.task
 
 
-def _functions(format: str) -> str:
+def _functions(family: str) -> str:
     lines = [
-        f'"""Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {format}."""',
+        f'"""Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {family}."""',
         "",
         "from eval_harness.integrations import lmms_tasks",
         "",
-        f"FORMAT = {format!r}",
+        f"FORMAT = {family!r}",
         "",
         "",
         "def doc_to_messages(doc, lmms_eval_specific_kwargs=None):",
@@ -109,7 +109,7 @@ def _functions(format: str) -> str:
         "def right(records):",
         '    return 100 * sum(each["score"] for each in records) / len(records)',
     ]
-    for metric in _metrics(format):
+    for metric in _metrics(family):
         lines += ["", "", f"def {metric}(records):", f"    return lmms_tasks.aggregate(FORMAT, {metric!r}, records)"]
     return "\n".join(lines) + "\n"
 

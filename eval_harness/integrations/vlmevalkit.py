@@ -60,7 +60,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
     several = any(len(image_ids(row)) > 1 for row in rows)
     columns = ["index", "image", *(["image_path"] if several else []), "question", *LETTERS[:most]]
     columns += ["answer", "category", "split", "question_id", "case_id"]
-    index = {row["question_id"]: place for place, row in enumerate(rows)}
+    index = {row["question_id"]: number for number, row in enumerate(rows)}
     by_case: dict[str, list[dict[Any, Any]]] = {}
     for row in rows:
         by_case.setdefault(row["case_id"], []).append(row)
@@ -74,14 +74,21 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
             table.writerow(columns)
             for case in repository.cases(chosen.split, set(by_case)):
                 for row in by_case[case.case_id]:
-                    place = index[row["question_id"]]
+                    number = index[row["question_id"]]
                     names = image_ids(row)
-                    first = stored.setdefault(names, place)
+                    first = stored.setdefault(names, number)
                     shown = _listed([base64.b64encode(case.images[name]).decode() for name in names])
-                    paths = [_listed([f"{place}_{n}.png" for n in range(len(names))])] if several else []
+                    paths = [_listed([f"{number}_{n}.png" for n in range(len(names))])] if several else []
                     options = [_visible(str(option)) for option in row["options"]] + [""] * (most - len(row["options"]))
-                    image = shown if first == place else str(first)
-                    labels = [place, image, *paths, _visible(str(row["question"])), *options, letters_of(row["answer"])]
+                    image = shown if first == number else str(first)
+                    labels = [
+                        number,
+                        image,
+                        *paths,
+                        _visible(str(row["question"])),
+                        *options,
+                        letters_of(row["answer"]),
+                    ]
                     table.writerow([*labels, _category(row), chosen.split, row["question_id"], row["case_id"]])
 
     replace_file(path, write)
@@ -132,13 +139,13 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
     header: dict[str, int] = {}
     for number, cells in enumerate(_rows(path), 1):
         if not header:
-            header = {name: place for place, name in enumerate(cells) if name}
+            header = {name: column for column, name in enumerate(cells) if name}
             if not {"question_id", "prediction"} <= set(header):
                 raise BadInput(
                     f"{path}: lacks the columns question_id and prediction: it was not asked with the TSV of `medprobe export-tsv`."
                 )
             continue
-        row = {name: cells[place] if place < len(cells) else "" for name, place in header.items()}
+        row = {name: cells[column] if column < len(cells) else "" for name, column in header.items()}
         where, identity = f"{path}, row {number}", row["question_id"]
         key = keys.get(identity)
         if key and row.get("answer") and row["answer"] != key:
@@ -170,10 +177,10 @@ def _in_words(said: str, options: Sequence[str]) -> str:
     ('B (no)', 'A (yes)', 'A mass.')
     """
     found = LETTER.fullmatch(said)
-    place = LETTERS.index(found[1]) if found else len(options)
-    if found is None or place >= len(options) or found[2].casefold() not in ("", options[place].casefold()):
+    index = LETTERS.index(found[1]) if found else len(options)
+    if found is None or index >= len(options) or found[2].casefold() not in ("", options[index].casefold()):
         return said
-    return f"{found[1]} ({options[place]})"
+    return f"{found[1]} ({options[index]})"
 
 
 def _rows(path: Path) -> Iterator[list[str]]:
@@ -207,8 +214,8 @@ def _sheet(path: Path) -> Iterator[list[str]]:
         if row.tag == f"{MAIN}row":
             cells: list[str] = []
             for cell in row:
-                place = _column(cell.get("r", ""), len(cells))
-                cells += [""] * (place - len(cells)) + [_text(cell, shared)]
+                column = _column(cell.get("r", ""), len(cells))
+                cells += [""] * (column - len(cells)) + [_text(cell, shared)]
             yield cells
             row.clear()
 

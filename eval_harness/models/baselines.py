@@ -47,7 +47,7 @@ class Baseline(Backend):
 
 
 def _seeded(request: Request) -> random.Random:
-    """A generator that depends on the question alone, so that order, resume and shards change nothing."""
+    """A generator that depends only on the question, so that order, resume and shards change nothing."""
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
     return random.Random(hashlib.sha256(text.encode()).digest())
 

@@ -39,23 +39,23 @@ def read_recorded(path: Path) -> dict[tuple[str, int], str | None]:
     return answers
 
 
-def _record(line: str, place: str) -> tuple[tuple[str, int], str | None]:
+def _record(line: str, where: str) -> tuple[tuple[str, int], str | None]:
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"{place}: not JSON ({error}). Each line must be one JSON object.") from None
+        raise BadInput(f"{where}: not JSON ({error}). Each line must be one JSON object.") from None
     if not isinstance(record, dict):
-        raise BadInput(f"{place}: not a JSON object. Each line must be one object with question_id and response.")
+        raise BadInput(f"{where}: not a JSON object. Each line must be one object with question_id and response.")
     identity = record.get("question_id", record.get("index"))
     if not isinstance(identity, str | int) or isinstance(identity, bool):
-        raise BadInput(f"{place}: has no `question_id` (or `index`). Name the question that was answered.")
+        raise BadInput(f"{where}: has no `question_id` (or `index`). Name the question that was answered.")
     if "response" not in record:
-        raise BadInput(f"{place}: has no `response`. Give the model's text, or null where it gave none.")
+        raise BadInput(f"{where}: has no `response`. Give the model's text, or null where it gave none.")
     response, sample = record["response"], record.get("sample", 0)
     if response is not None and not isinstance(response, str):
-        raise BadInput(f"{place}: `response` must be text or null, not {type(response).__name__}.")
+        raise BadInput(f"{where}: `response` must be text or null, not {type(response).__name__}.")
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
-        raise BadInput(f"{place}: `sample` must be a whole number from 0.")
+        raise BadInput(f"{where}: `sample` must be a whole number from 0.")
     return (str(identity), sample), response
 
 

@@ -188,8 +188,8 @@ def read_result(path: Path) -> Result:
         raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BadInput(f"{path}: not a result file: {place}: {first['msg']}.") from None
+        field = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadInput(f"{path}: not a result file: {field}: {first['msg']}.") from None
 
 
 def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:

@@ -1,8 +1,7 @@
 """Aggregates over several run folders of one model, as results of the kind `aggregate`; calibration of a run with option scores; the
 adversarial pairs of a run (ProbMed Table 3).
 
-See also: the arithmetic (`scores/aggregates.py`, `scores/calibration.py`). Self-ranking (Table 9) needs the picks of a model and is called
-from Python (`scores.aggregates.self_ranked`).
+See also: the arithmetic (`scores/aggregates.py`, `scores/calibration.py`).
 """
 
 from __future__ import annotations
@@ -66,15 +65,15 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
     return result
 
 
-def _mean(format: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
+def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
     """The headline metric's mean over all samples of all runs, and as `<metric>_std` their standard deviation."""
     prompts = [result.method.prompt or run_id for run_id, (_, result, _) in read.items()]
     if len(set(prompts)) < len(prompts):
         raise BadInput("aggregate mean: two runs have the same prompt. Give one run per prompt, with --samples N.")
     folder = next(iter(read.values()))[0]
     answers = {prompt: frame for prompt, (_, _, frame) in zip(prompts, read.values(), strict=True)}
-    metric = HEADLINE[format]
-    table = prompts_by_samples(format, read_questions(folder), answers, metric)
+    metric = HEADLINE[family]
+    table = prompts_by_samples(family, read_questions(folder), answers, metric)
     whole = {name: float(table[name].to_numpy()[-1]) for name in ("mean", "std", "runs")}  # the last row is `all`
     counted = next(iter(read.values()))[1].scores[metric]
     spread = None if math.isnan(whole["std"]) else whole["std"]
@@ -84,7 +83,7 @@ def _mean(format: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     }
 
 
-def _of_samples(kind: str, format: str, read: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float) -> Scores:
+def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float) -> Scores:
     """Scores of one run's samples taken together."""
     if len(read) != 1:
         raise BadInput(f"aggregate {kind}: takes one run folder, made with --samples N.")
@@ -93,9 +92,9 @@ def _of_samples(kind: str, format: str, read: dict[str, tuple[Path, Result, pd.D
         raise BadInput(f"{folder}: holds one sample per question. `medprobe eval --samples N` draws several.")
     questions = read_questions(folder)
     if kind == "majority":
-        return score(format, questions, majority(answers)).scores
+        return score(family, questions, majority(answers)).scores
     # The oracle knows only right from not right: of what the others chose, or whether they declined, it says nothing.
-    scores = score(format, questions, oracle(format, questions, answers, threshold)).scores
+    scores = score(family, questions, oracle(family, questions, answers, threshold)).scores
     return {name: scores[name] for name in accuracies(scores)}
 
 

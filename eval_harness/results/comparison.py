@@ -26,28 +26,28 @@ MOST_LISTED = 8
 class Side:
     """One of the two: its result, and its answers and questions where it was measured."""
 
-    place: str
+    source: str
     result: Result
     answers: pd.DataFrame | None = None
     questions: pd.DataFrame | None = None
 
 
-def load_side(place: str, published: Callable[[], Iterable[Result]]) -> Side:
+def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
     """A run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many words as it takes).
 
     Raises BadInput when it is none of them, or the published name fits several results.
     """
-    if place.startswith("published:"):
-        return Side(place, _published(place.removeprefix("published:"), published()))
-    path = Path(place) / "result.json" if Path(place).is_dir() else Path(place)
+    if source.startswith("published:"):
+        return Side(source, _published(source.removeprefix("published:"), published()))
+    path = Path(source) / "result.json" if Path(source).is_dir() else Path(source)
     result = read_result(path)
     answers = path.parent / "answers.parquet"
     held = [path.parent / "questions.parquet", *_in_store(path, result)]
     questions = next((file for file in held if file.is_file()), None)
     if not answers.is_file() or questions is None:
-        return Side(place, result)
+        return Side(source, result)
     try:
-        return Side(place, result, read_question_file(answers), read_question_file(questions))
+        return Side(source, result, read_question_file(answers), read_question_file(questions))
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{path.parent}: its answers cannot be read ({error}). Run `medprobe score` on the run folder."
@@ -87,7 +87,7 @@ def compare_results(a: Side, b: Side) -> str:
     """The differences as text. Raises BadInput for results of different benchmarks."""
     if a.result.benchmark.format != b.result.benchmark.format:
         raise BadInput(
-            f"{a.place} is of {a.result.benchmark.name}, {b.place} of {b.result.benchmark.name}: nothing of theirs can be compared."
+            f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: nothing of theirs can be compared."
         )
     lines = [f"A  {_title(a.result)}", f"B  {_title(b.result)}", "", "settings"]
     lines += _settings(a.result, b.result)
@@ -169,8 +169,8 @@ def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
         return None
     if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:
         return None
-    format = a.result.benchmark.format
-    return units(format, a.questions, a.answers), units(format, b.questions, b.answers)
+    family = a.result.benchmark.format
+    return units(family, a.questions, a.answers), units(family, b.questions, b.answers)
 
 
 def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> str:
@@ -196,7 +196,7 @@ def _answers(a: Side, b: Side) -> list[str]:
     assert b.answers is not None
     both = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))
     if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:  # an id may be another question there
-        both = both[both["question_id"].isin([name for name, _, _ in _asked(a) & _asked(b)])]
+        both = both[both["question_id"].isin([name for name, _, _ in _question_keys(a) & _question_keys(b)])]
     if both.empty:
         return ["  no question was asked of both"]
     choices = [tuple(x) != tuple(y) for x, y in zip(both["choice_a"], both["choice_b"], strict=True)]
@@ -211,7 +211,7 @@ def _answers(a: Side, b: Side) -> list[str]:
     return lines
 
 
-def _asked(side: Side) -> set[tuple[str, str, tuple[str, ...]]]:
+def _question_keys(side: Side) -> set[tuple[str, str, tuple[str, ...]]]:
     """The questions of a side: id, text, options."""
     if side.questions is None:
         return set()

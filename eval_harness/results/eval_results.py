@@ -56,9 +56,9 @@ def eval_result_entries(
         if score is not None and score.value is not None
     ]
     if not entries:
-        asked = f"the task {task}" if task else "no task"
+        declared = f"the task {task}" if task else "no task"
         raise BadInput(
-            f"{dataset}: {asked} declares a metric that this result has. Its tasks are {', '.join(there) or 'none'}; "
+            f"{dataset}: {declared} declares a metric that this result has. Its tasks are {', '.join(there) or 'none'}; "
             f"the result would fit {', '.join(task_ids(result)) or 'none'}."
         )
     return eval_result_entries_to_yaml(entries)
@@ -110,9 +110,9 @@ def to_yaml(entries: list[dict[str, Any]]) -> bytes:
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000).encode()
 
 
-def write_eval_results(place: Path, dataset: str, task: str | None, out: Path) -> Path:
+def write_eval_results(source: Path, dataset: str, task: str | None, out: Path) -> Path:
     """Write the entries of a result (a run folder or a result.json) to `out`. Raises BadInput as `eval_result_entries` does."""
-    result = read_result(place / "result.json" if place.is_dir() else place)
+    result = read_result(source / "result.json" if source.is_dir() else source)
     text = to_yaml(eval_result_entries(result, dataset, task))
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, text)

@@ -77,7 +77,7 @@ class Note(_Record):
 
 
 @dataclass(frozen=True)
-class Standing:
+class Provenance:
     """Everything that a store says of one result. `landing` None: it landed before landings were written down."""
 
     landing: Landing | None = None
@@ -90,10 +90,10 @@ def read_landing(folder: Path) -> Landing | None:
     return _read(folder / LANDING, Landing)
 
 
-def read_standing(folder: Path) -> Standing:
+def read_provenance(folder: Path) -> Provenance:
     """What the store says of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
     notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read(path, Note))]
-    return Standing(
+    return Provenance(
         landing=read_landing(folder),
         withdrawal=_read(folder / WITHDRAWN, Withdrawal),
         notes=tuple(sorted(notes, key=lambda note: note.written_at)),
@@ -108,8 +108,8 @@ def parse_record(content: bytes, kind: type[R], where: str) -> R:
         return kind.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BadInput(f"{where}: {place}: {first['msg']}. Restore the file, or ask the store's owner.") from None
+        field = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadInput(f"{where}: {field}: {first['msg']}. Restore the file, or ask the store's owner.") from None
 
 
 def now() -> str:

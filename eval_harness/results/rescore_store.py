@@ -70,7 +70,7 @@ def rescore_store(
 ) -> list[Rescored]:
     """Read every answer of a store again where an older reader read it; what became of each result, in the order of their folders.
 
-    `store`: a folder, or ORG/NAME on the Hub, whose owner alone can: everything is one commit to main. `data`: datasets (folders or
+    `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
     repositories) to take questions from that the store does not hold. Of a run with a judge model the rules read every answer again,
     and the judge's stored readings stay where the rules still read nothing. Left as they are: published numbers, and results without
     answers or questions.
@@ -94,30 +94,30 @@ def rescore_store(
 
 def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
     folder = path.parent
-    place = folder.relative_to(root).as_posix()
+    name = folder.relative_to(root).as_posix()
     try:
         before = read_result(path)
         headline = HEADLINE.get(before.benchmark.format, "")
         why = _not_to_be_read(before)
         if why is not None:
-            return Rescored(place, headline, skipped=why)
+            return Rescored(name, headline, skipped=why)
         if before.reader_version == READER_VERSION:
-            return Rescored(place, headline)
+            return Rescored(name, headline)
         if (before.reader_version or FIRST_READER) > READER_VERSION:
             return Rescored(
-                place,
+                name,
                 headline,
                 skipped=f"reader {before.reader_version} read it, this is {READER_VERSION}: update medprobe",
             )
         after, old, new = read_again(before, folder, questions_of(before, root, data))
     except (BadInput, OSError, ValueError) as error:
-        return Rescored(place, headline if "headline" in locals() else "", skipped=str(error))
+        return Rescored(name, headline if "headline" in locals() else "", skipped=str(error))
     kept = folder / HISTORY / f"reader-{before.reader_version or FIRST_READER}.json"
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         replace_file(kept, path.read_bytes())
     write_result(folder, after, new)
-    return Rescored(place, headline, _changed(old, new), len(new), _moved(before, after), written=True)
+    return Rescored(name, headline, _changed(old, new), len(new), _moved(before, after), written=True)
 
 
 def _not_to_be_read(result: Result) -> str | None:

@@ -41,7 +41,7 @@ class HubRepository:
         self.name = name
         self._revision: str | None = None
         self._path: Path | None = None
-        self._asked = 0.0
+        self._checked_at = 0.0
 
     def folder(self) -> Path:
         """The newest copy. Raises BadInput when there is none yet and none can be had."""
@@ -49,9 +49,9 @@ class HubRepository:
 
         from dataset_builders.hub.client import connect
 
-        if self._path is not None and time.monotonic() - self._asked < RECHECK_SECONDS:
+        if self._path is not None and time.monotonic() - self._checked_at < RECHECK_SECONDS:
             return self._path
-        self._asked = time.monotonic()
+        self._checked_at = time.monotonic()
         try:
             api = connect()
             revision = api.dataset_info(self.name).sha

@@ -71,7 +71,7 @@ def tokens_and_accuracy(answers: pd.DataFrame, questions: pd.DataFrame) -> dict[
 
     `tokens_out_per_answer`: quantiles. `accuracy_by_tokens_out`: up to four groups, from the shortest answers to the longest, of about
     as many answers each (answers of one length are never divided):
-    the most tokens in the group, its answers, and the percentage of them whose choice is the key (questions with a known key alone).
+    the most tokens in the group, its answers, and the percentage of them whose choice is the key (only questions with a known key).
     """
     counted = answers[answers["tokens_out"].notna()] if "tokens_out" in answers else answers.iloc[:0]
     if counted.empty:

@@ -57,8 +57,8 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                     told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
                     print(f"{folder}: {told}.", file=sys.stderr)
                 instances = shard.instances(plan.selection.questions, plan.instances)[:first]
-                asked = ask(plan, journal, instances, tracker.answered)
-            if asked:
+                answered_now = ask(plan, journal, instances, tracker.answered)
+            if answered_now:
                 record_findings(folder, plan.run, plan.backend)
             with folder_lock(folder):
                 # Under the lock, so that the result of the process that finishes last is the one that stays.

@@ -55,7 +55,7 @@ NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
 
 
 def without_judge(run: Run) -> Run:
-    """The run as if it had been asked without a judge: rules alone read its answers, and of free-form ones that is said."""
+    """The run as if it had been asked without a judge: only rules read its answers, and of free-form ones that is said."""
     if run.method.judge is None:
         return run
     said = [*run.deviations, *([NO_JUDGE] if run.method.name == "ff" else [])]
@@ -108,10 +108,10 @@ def make_result(
     A question without an answer counts as `failed`.
     """
     order = {question_id: position for position, question_id in enumerate(questions["question_id"])}
-    asked = pd.MultiIndex.from_product(
+    expected = pd.MultiIndex.from_product(
         [questions["question_id"], range(run.request.samples)], names=["question_id", "sample"]
     )
-    complete = journal.set_index(["question_id", "sample"]).reindex(asked).reset_index()
+    complete = journal.set_index(["question_id", "sample"]).reindex(expected).reset_index()
     complete["response"] = complete["response"].fillna("").astype(str)
     complete["status"] = complete["status"].fillna("failed")
     complete["delivery"] = complete["status"].map(DELIVERIES)
@@ -152,7 +152,7 @@ def scores_of(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> Score
     return scored
 
 
-def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, format: str, extraction: str) -> pd.DataFrame:
+def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str) -> pd.DataFrame:
     """Answers of a `--permute` run: each sample is read with its options in the order shown, its choice told in the question's own."""
     parts = []
     counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
@@ -160,7 +160,7 @@ def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, format: str,
         turn = int(str(sample))
         options = [shown(options, rotation(turn, len(options))) for options in questions["options"]]
         turned = questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
-        read = read_answers(given, turned, format, extraction)
+        read = read_answers(given, turned, family, extraction)
         read["choice"] = [
             sorted(original(int(position), rotation(turn, counts[question]), counts[question]) for position in choice)
             for question, choice in zip(read["question_id"], read["choice"], strict=True)
@@ -169,7 +169,7 @@ def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, format: str,
     return pd.concat(parts, ignore_index=True)
 
 
-def _letters_as_shown(scored: Scored, format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> None:
+def _letters_as_shown(scored: Scored, family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> None:
     """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
     says A, for each option is A once."""
     counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
@@ -177,7 +177,7 @@ def _letters_as_shown(scored: Scored, format: str, questions: pd.DataFrame, answ
         sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
         for question, sample, choice in zip(answers["question_id"], answers["sample"], answers["choice"], strict=True)
     ]
-    turned = score(format, questions, answers.assign(choice=pd.Series(letters, index=answers.index, dtype=object)))
+    turned = score(family, questions, answers.assign(choice=pd.Series(letters, index=answers.index, dtype=object)))
     pairs = [(scored.scores, turned.scores)]
     for facet, values in scored.breakdown.items():
         pairs += [(metrics, turned.breakdown[facet][value]) for value, metrics in values.items()]
@@ -189,21 +189,21 @@ def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict
     """Is the answer the option or the letter? Shares (percent) of the questions answered in every option order: `same_option` chose the
     same option throughout, `same_letter` the same letter."""
     counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
-    option, letter, asked = 0, 0, 0
+    option, letter, total = 0, 0, 0
     for question, given in answers.groupby("question_id"):
         k = counts[question]
         rows = given[given["sample"] < k]
         if len(rows) < k or k < 2 or not all(len(choice) == 1 for choice in rows["choice"]):
             continue
-        asked += 1
+        total += 1
         picks = [int(choice[0]) for choice in rows["choice"]]
         letters = [(pick - rotation(int(sample), k)) % k for pick, sample in zip(picks, rows["sample"], strict=True)]
         option += len(set(picks)) == 1
         letter += len(set(letters)) == 1
     share = {"same_option": option, "same_letter": letter}
     return {
-        "permuted": {name: 100 * count / asked if asked else None for name, count in share.items()}
-        | {"questions": asked}
+        "permuted": {name: 100 * count / total if total else None for name, count in share.items()}
+        | {"questions": total}
     }
 
 

@@ -32,7 +32,7 @@ class Scored:
     statuses: dict[str, int] = field(default_factory=dict)
 
 
-def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
     """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count` + the facets.
 
     `questions`: the columns of the config `questions_text`, labels as strings. `answers`: `question_id, sample, choice, status`, as
@@ -42,49 +42,49 @@ def units(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
     `category` is a list per unit (`explode` makes one row per label).
     Questions whose answer is hidden are left out. Raises BadInput for unknown ids, duplicate answers, missing columns.
     """
-    return _all_units(format, grade(format, questions, answers))
+    return _all_units(family, grade(family, questions, answers))
 
 
-def score(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
+def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
     """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
 
     A benchmark may add breakdowns by what is no facet of a question (`more_breakdowns` of its `scores.py`).
 
     A metric that nothing speaks for (no such question, or its answers are hidden) has the value None. Raises BadInput as `units`.
     """
-    graded = grade(format, questions, answers)
-    table = _all_units(format, graded)
+    graded = grade(family, questions, answers)
+    table = _all_units(family, graded)
     scores = summarise(table)
-    parts = breakdown(table, FACETS[format])
-    more: Callable[[Graded], Breakdown] | None = getattr(part(format, "scores"), "more_breakdowns", None)
+    parts = breakdown(table, FACETS[family])
+    more: Callable[[Graded], Breakdown] | None = getattr(part(family, "scores"), "more_breakdowns", None)
     if more is not None:
         parts |= more(graded)
     return Scored(
-        scores={HEADLINE[format]: Score(value=None, n=0, n_cases=0)} | scores
-        if HEADLINE[format] not in scores
+        scores={HEADLINE[family]: Score(value=None, n=0, n_cases=0)} | scores
+        if HEADLINE[family] not in scores
         else scores,
         breakdown=parts,
         statuses=_statuses(questions, answers),
     )
 
 
-def _all_units(format: str, graded: Graded) -> pd.DataFrame:
-    return pd.concat([part(format, "scores").units(graded), _everywhere(format, graded)], ignore_index=True)
+def _all_units(family: str, graded: Graded) -> pd.DataFrame:
+    return pd.concat([part(family, "scores").units(graded), _everywhere(family, graded)], ignore_index=True)
 
 
-def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
+def _everywhere(family: str, graded: Graded) -> pd.DataFrame:
     """`irrelevant`, `refused`, both together as `abstained`, the accuracy where an option was chosen, and the share of each letter (or of
     yes and no) among the answers read."""
     rows = np.arange(len(graded.questions))
     frames = [
-        make_units(format, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
-        make_units(format, graded, "refused", rows, graded.refused.mean(axis=1)),
-        make_units(format, graded, "abstained", rows, (graded.irrelevant | graded.refused).mean(axis=1)),
+        make_units(family, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
+        make_units(family, graded, "refused", rows, graded.refused.mean(axis=1)),
+        make_units(family, graded, "abstained", rows, (graded.irrelevant | graded.refused).mean(axis=1)),
     ]
     chose = graded.answered.mean(axis=1)
     frames.append(
         make_units(
-            format, graded, "answered_accuracy", rows, graded.right.mean(axis=1), chose, graded.guess[rows] * chose
+            family, graded, "answered_accuracy", rows, graded.right.mean(axis=1), chose, graded.guess[rows] * chose
         )
     )
     yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
@@ -97,7 +97,7 @@ def _everywhere(format: str, graded: Graded) -> pd.DataFrame:
             there = members[graded.k[members] > option]
             chosen = (graded.first[there] == option).mean(axis=1)
             share = answered[graded.k[members] > option]
-            frames.append(make_units(format, graded, f"share_{names[option]}", there, chosen, share))
+            frames.append(make_units(family, graded, f"share_{names[option]}", there, chosen, share))
     return pd.concat(frames, ignore_index=True)
 
 

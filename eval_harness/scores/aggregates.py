@@ -1,7 +1,7 @@
-"""Scores over several runs of one model: best over methods, prompts x samples, majority, best-of-N oracle, self-rank (MediConfusion
+"""Scores over several runs of one model: best over methods, prompts x samples, majority, best-of-N oracle (MediConfusion
 Tables 1 and 2, appendices C and H). What they give becomes a result of the kind `aggregate`, with the run ids it was computed from.
 
-See also: the scores of one run (`scores.score`), the judge that self-ranking asks (`judge.py`).
+See also: the scores of one run (`scores.score`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,6 @@ from eval_harness.results import Breakdown, Method, Result, Scores
 from eval_harness.scores.grading import grade
 from eval_harness.scores.metrics import METRICS
 from eval_harness.scores.summary import summarise
-
-THRESHOLDS = (1.0, 2.0, 3.0, 4.0, 5.0)
-"""Frequencies (percent) of Table 8."""
-ORACLE_GAP = 2
-"""The judge's score gap in the best-of-N oracle (appendix H.2.1); 3 elsewhere."""
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
@@ -62,7 +57,7 @@ def _best(found: Sequence[Scores]) -> Scores:
 
 
 def prompts_by_samples(
-    format: str, questions: pd.DataFrame, runs: Mapping[str, pd.DataFrame], metric: str = "set_accuracy"
+    family: str, questions: pd.DataFrame, runs: Mapping[str, pd.DataFrame], metric: str = "set_accuracy"
 ) -> pd.DataFrame:
     """Mean and standard deviation of a metric over samples, per prompt and over all (appendix C, Table 4).
 
@@ -73,7 +68,7 @@ def prompts_by_samples(
     rows: dict[str, dict[str, float]] = {}
     everything: list[float] = []
     for prompt, answers in runs.items():
-        values = per_sample(format, questions, answers, metric)
+        values = per_sample(family, questions, answers, metric)
         everything.extend(values)
         rows[prompt] = {
             "mean": float(np.mean(values)),
@@ -91,13 +86,13 @@ def prompts_by_samples(
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def per_sample(format: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[float]:
+def per_sample(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[float]:
     """The metric of every sample by itself (percent), in the order of the samples; nan where it is undefined."""
     from eval_harness.scores import units
 
     values = []
     for _, part in answers.groupby("sample", sort=True):
-        score = summarise(_only(units(format, questions, part), metric)).get(metric)
+        score = summarise(_only(units(family, questions, part), metric)).get(metric)
         values.append(float("nan") if score is None or score.value is None else score.value)
     return values
 
@@ -118,12 +113,13 @@ def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
 
 
-def oracle(format: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
+def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """Best of N with an oracle: a question counts as right where more than `threshold` percent of its samples are (H.2.1, Table 8).
 
-    `answers` of the free-form method, judged with the gap ORACLE_GAP. Gives answers of one sample: the key where accepted, else none.
+    `answers` of the free-form method, judged with a score gap of 2 (3 elsewhere). Gives answers of one sample: the key
+    where accepted, else none.
     """
-    graded = grade(format, questions, answers)
+    graded = grade(family, questions, answers)
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
     return pd.DataFrame(
@@ -136,18 +132,6 @@ def oracle(format: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
             "status": np.where(accepted, "answered", "irrelevant"),
         }
     )
-
-
-def self_ranked(answers: pd.DataFrame, picks: Mapping[str, int]) -> pd.DataFrame:
-    """The answers of the sample picked for every question (H.2.2, Table 9); a question without a pick is irrelevant."""
-    rows = []
-    for question, part in answers.groupby("question_id", sort=False):
-        chosen = part[part["sample"] == picks.get(str(question), -1)]
-        choice, status = (
-            (list(chosen["choice"].iloc[0]), chosen["status"].iloc[0]) if len(chosen) else ([], "irrelevant")
-        )
-        rows.append({"question_id": question, "sample": 0, "choice": choice, "status": status})
-    return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
 
 
 def aggregate_result(

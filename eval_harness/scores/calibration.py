@@ -32,7 +32,7 @@ class Calibration:
 BINS = 10
 
 
-def calibration(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Calibration | None:
+def calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Calibration | None:
     """How far a model's confidence can be trusted; None where no answer has option scores.
 
     Confidence is the highest score's share among the options: scores that are not shares already (negative, or not summing to 1) are
@@ -45,20 +45,20 @@ def calibration(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> 
     if not len(scored):
         return None
     graded = grade(
-        format, questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))], scored
+        family, questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))], scored
     )
-    place = {str(question): row for row, question in enumerate(graded.columns["question_id"])}
+    row_of = {str(question): row for row, question in enumerate(graded.columns["question_id"])}
     samples = sorted(scored["sample"].unique()) if "sample" in scored.columns else [0]
     column = {sample: position for position, sample in enumerate(samples)}
     rows = [
-        (place[str(question)], column[sample], confidence_of(values))
+        (row_of[str(question)], column[sample], confidence_of(values))
         for question, sample, values in zip(
             scored["question_id"],
             scored["sample"] if "sample" in scored.columns else [0] * len(scored),
             scored["scores"],
             strict=True,
         )
-        if str(question) in place
+        if str(question) in row_of
     ]
     if not rows:
         return None

@@ -51,13 +51,13 @@ def ratio_spread(residual: Floats, base: Floats, index: NDArray[np.int64]) -> Sp
     size = max(float((weight * weight).sum() / squares.sum()), 1.0)
     sums = np.square(np.bincount(index, residual))
     variance = np.array([float((sums / (1 - h)).sum()) / total**2])
-    alone = np.array([float((residual * residual).sum()) / total**2])
-    seen = alone > 0
-    rho = np.clip((variance / np.where(seen, alone, 1.0) - 1) / max(size - 1, 1e-9), 0.0, 1.0) * seen
+    independent = np.array([float((residual * residual).sum()) / total**2])
+    seen = independent > 0
+    rho = np.clip((variance / np.where(seen, independent, 1.0) - 1) / max(size - 1, 1e-9), 0.0, 1.0) * seen
     v = (squares * (1 - rho) + weight * weight * rho)[None, :]
     bias, satterthwaite = under_correlation(h, v, np.ones(len(h)))
     worth = worth_of(sums[None, :], v, np.ones(len(h))) * seen
-    variance, df = steadied(variance / bias, alone, size, worth, satterthwaite)
+    variance, df = steadied(variance / bias, independent, size, worth, satterthwaite)
     return Spread(float(variance[0]), float(df[0]))
 
 
@@ -76,16 +76,16 @@ def worth_of(squares: Floats, v: Floats, many: Floats, seen: Floats | None = Non
 
 
 def steadied(
-    variance: Floats, alone: Floats, size: float, worth: Floats, satterthwaite: Floats
+    variance: Floats, independent: Floats, size: float, worth: Floats, satterthwaite: Floats
 ) -> tuple[Floats, Floats]:
     """A cluster-robust variance (R,) pulled up as far as the data cannot show how outcomes go together, and its degrees of freedom.
 
     Where hits (or misses) are rare, the variance hangs on a few clusters, and with no cluster full of hits in sight it is far too small.
-    It becomes (worth x variance + PRIOR_DF x assumed) / (worth + PRIOR_DF) where that is more; `assumed` is `alone` (the variance if units
-    were independent) times the design effect at the correlation PRIOR_CORRELATION, in clusters of `size` units. Student's t has
+    It becomes (worth x variance + PRIOR_DF x assumed) / (worth + PRIOR_DF) where that is more; `assumed` is `independent` (the variance if
+    units were independent) times the design effect at the correlation PRIOR_CORRELATION, in clusters of `size` units. Student's t has
     worth + PRIOR_DF degrees of freedom, at most Satterthwaite's (those of clusters whose sums are normal).
     """
-    assumed = alone * (1 + PRIOR_CORRELATION * (size - 1))
+    assumed = independent * (1 + PRIOR_CORRELATION * (size - 1))
     pulled = np.maximum(variance, (worth * variance + PRIOR_DF * assumed) / (worth + PRIOR_DF))
     return pulled, np.minimum(satterthwaite, worth + PRIOR_DF)
 

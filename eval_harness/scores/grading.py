@@ -54,20 +54,20 @@ class Graded:
         return int(self.right.shape[1])
 
 
-def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
+def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
     """Set answers (columns `question_id, sample, choice, status`) against the key of `questions`.
 
     Questions with a hidden answer are left out. An answer that is missing for one of the samples counts as failed and wrong.
     A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a duplicate
     (question_id, sample), a sample without a number, an unknown status, a choice outside the options, or a missing column.
     """
-    if format not in FACETS:
-        raise BadInput(f"format {format!r}: unknown. There are: {', '.join(FACETS)}.")
+    if family not in FACETS:
+        raise BadInput(f"format {family!r}: unknown. There are: {', '.join(FACETS)}.")
     _need(questions, ["question_id", "case_id", "options", "answer", "question_type"], "questions")
     _need(answers, ["question_id", "choice", "status"], "answers")
     keys = questions["answer"].tolist()
     known = _sizes(keys) > 0
-    rows, column, samples = _places(questions["question_id"], answers)
+    rows, column, samples = _row_indices(questions["question_id"], answers)
     shape = (len(questions), samples)
     right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     first, statuses = np.full(shape, -1, np.int64), np.full(shape, "failed", dtype=object)
@@ -98,7 +98,7 @@ def grade(format: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         questions=frame,
         columns={
             name: frame[name].to_numpy(dtype=object)
-            for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS[format]))
+            for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS[family]))
             if name in frame.columns
         },
         right=right[known],
@@ -160,7 +160,7 @@ def shown_images(questions: pd.DataFrame) -> pd.Series:
     return pd.concat([first.astype(object), questions["more_image_ids"].reset_index(drop=True).explode().dropna()])
 
 
-def _places(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints, int]:
+def _row_indices(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints, int]:
     """Row and sample column of each answer, and the number of samples."""
     index = pd.Index(question_ids.astype(str))
     if not index.is_unique:
@@ -205,7 +205,7 @@ def _need(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
 
 
 def make_units(
-    format: str,
+    family: str,
     graded: Graded,
     metric: str,
     rows: Ints,
@@ -222,7 +222,7 @@ def make_units(
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
         "case_id": graded.columns["case_id"][rows],
     }
-    for facet in FACETS[format]:
+    for facet in FACETS[family]:
         if facets is not None and facet in facets:
             column = np.empty(len(rows), dtype=object)
             column[:] = facets[facet]

@@ -113,11 +113,11 @@ def clustered_intervals(
     residual = np.square(sums - share[:, None] * weight)
     seen = residual if times is None else residual * times
     variance = (seen @ (1 / (1 - np.minimum(weight / total, 1 - 1e-9)))) / total**2
-    alone = np.maximum(squared - 2 * share * crossed + share**2 * (squares @ many), 0.0) / total**2
+    independent = np.maximum(squared - 2 * share * crossed + share**2 * (squares @ many), 0.0) / total**2
     kinds, many = _kinds(weight, squares, many)
-    mixed = (share > 0) & (share < 1) & (alone > 0)
+    mixed = (share > 0) & (share < 1) & (independent > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rho = np.where(mixed & (size > 1), np.clip((variance / alone - 1) / (size - 1), 0.0, 1.0), 0.0)
+        rho = np.where(mixed & (size > 1), np.clip((variance / independent - 1) / (size - 1), 0.0, 1.0), 0.0)
         spread = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
         bias, satterthwaite = under_correlation(kinds[0] / total, spread, many)
         one = share * (1 - share) / n  # the variance of n independent outcomes

@@ -34,9 +34,9 @@ class Outcomes:
     @cached_property
     def binary(self) -> bool:
         """Whether every unit is one 0/1 outcome of a cluster of its own: then McNemar's test is exact."""
-        alone = len(np.unique(self.cluster)) == len(self.cluster)
+        unclustered = len(np.unique(self.cluster)) == len(self.cluster)
         one = bool(np.all(self.denominator == 1))
-        return self.paired and alone and one and bool(np.all((self.numerator == 0) | (self.numerator == 1)))
+        return self.paired and unclustered and one and bool(np.all((self.numerator == 0) | (self.numerator == 1)))
 
     @cached_property
     def by_cluster(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

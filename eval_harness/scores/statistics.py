@@ -13,7 +13,7 @@ from scipy import special
 
 from eval_harness.results import Verdict
 from eval_harness.scores.comparing.comparisons import PairedTest, Pairs, paired_test, pairwise
-from eval_harness.scores.comparing.ranks import Places, holm, places
+from eval_harness.scores.comparing.ranks import RankRanges, holm, rank_ranges
 from eval_harness.scores.intervals import (
     CLUSTERED,
     LEVEL,
@@ -31,7 +31,7 @@ __all__ = [
     "Outcomes",
     "PairedTest",
     "Pairs",
-    "Places",
+    "RankRanges",
     "chance_p_value",
     "clustered_interval",
     "clustered_intervals",
@@ -39,9 +39,9 @@ __all__ = [
     "pack",
     "paired_test",
     "pairwise",
-    "places",
     "poisson_binomial",
     "published_interval",
+    "rank_ranges",
     "verdict",
     "wilson",
 ]

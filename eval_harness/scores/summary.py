@@ -32,7 +32,7 @@ def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[st
         if len(by_label):
             codes, labels = pd.factorize(by_label[facet], sort=True)
             grouped = _grouped(by_label, codes.astype(np.int64))
-            result[facet] = {str(label): grouped[place] for place, label in enumerate(labels)}
+            result[facet] = {str(label): grouped[index] for index, label in enumerate(labels)}
     return result
 
 
@@ -47,10 +47,10 @@ def _grouped(units: pd.DataFrame, group: np.ndarray) -> dict[int, dict[str, Scor
     columns = {name: values[order] for name, values in columns.items()}
     result: dict[int, dict[str, Score]] = {}
     for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        place, which = divmod(int(key[order[start]]), len(names))
+        index, which = divmod(int(key[order[start]]), len(names))
         name = str(names[which])
         part = {column: values[start:stop] for column, values in columns.items()}
-        result.setdefault(place, {})[name] = _score(name, part)
+        result.setdefault(index, {})[name] = _score(name, part)
     return result
 
 

@@ -124,7 +124,7 @@ def _scored_as_stored(
     """The scores of the choices and statuses that another version of the reader stored."""
     kept = {(row["question_id"], int(row["sample"] or 0)): row for _, row in rows}
     there = [kept.get(key, {}) for key in zip(answers["question_id"], answers["sample"].astype(int), strict=True)]
-    choices = [[int(place) for place in row.get("choice") or []] for row in there]
+    choices = [[int(index) for index in row.get("choice") or []] for row in there]
     stored = answers.assign(
         choice=pd.Series(choices, index=answers.index, dtype=object),
         status=[row.get("status", "failed") for row in there],
@@ -157,9 +157,9 @@ def read_rows(bundle: Bundle, claimed: Result, dataset: Dataset) -> list[Placed]
     there, wanted = _columns(pq.read_schema(pa.BufferReader(bundle.answers))), _columns(ANSWERS_SCHEMA)
     if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
         raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")
-    for place, row in rows:
+    for where, row in rows:
         if not isinstance(row["question_id"], str):
-            raise BadInput(f"{place}: has no question_id")
+            raise BadInput(f"{where}: has no question_id")
     return rows
 
 
@@ -179,9 +179,9 @@ def _wrong_version(claimed: Result) -> Iterator[str]:
 
 
 def _wrong_rows(rows: Sequence[Placed]) -> Iterator[str]:
-    for place, row in rows:
+    for where, row in rows:
         if wrong := wrong_row(row):
-            yield f"{place}: {wrong}"
+            yield f"{where}: {wrong}"
 
 
 def _dataset(claimed: Result, find: Find) -> Dataset:
@@ -299,11 +299,11 @@ def _read(answers: pd.DataFrame) -> dict[tuple[str, int], Mapping[Any, Any]]:
 def _misread(rows: Sequence[Placed], answers: pd.DataFrame) -> Iterator[str]:
     """Rows whose choice or status is not what their response reads as."""
     read = _read(answers)
-    for place, row in rows:
+    for where, row in rows:
         ours = read[row["question_id"], int(row["sample"] or 0)]
-        for what, here in (("choice", [int(place) for place in ours["choice"]]), ("status", ours["status"])):
+        for what, here in (("choice", [int(index) for index in ours["choice"]]), ("status", ours["status"])):
             if row.get(what) != here:
-                yield f"{place}: {what} {clip(row.get(what))}, its response reads as {here}"
+                yield f"{where}: {what} {clip(row.get(what))}, its response reads as {here}"
 
 
 def _renamed_rules(rows: Sequence[Placed], answers: pd.DataFrame) -> Iterator[str]:

@@ -132,11 +132,11 @@ def _from_run(folder: Path, find: Find, reproduced: bool) -> Formed:
             f"{run.request.fingerprint[:16]}); choose the dataset that was asked. Nothing was submitted."
         )
     problems: list[str] = []
-    asked = run.request.model
-    if asked.startswith("baseline:") and run.model.kind != "baseline":
-        problems.append(f"model kind {run.model.kind!r}: {asked} can only land marked as 'baseline'")
-    if reproduced and (asked.startswith("recorded:") or asked == "another harness"):
-        problems.append(f"--reproduced: its answers come from a file ({printable(asked, 200)}). {RUN_IT}")
+    model = run.request.model
+    if model.startswith("baseline:") and run.model.kind != "baseline":
+        problems.append(f"model kind {run.model.kind!r}: {model} can only land marked as 'baseline'")
+    if reproduced and (model.startswith("recorded:") or model == "another harness"):
+        problems.append(f"--reproduced: its answers come from a file ({printable(model, 200)}). {RUN_IT}")
     records, wrong = checked_answers(_journal(folder, problems), questions, samples, run.request.method)
     check_samples(records, samples)
     notes = [*([dataset.remark] if dataset.remark else []), *_missing(len(questions), samples, len(records))]
@@ -267,12 +267,12 @@ def _journal(folder: Path, problems: list[str]) -> Iterator[Placed]:
     found = Found()
     kept: dict[Any, Placed] = {}
     extra: list[Placed] = []
-    for place, record in json_lines(path, found, constants=True, torn=True):
+    for where, record in json_lines(path, found, constants=True, torn=True):
         key = (str(record.get("question_id")), str(record.get("sample", 0)))
         if key in kept and kept[key][1].get("status") != "failed":
-            extra.append((place, record))
+            extra.append((where, record))
         else:
-            kept[key] = (place, record)
+            kept[key] = (where, record)
     problems.extend(found.problems)
     yield from kept.values()
     yield from extra

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.sources.problems import clip
-from eval_harness.integrations import readers
+from eval_harness.integrations.reading import readers
 from eval_harness.submissions.checks.validation import checked_answers
 from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
 from eval_harness.submissions.untrusted.files import Found, Record, listed, read_records
@@ -46,7 +46,7 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     found = Found()
     reader = readers.reader_for(path)
     entries = readers.read(reader, path, questions, found) if reader else _entries(path, questions, found)
-    rows = ((place, _row(identity, said)) for place, identity, said in entries)
+    rows = ((where, _row(identity, said)) for where, identity, said in entries)
     records, problems = checked_answers(rows, questions, MOST_SAMPLES, "mc", found)
     if records and all(record["sample"] > 0 for record in records):
         found.add(str(path), f"its samples begin with {min(r['sample'] for r in records)}. Number them from 0.")
@@ -75,19 +75,19 @@ def _row(identity: Any, said: Record) -> Record:
 def _entries(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, Record]]:
     """(where, question id, journal record) of a file of records."""
     keys = {str(row.question_id): (row.options, row.answer) for row in questions.itertuples()}
-    for place, record in read_records(path, found):
-        yield from _answers(place, record, keys, found)
+    for where, record in read_records(path, found):
+        yield from _answers(where, record, keys, found)
 
 
-def _answers(place: str, record: Record, keys: dict[str, Any], found: Found) -> Iterator[tuple[str, Any, Record]]:
-    """The answers in a record: (place, question id, journal record)."""
+def _answers(where: str, record: Record, keys: dict[str, Any], found: Found) -> Iterator[tuple[str, Any, Record]]:
+    """The answers in a record: (where, question id, journal record)."""
     pair = record.get("")
     if isinstance(pair, str):
-        yield from _pair(place, pair, record, found)
+        yield from _pair(where, pair, record, found)
     elif "qa_type" in record and "id" in record and "question_id" not in record:
         parts = [record.get("image_type"), record["id"], record["qa_type"]]
         if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
-            found.add(place, "its id or qa_type is no text")
+            found.add(where, "its id or qa_type is no text")
             return
         names = ["-".join(str(part) for part in parts), "-".join(str(part) for part in parts[1:])]
         name = next((name for name in names if name in keys), names[1])
@@ -97,9 +97,9 @@ def _answers(place: str, record: Record, keys: dict[str, Any], found: Found) -> 
             ours = str(options[int(answer[0])])
             if truth.strip().lower().rstrip(".") != ours.lower():
                 found.add(
-                    place, f"its gt_ans is {clip(truth)}, the dataset says {ours!r}: another version of the dataset"
+                    where, f"its gt_ans is {clip(truth)}, the dataset says {ours!r}: another version of the dataset"
                 )
-        yield place, name, _said(record)
+        yield where, name, _said(record)
     else:
         identity = record.get("question_id")
         identity = record.get("index") if identity is None else identity
@@ -108,12 +108,12 @@ def _answers(place: str, record: Record, keys: dict[str, Any], found: Found) -> 
             ("`response`", "response" in record, "Give the model's text, or null where it gave none."),
         ):
             if not there:
-                found.add(place, f"has no {name}; it has {listed(list(record)) or 'no fields'}. {remedy}")
+                found.add(where, f"has no {name}; it has {listed(list(record)) or 'no fields'}. {remedy}")
                 return
-        yield place, identity, _said(record)
+        yield where, identity, _said(record)
 
 
-def _pair(place: str, pair: str, record: Record, found: Found) -> Iterator[tuple[str, Any, Record]]:
+def _pair(where: str, pair: str, record: Record, found: Found) -> Iterator[tuple[str, Any, Record]]:
     """MediConfusion's two images of a pair; question ids are `<pair>-1` and `<pair>-2`."""
     answer = record.get("answer")
     for side in (1, 2):
@@ -122,9 +122,9 @@ def _pair(place: str, pair: str, record: Record, found: Found) -> Iterator[tuple
         if isinstance(answer, dict):
             said, name = answer.get(f"im{side}"), "full_answer"
         if not isinstance(said, dict) or name not in said:
-            found.add(place, f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})")
+            found.add(where, f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})")
         else:
-            yield place, f"{pair}-{side}", {"response": said[name]}
+            yield where, f"{pair}-{side}", {"response": said[name]}
 
 
 def _said(record: Record) -> Record:

@@ -318,7 +318,7 @@ class _Refused(Exception):
 
 HEADLINES = {
     "added": "Verified: every score follows from the answers. Exactly these files were added to main, so this pull request is closed.",
-    "refused": "Refused: nothing was added. Mend it and push to this pull request, or open another.",
+    "refused": "Refused: nothing was added. Fix it and push to this pull request, or open another.",
     "for a human": "The scores follow from the answers, but the store's owner should look at this before it is added:",
 }
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.integrations.readers import describe
+from eval_harness.integrations.reading.readers import describe
 from eval_harness.results import Benchmark
 from eval_harness.results.landing import Landing, local_account, now
 from eval_harness.results.store_source import is_hub_store
@@ -40,7 +40,7 @@ class Submitted:
     """Where a submission went: a folder of this machine, or the address of a pull request. `new` is False when it was there already."""
 
     submission: Submission
-    place: str
+    location: str
     new: bool
 
 
@@ -71,8 +71,8 @@ def submit(
         return deliver(submission, to, account=account)
     from eval_harness.submissions.stores import hub_store
 
-    place, new = hub_store.add(str(to), submission, with_questions)
-    return Submitted(submission, place, new)
+    location, new = hub_store.add(str(to), submission, with_questions)
+    return Submitted(submission, location, new)
 
 
 def deliver(submission: Submission, to: str | Path, token: str | None = None, account: str | None = None) -> Submitted:
@@ -89,8 +89,8 @@ def deliver(submission: Submission, to: str | Path, token: str | None = None, ac
             submission.notes.append(
                 f"the dataset {where} is a folder: the store's owner must name theirs to verify (--data)"
             )
-        place, new = hub_store.propose(str(to), submission, token)
-        return Submitted(submission, place, new)
+        location, new = hub_store.propose(str(to), submission, token)
+        return Submitted(submission, location, new)
     who = account or local_account()
     found = folder_store.duplicate_submissions(Path(to), submission, who)
     submission.flags.extend(flag for flag in found if flag not in submission.flags)
@@ -113,7 +113,7 @@ def prepare(
     """The submission that a run folder, a folder of result.json and answers.parquet, or a file of answers makes, examined.
 
     `reproduced`: whoever owns the store says that they ran the model themselves. That is their word, which nothing in the folder can give
-    or prove; but of answers that no run of ours gave it cannot be so. It gets a place of its own beside the submitted one.
+    or prove; but of answers that no run of ours gave it cannot be so. It gets a folder of its own beside the submitted one.
     `owner`: of the store on the Hub, whose released datasets are vouched for. What is wrong with it is in `problems`, all at once.
 
     Raises BadInput where there is nothing to recompute from: unreadable files, an unknown dataset, missing options.

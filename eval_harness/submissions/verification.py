@@ -157,7 +157,7 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
     """Examine every result of a folder store; changes nothing."""
     outcomes = []
     for path in sorted((store / "results").glob("*/*/*/result.json")):
-        place = path.parent.relative_to(store).as_posix()
+        name = path.parent.relative_to(store).as_posix()
         try:
             claimed = read_result(path)
             if claimed.kind != "measured":
@@ -168,9 +168,9 @@ def _folder(store: Path, data: Sequence[str], tell: Callable[[Outcome], None]) -
             account = landing.account if landing else None
             flags = [*submission.flags, *duplicate_submissions(store, submission, account)]
             word: Word = "refused" if submission.problems else "for a human" if flags else "verified"
-            outcome = Outcome(place, word, (*submission.problems, *flags), tuple(submission.notes))
+            outcome = Outcome(name, word, (*submission.problems, *flags), tuple(submission.notes))
         except BadInput as error:
-            outcome = Outcome(place, "later" if isinstance(error, Unavailable) else "refused", (str(error),))
+            outcome = Outcome(name, "later" if isinstance(error, Unavailable) else "refused", (str(error),))
         tell(outcome)
         outcomes.append(outcome)
     return outcomes

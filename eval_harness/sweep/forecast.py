@@ -82,8 +82,8 @@ def _forecast(task: Task) -> Forecast:
         waiting = [
             each for each in plan.instances if records.get(plan.key(each), {}).get("status", "failed") == "failed"
         ]
-        asked = {plan.key(each) for each in plan.instances}
-        if task.is_done and asked <= records.keys():
+        planned = {plan.key(each) for each in plan.instances}
+        if task.is_done and planned <= records.keys():
             waiting = []  # what failed was asked, and is told in the result
         size = size_of(plan, images=16, instances=waiting) if waiting else None
     except BadInput as error:

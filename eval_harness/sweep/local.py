@@ -1,6 +1,6 @@
 """Running tasks on this machine, one after the other: a process for each model, which keeps it loaded for the model's other tasks.
 
-A process that dies (out of memory, a crash in a library) fails its task alone; the next task gets a new process.
+A process that dies (out of memory, a crash in a library) fails only its task; the next task gets a new process.
 """
 
 from __future__ import annotations

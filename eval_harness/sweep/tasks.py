@@ -149,24 +149,24 @@ def _list(path: Path, document: Mapping[str, Any], key: str) -> list[Any]:
     return found
 
 
-def _entry(path: Path, place: str, entry: Any, name: str | None) -> dict[str, Any]:
+def _entry(path: Path, where: str, entry: Any, name: str | None) -> dict[str, Any]:
     """The options of one entry: a text stands for the option `name`. Raises BadInput where one is unknown or of another type."""
     entry = {name: entry} if name and isinstance(entry, str) else entry
     if not isinstance(entry, dict) or (name and not isinstance(entry.get(name), str)):
         wanted = f"a text, or a mapping with {name!r}" if name else "a mapping of options"
-        raise BadInput(f"{path}: {place}: must be {wanted}. Write, e.g., {EXAMPLE}.")
+        raise BadInput(f"{path}: {where}: must be {wanted}. Write, e.g., {EXAMPLE}.")
     for option in entry:
         allowed = option == name or option not in ("model", "benchmark", "method", *SET_BY_THE_SWEEP)
         if not isinstance(option, str) or option.replace("-", "_") not in _defaults() or not allowed:
             raise BadInput(
-                f"{path}: {place}: {option}: not an option that a sweep takes. `medprobe eval --help` lists them."
+                f"{path}: {where}: {option}: not an option that a sweep takes. `medprobe eval --help` lists them."
             )
     given = {option.replace("-", "_"): _as_typed(option, value) for option, value in entry.items()}
     try:
         return _options_model()(**given).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors()[0]
-        raise BadInput(f"{path}: {place}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        raise BadInput(f"{path}: {where}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
 
 
 def _as_typed(option: str, value: Any) -> Any:

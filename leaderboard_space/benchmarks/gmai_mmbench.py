@@ -7,6 +7,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 SPEC = BoardSpec(
     label="GMAI-MMBench",
     task="name what an image shows",
+    case="question",
     chains=(
         ("department", "modality", "keyword"),
         ("task", "modality", "keyword"),

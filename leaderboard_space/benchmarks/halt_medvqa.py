@@ -8,6 +8,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 SPEC = BoardSpec(
     label="HALT-MedVQA",
     task="say when there is no answer",
+    case="question",
     chains=(("scenario", "source_dataset"),),
     # Its scores are its scenarios, with their counts of irrelevant answers.
     first_facet="metric",

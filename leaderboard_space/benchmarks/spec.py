@@ -26,7 +26,7 @@ class BoardSpec:
 
     label: str
     task: str = "answer"
-    case: str = "question"
+    case: str = "case"
     short_guess: str = "guessing"
     guesses: Mapping[str, str] = field(default_factory=dict)
     chains: tuple[tuple[str, ...], ...] | None = None

@@ -22,7 +22,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of
 from eval_harness.results import Result, scan_store
-from eval_harness.results.landing import LANDING, WITHDRAWN, read_standing
+from eval_harness.results.landing import LANDING, WITHDRAWN, read_provenance
 from eval_harness.results.store_source import Folder, open_store
 from leaderboard_space.data.ranks.outcomes import (
     Layout,
@@ -290,7 +290,7 @@ class Board:
 
     def _marks(self, section: Section) -> tuple[object, ...]:
         """The files of a section as they are now: results, answers, and where its questions come from."""
-        files = [(entry.key, entry.standing, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
+        files = [(entry.key, entry.provenance, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
                  for entry in section.entries]  # fmt: skip
         measured = any(entry.result.kind == "measured" for entry in section.entries)
         if self.store is None or section.fingerprint is None or not measured:
@@ -333,7 +333,7 @@ class Board:
         assert self.store is not None
         key = path.parent.relative_to(self.store / "results").as_posix()
         result, notes = read_possible(path)
-        return Entry(key, result, path.parent, tuple(notes), read_standing(path.parent))
+        return Entry(key, result, path.parent, tuple(notes), read_provenance(path.parent))
 
 
 def _stamp(path: Path | None) -> Stamp:

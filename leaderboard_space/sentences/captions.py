@@ -16,7 +16,7 @@ RANKS = (
     "Rank 1 is every model that may be the best. Another rank counts the models significantly ahead and significantly behind; ranks that "
     "overlap do not by themselves say that two models are tied: point at one to see."
 )
-"""What the column of ranks says (`ranks.Places`)."""
+"""What the column of ranks says (`ranks.RankRanges`)."""
 SHADES = "Teal lies on the better side of guessing, orange on the worse: the stronger, the further, full at 50 points"
 
 

@@ -186,7 +186,7 @@ class SubmitTab:
             return words.refused([str(error)]), self.open_submissions(), outcome(None, [str(error)])
         if self.waiting:
             self.waiting.forget()
-        where = done.place if self.on_hub else found.folder
+        where = done.location if self.on_hub else found.folder
         if not self.on_hub:
             with suppress(OSError, BadInput):  # its row is there when the reader follows the link
                 self.board.refresh()

@@ -48,7 +48,7 @@ def difference(claim: Claim, ours: Sequence[float]) -> str:
 def section(claims: Iterable[Claim], entries: Iterable[Entry], problems: Mapping[str, str] | None = None) -> str:
     """The section as HTML; nothing where nothing is claimed and nothing went wrong. `entries`: the results to set beside the claims."""
     claims = list(claims)
-    results = [entry.result for entry in entries if entry.standing.withdrawal is None]
+    results = [entry.result for entry in entries if entry.provenance.withdrawal is None]
     rows = "".join(
         f'<tr><th scope="row">{text(claim.model)}</th><td>{text(claim.dataset)}</td><td>{text(claim.task or "not said")}</td>'
         f'<td class="num">{number(claim.value, 2)}</td><td>{"verified" if claim.verified else "community"}'

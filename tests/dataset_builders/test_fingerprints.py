@@ -8,8 +8,9 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
 from dataset_builders.build import build
 from dataset_builders.fingerprints import (
-    ASKED,
     FACETS_READ,
+    FACETS_READ_IF_GIVEN,
+    QUESTION_COLUMNS,
     SCORED,
     SCORED_IF_GIVEN,
     facets_digest,
@@ -45,7 +46,7 @@ def changed(value):
 def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_changes(repository):
     questions = whole(repository)
     before = fingerprint_of(questions)
-    for name in (*ASKED, *SCORED, *SCORED_IF_GIVEN):
+    for name in (*QUESTION_COLUMNS, *SCORED, *SCORED_IF_GIVEN):
         if name not in questions.columns:
             continue
         for row in random.Random(name).sample(range(len(questions)), 3):
@@ -53,7 +54,7 @@ def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_chan
             other[name] = other[name].astype(object)
             other.at[row, name] = changed(other.at[row, name])
             assert fingerprint_of(other) != before, (name, row)
-            assert has_fingerprint(other, fingerprint_v1(questions)) == (name not in ASKED)
+            assert has_fingerprint(other, fingerprint_v1(questions)) == (name not in QUESTION_COLUMNS)
 
 
 def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_nothing(repository):
@@ -77,11 +78,17 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     questions = whole(repository)
     answers = constant_answers(questions, 0)
     before = score(repository.format, questions, answers)
-    for name in set(questions.columns) - {*ASKED, *SCORED, *SCORED_IF_GIVEN, *FACETS_READ}:
+    for name in set(questions.columns) - {
+        *QUESTION_COLUMNS,
+        *SCORED,
+        *SCORED_IF_GIVEN,
+        *FACETS_READ,
+        *FACETS_READ_IF_GIVEN,
+    }:
         other = questions.copy()
         other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
         assert score(repository.format, other, answers) == before, name
-    for name in {*FACETS_READ} & {*questions.columns} - {*SCORED, "categories"}:
+    for name in {*FACETS_READ, *FACETS_READ_IF_GIVEN} & {*questions.columns} - {*SCORED, "categories"}:
         other = questions.assign(**{name: "one label"})
         assert score(repository.format, other, answers).scores == before.scores, name
 

@@ -206,10 +206,10 @@ def many_questions(folder, images, size=20_000):
     for number in range(images):
         pixels = np.frombuffer(rng.randbytes(size), np.uint8).reshape(-1, 100)
         Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
-        for place in range(9):
-            qa_type = f"entity_{'gt' if place % 2 == 0 else 'hallu'}_{place // 2}"
+        for index in range(9):
+            qa_type = f"entity_{'gt' if index % 2 == 0 else 'hallu'}_{index // 2}"
             row = {"id": f"i{number}", "image": f"{number}.png", "image_type": "chest_xray", "qa_type": qa_type}
-            rows.append(row | {"question": f"Is it {place}?", "answer": "yes" if place % 2 == 0 else "no"})
+            rows.append(row | {"question": f"Is it {index}?", "answer": "yes" if index % 2 == 0 else "no"})
     (folder / "probmed.json").write_text(json.dumps(rows))
     return folder
 

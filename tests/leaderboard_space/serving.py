@@ -35,9 +35,9 @@ def board(
     `hidden`: questions, answers and ledger of a hidden test, divided by spaces.
     """
     port = free_port()
-    places = {"HF_HOME": str(home / "hf"), "GRADIO_TEMP_DIR": str(home / "gradio")}
+    folders = {"HF_HOME": str(home / "hf"), "GRADIO_TEMP_DIR": str(home / "gradio")}
     unset = {name: None for name in os.environ if name.startswith(("HF_", "GRADIO_"))}
-    process = start(BOARD, SERVE, store, port, hidden, *data, cwd=home, **{**unset, **places, **environment})
+    process = start(BOARD, SERVE, store, port, hidden, *data, cwd=home, **{**unset, **folders, **environment})
     address = f"http://127.0.0.1:{port}"
     try:
         said = process.line("The board is on")

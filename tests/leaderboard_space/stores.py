@@ -54,10 +54,10 @@ def _mediconfusion(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]
 
 
 def _probmed(cases: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    places = [("chest", "X-ray"), ("chest", "CT"), ("brain", "MRI"), ("abdomen", "CT")]
+    kinds = [("chest", "X-ray"), ("chest", "CT"), ("brain", "MRI"), ("abdomen", "CT")]
     rows = []
     for image in range(cases):
-        organ, modality = places[image % 4]
+        organ, modality = kinds[image % 4]
         for aspect in ASPECTS:
             for adversarial in (False, True) if aspect != "abnormality" else (False,):
                 rows.append(

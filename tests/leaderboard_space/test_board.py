@@ -119,10 +119,10 @@ def test_an_unreadable_result_is_set_aside_with_a_note(tmp_path: Path) -> None:
 
 def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
     store = make_store(tmp_path, cases=8)
-    for place, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
-        if place == 0:
+    for index, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
+        if index == 0:
             path.write_bytes(b"PAR1 no")
-        if place == 1:
+        if index == 1:
             path.unlink()
     mark = json.loads(next((store / "results" / "halt-medvqa").glob("*/*/result.json")).read_text())["benchmark"][
         "fingerprint"

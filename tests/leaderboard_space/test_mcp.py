@@ -15,19 +15,19 @@ mcp = pytest.importorskip("mcp", reason="needs mcp (extra space)")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("mcp")
     with board(make_store(folder / "store", cases=30), folder / "home") as (address, _):
         yield f"{address}/gradio_api/mcp/"
 
 
-def asked(place: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
+def asked(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
     """The tools by name, and the results of the calls."""
 
     async def talk() -> tuple[dict[str, Any], list[Any]]:
         from mcp.client.streamable_http import streamablehttp_client
 
-        async with streamablehttp_client(place) as (read, write, _), mcp.ClientSession(read, write) as session:
+        async with streamablehttp_client(address) as (read, write, _), mcp.ClientSession(read, write) as session:
             await session.initialize()
             tools = {tool.name: tool for tool in (await session.list_tools()).tools}
             return tools, [await session.call_tool(name, given) for name, given in calls]
@@ -40,8 +40,8 @@ def rows(result: Any) -> Any:
     return json.loads(result.content[0].text)
 
 
-def test_an_agent_finds_the_tools_and_what_they_take(place: str) -> None:
-    tools, _ = asked(place)
+def test_an_agent_finds_the_tools_and_what_they_take(address: str) -> None:
+    tools, _ = asked(address)
     assert set(tools) == {"question_sets", "leaderboard", "branches_of", "breakdown"}
     assert "95 % interval" in tools["leaderboard"].description
     given = tools["leaderboard"].inputSchema["properties"]
@@ -51,12 +51,12 @@ def test_an_agent_finds_the_tools_and_what_they_take(place: str) -> None:
     )
 
 
-def test_an_agent_gets_the_numbers_of_a_selection(place: str) -> None:
-    _, (sets,) = asked(place, ("question_sets", {}))
+def test_an_agent_gets_the_numbers_of_a_selection(address: str) -> None:
+    _, (sets,) = asked(address, ("question_sets", {}))
     phantom = next(one for one in rows(sets) if one["benchmark"] == "halt-medvqa" and one["kind"] == "phantom")
     which = {"benchmark": "halt-medvqa", "question_set": phantom["question_set"]}
     _, (whole, fake, parts, wrong) = asked(
-        place,
+        address,
         ("leaderboard", which),
         ("leaderboard", {**which, "branches": ["scenario: fake"]}),
         ("breakdown", {**which, "facet": "scenario", "metric": "average"}),
@@ -69,8 +69,8 @@ def test_an_agent_gets_the_numbers_of_a_selection(place: str) -> None:
     assert wrong.isError and "no such score" in wrong.content[0].text
 
 
-def test_the_client_library_finds_the_same(place: str) -> None:
-    client = pytest.importorskip("gradio_client").Client(place.removesuffix("gradio_api/mcp/"), verbose=False)
+def test_the_client_library_finds_the_same(address: str) -> None:
+    client = pytest.importorskip("gradio_client").Client(address.removesuffix("gradio_api/mcp/"), verbose=False)
     assert {Path(name).name for name in client.view_api(return_format="dict")["named_endpoints"]} >= {
         "leaderboard",
         "question_sets",

@@ -102,8 +102,8 @@ print(json.dumps(said))
 
 
 def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(tmp_path):
-    python, place = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "place"
-    place.mkdir()
+    python, workdir = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
+    workdir.mkdir()
     evaluate = ("eval", "mediconfusion", "--model")
     wanted = [
         (("demo",), "eval,space"),
@@ -119,7 +119,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     commands = [*needless, *(command for command, _ in wanted)]
     done = subprocess.run(
         [python, "-c", COMMANDS, json.dumps(commands)],
-        cwd=place, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280, check=False,
+        cwd=workdir, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (built, _), (chance, _), (served_code, about), *others = json.loads(done.stdout.splitlines()[-1])
@@ -128,7 +128,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     for (command, extra), (code, said) in zip(wanted, others, strict=True):
         assert code == 2, (command, code, said)
         assert len(said.splitlines()) == 1 and f"'medprobe[{extra}]'" in said, (command, said)
-    assert sorted(path.name for path in place.iterdir()) == ["data", "run", "served"]
+    assert sorted(path.name for path in workdir.iterdir()) == ["data", "run", "served"]
 
 
 @pytest.fixture(scope="module")
@@ -184,13 +184,13 @@ print(json.dumps([str(pathlib.Path(leaderboard_space.__file__)), len(published_r
 def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
     from leaderboard_space.data.published_results import published_results
 
-    place = tmp_path / "place"
-    place.mkdir()
-    assert outside(installed / "medprobe", "--version", cwd=place)[0] == f"medprobe {PROJECT['version']}\n"
-    outside(installed / "medprobe", "build", "probmed", cwd=place)
-    outside(installed / "medprobe", "eval", "probmed", "--model", "baseline:oracle", "--out", "run", cwd=place)
-    assert json.loads((place / "run/result.json").read_text())["scores"]["overall"]["value"] == 100
-    where, published = json.loads(outside(installed / "python", "-c", READS_ITS_DATA, cwd=place)[0].splitlines()[-1])
+    workdir = tmp_path / "workdir"
+    workdir.mkdir()
+    assert outside(installed / "medprobe", "--version", cwd=workdir)[0] == f"medprobe {PROJECT['version']}\n"
+    outside(installed / "medprobe", "build", "probmed", cwd=workdir)
+    outside(installed / "medprobe", "eval", "probmed", "--model", "baseline:oracle", "--out", "run", cwd=workdir)
+    assert json.loads((workdir / "run/result.json").read_text())["scores"]["overall"]["value"] == 100
+    where, published = json.loads(outside(installed / "python", "-c", READS_ITS_DATA, cwd=workdir)[0].splitlines()[-1])
     assert Path(where).is_relative_to(installed.parent)
     assert published == len(published_results())
 
@@ -214,20 +214,22 @@ def other_project(folder):
 @pytest.mark.exhaustive  # commands of an installed wheel, one process each
 def test_another_project_with_a_package_of_our_name_is_one_line(installed, tmp_path):
     """Found before ours on the path, installed over ours, or removed with what it had overwritten."""
-    theirs, place = other_project(tmp_path), tmp_path / "place"
-    place.mkdir()
+    theirs, workdir = other_project(tmp_path), tmp_path / "workdir"
+    workdir.mkdir()
     pip("install", "--target", tmp_path / "elsewhere", theirs)
     command = ("eval", "mediconfusion", "--model", "baseline:chance")
     for arguments in (("--version",), command):
-        _, said = outside(installed / "medprobe", *arguments, cwd=place, code=2, PYTHONPATH=str(tmp_path / "elsewhere"))
+        _, said = outside(
+            installed / "medprobe", *arguments, cwd=workdir, code=2, PYTHONPATH=str(tmp_path / "elsewhere")
+        )
         assert said.count("\n") == 1 and "eval-harness-of-others" in said and "eval_harness" in said
     pip("--python", installed / "python", "install", theirs)
-    _, said = outside(installed / "medprobe", *command, cwd=place, code=2)
+    _, said = outside(installed / "medprobe", *command, cwd=workdir, code=2)
     assert said.count("\n") == 1 and "eval-harness-of-others" in said and "virtual environment" in said
     shutil.rmtree(next((installed.parent / "lib").glob("python*")) / "site-packages" / "eval_harness")
-    _, said = outside(installed / "medprobe", *command, cwd=place, code=2)
+    _, said = outside(installed / "medprobe", *command, cwd=workdir, code=2)
     assert said.count("\n") == 1 and "eval_harness" in said and "Install medprobe" in said
-    assert not list(place.iterdir())
+    assert not list(workdir.iterdir())
 
 
 def test_badges_and_pictures_are_true():

@@ -101,10 +101,10 @@ class Drawer:
 
     def _placed(self, case: Case, answers: list[str], wrong: list[str], split: str, rng: random.Random) -> Choice:
         size = len(answers) + len(wrong)
-        places = list(range(size))
-        rng.shuffle(places)
-        places.sort(key=lambda at: self.used[split, case.is_multiple, size, at])
-        right = places[: len(answers)]
+        positions = list(range(size))
+        rng.shuffle(positions)
+        positions.sort(key=lambda at: self.used[split, case.is_multiple, size, at])
+        right = positions[: len(answers)]
         self.take(case, split, size, right)
         rng.shuffle(answers)
         rng.shuffle(wrong)

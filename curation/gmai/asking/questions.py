@@ -1,4 +1,4 @@
-"""The words of the questions: templates per (task, granularity), of ours, of one's own, or proposed by a language model and reviewed.
+"""The words of the questions: templates per (task, granularity), built in, custom, or proposed by a language model and reviewed.
 
 A question names the modality, the task and the granularity, and holds no label, synonym or parent (GMAI-MMBench, "QA generation").
 """

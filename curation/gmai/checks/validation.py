@@ -23,7 +23,6 @@ FAULTS = {
     "poor": "the image is poor",
     "unseen": "answerable without the image",
 }
-FINE = "fine"
 
 
 def read_faults(private: Path) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -86,7 +86,7 @@ def build_validation(out: Path) -> FastAPI:
                 raise BadInput(f"there is no question {number:g}.")
             validation.record(private, reviewer, ids[at], faults)
         except (BadInput, OSError) as error:
-            return [gr.skip(), saved(f"NOT saved: {error}", trouble=True), gr.skip(), gr.skip()]
+            return [gr.skip(), saved(f"NOT saved: {error}", failed=True), gr.skip(), gr.skip()]
         said = validation.read_faults(private)
         others = [*range(at + 1, len(ids)), *range(at)]
         return go(reviewer, next((k for k in others if reviewer.strip() not in said.get(ids[k], {})), at) + 1)

@@ -1,7 +1,7 @@
 """labels.csv: raw labels to canonical names with synonyms, parents, MeSH id, tags, regions and modalities; and what follows from it:
 which labels are the same thing, which lie within one another, and which cannot be on an image at all.
 
-A table of one's own goes before the built-in `vocabulary.csv`. What neither maps is left out and named in `unmapped.csv`.
+A custom table goes before the built-in `vocabulary.csv`. What neither maps is left out and named in `unmapped.csv`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class LabelTable:
 
 
 def read_labels(path: Path | None) -> LabelTable:
-    """The built-in vocabulary under a table of one's own, whose names, raw labels and fields win.
+    """The built-in vocabulary under a custom table, whose names, raw labels and fields win.
 
     What it leaves blank of a name that the vocabulary knows stays as it is there.
 
@@ -147,7 +147,7 @@ def _text(value: object) -> str:
 
 
 def _complete(rows: list[dict], known: dict) -> None:  # type: ignore[type-arg]
-    """Fill the fields that no row of one's own gives with those of the vocabulary."""
+    """Fill the fields that no custom row gives with those of the vocabulary."""
     rows[0]["raw"] += known["raw"]
     for column in ("parents", "mesh", "task", "department", "region", "modalities"):
         if not any(row[column] for row in rows):

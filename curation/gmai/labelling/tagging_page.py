@@ -61,7 +61,7 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
             try:
                 tags.vote(private, tagger, label, subject, chosen)
             except (BadInput, OSError) as error:
-                return saved(f"NOT saved: {error}", trouble=True)
+                return saved(f"NOT saved: {error}", failed=True)
             return progress(tagger)
 
         return save

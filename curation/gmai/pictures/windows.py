@@ -1,6 +1,6 @@
 """Grey values of scanners to 8-bit pictures: windows for CT, percentiles for what has no scale.
 
-See also: DICOM's own rescaling and VOI (`readers/dicom_pixels.py`).
+See also: DICOM's own rescaling and VOI (`dicom_pixels.py`).
 """
 
 from __future__ import annotations

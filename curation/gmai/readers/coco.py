@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
-from curation.gmai.readers.pictures import (
+from curation.gmai.pictures.files import (
     Names,
     open_picture,
-    patient_of,
+    picture_of,
     pictures_below,
     relative,
     size_mismatch,
 )  # fmt: skip
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.tables import number_box
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
@@ -78,18 +78,9 @@ def _load(
     if stated != shape:
         raise Skipped(size_mismatch("its annotation", stated, shape))
     targets = [_target(annotation, names, shape) for annotation in annotations]
-    name = relative(path, dataset)
-    return [
-        Picture(
-            name,
-            pixels,
-            targets,
-            patient=_given(entry, "patient_id") or patient_of(name, dataset) or said.pop("patient", None),
-            study=_given(entry, "study_id") or said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said | {field: found for field in ("age", "sex", "site") if (found := _given(entry, field))},
-        )
-    ]
+    fields = {"patient": "patient_id", "study": "study_id", "age": "age", "sex": "sex", "site": "site"}
+    given = {field: _given(entry, name) for field, name in fields.items()}
+    return [picture_of(path, dataset, pixels, targets, said, given)]
 
 
 def _given(entry: dict[str, Any], field: str) -> str | None:

@@ -1,7 +1,7 @@
 """DICOM folders: every file below the path, sorted by what it is. SEG and RTSTRUCT give masks for the slices they refer to, a table
 (`annotations`) or the class folder gives labels for single pictures.
 
-See also: pixels (`dicom_pixels.py`).
+See also: pixels (`pictures/dicom_pixels.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
-from curation.gmai.readers.dicom_pixels import (
+from curation.gmai.pictures.dicom_pixels import (
     about,
     header,
     read_frame,
@@ -24,9 +23,10 @@ from curation.gmai.readers.dicom_pixels import (
     upright,
     values,
 )  # fmt: skip
-from curation.gmai.readers.pictures import files_below, patient_of, relative
+from curation.gmai.pictures.files import files_below, patient_of, picture_of, relative
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
+from curation.gmai.pictures.volumes import Labelled, pictures_of
 from curation.gmai.readers.tables import labels_in, rows_by_image
-from curation.gmai.readers.volumes import Labelled, pictures_of
 from curation.gmai.sources import Dataset, Sources
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
@@ -109,26 +109,9 @@ def _labels(
 
 def _single(path: Path, labels: list[str], row: dict[str, str], dataset: Dataset) -> list[Picture]:
     picture, said = read_frame(path, dataset, labels[0])
-    columns = dataset.columns
-    name = relative(path, dataset)
-    given = {
-        field: row[column]
-        for field in ("age", "sex", "site")
-        if (column := getattr(columns, field)) and row.get(column)
-    }
-    patient = (columns.patient and row.get(columns.patient)) or patient_of(name, dataset) or said.pop("patient", None)
-    said.pop("patient", None)
-    return [
-        Picture(
-            name,
-            picture,
-            [Target(label) for label in labels],
-            patient=patient,
-            study=said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said | given,
-        )
-    ]
+    fields = ("patient", "age", "sex", "site")
+    given = {field: row.get(column) for field in fields if (column := getattr(dataset.columns, field))}
+    return [picture_of(path, dataset, picture, [Target(label) for label in labels], said, given)]
 
 
 def _referred(data: Any) -> list[str]:
@@ -219,7 +202,7 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
 def _of_structures(data: Any, slices: list[Any], dataset: Dataset, unit: Unit) -> dict[str, np.ndarray]:
     """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another cuts a hole."""
     names = {int(each.ROINumber): str(each.ROIName) for each in data.get("StructureSetROISequence", [])}
-    place = {str(each.SOPInstanceUID): at for at, each in enumerate(slices)}
+    index_of = {str(each.SOPInstanceUID): at for at, each in enumerate(slices)}
     found: dict[str, np.ndarray] = {}
     shape = (len(slices), int(slices[0].Rows), int(slices[0].Columns))
     left_out: dict[str, int] = defaultdict(int)
@@ -227,7 +210,7 @@ def _of_structures(data: Any, slices: list[Any], dataset: Dataset, unit: Unit) -
         label = names.get(int(region.ReferencedROINumber), "")
         for contour in region.get("ContourSequence", []):
             images = contour.get("ContourImageSequence", [])
-            at = place.get(str(images[0].ReferencedSOPInstanceUID)) if images else _nearest(contour, slices)
+            at = index_of.get(str(images[0].ReferencedSOPInstanceUID)) if images else _nearest(contour, slices)
             if str(contour.ContourGeometricType) != "CLOSED_PLANAR":
                 left_out[f"a contour of {contour.ContourGeometricType} has no area"] += 1
             elif at is None:

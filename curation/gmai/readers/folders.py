@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from curation.gmai.pictures.files import open_picture, picture_of, pictures_below, relative
 from curation.gmai.pictures.targets import Picture, Skip, Target, Unit
-from curation.gmai.readers.pictures import open_picture, patient_of, pictures_below, relative
 from curation.gmai.sources import Dataset, Sources
 
 
@@ -26,14 +26,4 @@ def units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
 def _load(path: Path, name: str, dataset: Dataset) -> list[Picture]:
     label = name.split("/", 1)[0]
     pixels, said = open_picture(path, dataset, label)
-    return [
-        Picture(
-            name,
-            pixels,
-            [Target(label)],
-            patient=patient_of(name, dataset) or said.pop("patient", None),
-            study=said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said,
-        )
-    ]
+    return [picture_of(path, dataset, pixels, [Target(label)], said)]

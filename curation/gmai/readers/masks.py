@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
-from curation.gmai.readers.pictures import (
+from curation.gmai.pictures.files import (
     files_below,
     open_picture,
-    patient_of,
+    picture_of,
     pictures_below,
     relative,
     size_mismatch,
 )  # fmt: skip
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.images.lookup import SUFFIXES
 
@@ -81,18 +81,7 @@ def _load(path: Path, masks: list[tuple[str, Path]], dataset: Dataset) -> list[P
             targets.append(Target(dataset.classes[value], "mask", mask=values == value))
     if not targets:
         raise Skipped("its mask is empty")
-    name = relative(path, dataset)
-    return [
-        Picture(
-            name,
-            pixels,
-            targets,
-            patient=patient_of(name, dataset) or said.pop("patient", None),
-            study=said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said,
-        )
-    ]
+    return [picture_of(path, dataset, pixels, targets, said)]
 
 
 def _values(mask: Path) -> np.ndarray:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from curation.gmai.pictures.files import files_below, patient_of
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Unit
-from curation.gmai.readers.pictures import files_below, patient_of
-from curation.gmai.readers.volumes import Labelled, pictures_of
+from curation.gmai.pictures.volumes import Labelled, pictures_of
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_json

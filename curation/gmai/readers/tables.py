@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from curation.gmai.pictures.files import Names, open_picture, picture_of, pictures_below, relative
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
-from curation.gmai.readers.pictures import Names, open_picture, patient_of, pictures_below, relative
 from curation.gmai.sources import Columns, Dataset, Sources
 from curation.images.image_table import read_any
 from dataset_builders.errors import BadInput
@@ -94,22 +94,9 @@ def _load(
     for target in found:
         if target.box is not None and not _fits(target.box, pixels.shape):
             raise Skipped(f"a box lies outside its image of {pixels.shape[1]} x {pixels.shape[0]} pixels")
-    name = relative(path, dataset)
-    columns = dataset.columns
-    given = {field: rows[0][column] for field in ATTRIBUTES if (column := getattr(columns, field))}
-    return [
-        Picture(
-            name,
-            pixels,
-            found,
-            patient=(columns.patient and rows[0][columns.patient])
-            or patient_of(name, dataset)
-            or said.pop("patient", None),
-            study=(columns.study and rows[0][columns.study]) or said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said | {field: value for field, value in given.items() if value},
-        )
-    ]
+    fields = ("patient", "study", *ATTRIBUTES)
+    given = {field: rows[0][column] for field in fields if (column := getattr(dataset.columns, field))}
+    return [picture_of(path, dataset, pixels, found, said, given)]
 
 
 def _classes(rows: list[dict[str, str]], dataset: Dataset) -> list[Target]:

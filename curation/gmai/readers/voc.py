@@ -6,16 +6,15 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
-from curation.gmai.readers.pictures import (
+from curation.gmai.pictures.files import (
     Names,
     files_below,
     open_picture,
-    patient_of,
+    picture_of,
     pictures_below,
-    relative,
     size_mismatch,
 )  # fmt: skip
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
 
@@ -66,18 +65,7 @@ def _load(path: Path, root: ElementTree.Element, dataset: Dataset) -> list[Pictu
     targets = [_target(each, pixels.shape) for each in root.iter("object")]
     if not targets:
         raise Skipped("has no object")
-    name = relative(path, dataset)
-    return [
-        Picture(
-            name,
-            pixels,
-            targets,
-            patient=patient_of(name, dataset) or said.pop("patient", None),
-            study=said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said,
-        )
-    ]
+    return [picture_of(path, dataset, pixels, targets, said)]
 
 
 def _target(each: ElementTree.Element, shape: tuple[int, ...]) -> Target:

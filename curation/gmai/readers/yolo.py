@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
+from curation.gmai.pictures.files import files_below, open_picture, picture_of, pictures_below, relative
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.readers.coco import decode
-from curation.gmai.readers.pictures import files_below, open_picture, patient_of, pictures_below, relative
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
@@ -42,7 +42,7 @@ def units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
 
 
 def _classes(folder: Path, dataset: Dataset) -> dict[int, str]:
-    for path in (place / name for place in dict.fromkeys((folder, dataset.path)) for name in LISTS):
+    for path in (parent / name for parent in dict.fromkeys((folder, dataset.path)) for name in LISTS):
         if path.is_file() and path.suffix in (".yaml", ".yml"):
             given = (yaml.safe_load(read_text(path)) or {}).get("names")
             listed = dict(given) if isinstance(given, dict) else dict(enumerate(given or ()))
@@ -59,18 +59,8 @@ def _load(path: Path, text: Path, classes: dict[int, str], dataset: Dataset) -> 
     lines = [line for line in read_text(text).splitlines() if line.strip()]
     if not lines:
         raise Skipped("its text file names no target")
-    name = relative(path, dataset)
-    return [
-        Picture(
-            name,
-            pixels,
-            [_target(line, number, classes, pixels.shape[:2]) for number, line in enumerate(lines, 1)],
-            patient=patient_of(name, dataset) or said.pop("patient", None),
-            study=said.pop("study", None),
-            modality=said.pop("modality", None),
-            attributes=said,
-        )
-    ]
+    targets = [_target(line, number, classes, pixels.shape[:2]) for number, line in enumerate(lines, 1)]
+    return [picture_of(path, dataset, pixels, targets, said)]
 
 
 def _target(line: str, number: int, classes: dict[int, str], shape: tuple[int, int]) -> Target:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
-from dataset_builders.lexical_tree import tree_page
+from dataset_builders.selection.lexical_tree import tree_page
 
 MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Drawn:
     """A question of the GMAI-MMBench phantoms; `right` are the true options, `facets` task, department, granularity, modality."""
 
     drawing: Drawing
@@ -33,17 +33,17 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _gmai() -> Iterator[_Asked]:
+def _gmai() -> Iterator[_Drawn]:
     counts = ("2", "3", "5", "7", "9", "12")
-    for place, count in enumerate(counts):
-        others = tuple(other for other in counts if other != count)[place % 2 : place % 2 + 3]
-        yield _Asked(
+    for index, count in enumerate(counts):
+        others = tuple(other for other in counts if other != count)[index % 2 : index % 2 + 3]
+        yield _Drawn(
             Drawing("cells", "microscopy", number=int(count)),
             "How many cells are drawn in this microscopy picture?", (count,), others,
             ("Counting", "Hematology", "Image Level", "Microscopy"),
         )  # fmt: skip
     for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
-        yield _Asked(
+        yield _Drawn(
             Drawing("cells", "microscopy", variant=variant, number=number),
             "What shape have the cells in this microscopy picture?",
             (f"{variant} cells",), tuple(f"{other} cells" for other in ("round", "long", "star-shaped", "square") if other != variant),
@@ -51,7 +51,7 @@ def _gmai() -> Iterator[_Asked]:
         )  # fmt: skip
     for variant, name in (("wide", "large cup"), ("", "small cup")):
         for lesions in ((), (Lesion("left", "upper", "small", "dark"),)):
-            yield _Asked(
+            yield _Drawn(
                 Drawing("retina", "fundus", lesions, variant),
                 "What does the bright disc of this fundus picture look like?",
                 (name,), tuple(other for other in ("large cup", "small cup", "two cups") if other != name),
@@ -62,7 +62,7 @@ def _gmai() -> Iterator[_Asked]:
         Lesion("left", "lower", "small", "bright"),
         Lesion("left", "lower", "large", "dark"),
     ):
-        yield _Asked(
+        yield _Drawn(
             Drawing("retina", "fundus", (lesion,)),
             "Which finding lies on the retina of this fundus picture?",
             (lesion.words,), tuple(
@@ -72,7 +72,7 @@ def _gmai() -> Iterator[_Asked]:
         )  # fmt: skip
     for modality, word in (("mri", "MRI"), ("ct", "CT")):
         for variant, name in (("wide", "widened ventricles"), ("narrow", "slit-like ventricles")):
-            yield _Asked(
+            yield _Drawn(
                 Drawing("brain", modality, variant=variant),
                 f"What do the ventricles look like in this {word}?",
                 (name,), tuple(other for other in ("widened ventricles", "slit-like ventricles", "no ventricles") if other != name),
@@ -84,7 +84,7 @@ def _gmai() -> Iterator[_Asked]:
         ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"),
         ("chest", "xray", "Pulmonary Medicine"),
     ):  # fmt: skip
-        yield _Asked(
+        yield _Drawn(
             Drawing(organ, modality),
             f"Which part of the body does this {MODALITY[modality]} show?",
             (organ,), tuple(other for other in organs if other != organ),
@@ -92,7 +92,7 @@ def _gmai() -> Iterator[_Asked]:
         )  # fmt: skip
     for level in ("upper", "lower"):
         for side in ("left", "right"):
-            yield _Asked(
+            yield _Drawn(
                 Drawing("chest", "xray", (Lesion(side, level, "large"),)),
                 "Where in this X-ray is the round spot?",
                 (f"{level} {side}",), tuple(f"{a} {b}" for a in ("upper", "lower") for b in ("left", "right") if (a, b) != (level, side)),
@@ -103,20 +103,20 @@ def _gmai() -> Iterator[_Asked]:
         Lesion("right", "lower", "small", "dark"),
         Lesion("right", "upper", "small", "bright"),
     )
-    places = {spot: f"a spot in the {spot.level} {spot.side}" for spot in spots}
+    labels = {spot: f"a spot in the {spot.level} {spot.side}" for spot in spots}
     for chosen in (spots[:2], spots[1:], spots):
-        yield _Asked(
+        yield _Drawn(
             Drawing("chest", "ct", chosen),
             "Which of these does this CT show? Several are right.",
-            tuple(places[spot] for spot in chosen),
-            (*(places[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")[: 5 - len(chosen)],
+            tuple(labels[spot] for spot in chosen),
+            (*(labels[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")[: 5 - len(chosen)],
             ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT"),
         )  # fmt: skip
 
 
-def _hidden() -> Iterator[_Asked]:
+def _hidden() -> Iterator[_Drawn]:
     for variant, number in (("bent", 7), ("", 6), ("bent", 5), ("", 8), ("bent", 8), ("", 5)):
-        yield _Asked(
+        yield _Drawn(
             Drawing("spine", "xray", variant=variant, number=number),
             "What is the shape of the column of vertebrae in this X-ray?",
             ("bent",) if variant else ("straight",), ("straight", "ring-shaped") if variant else ("bent", "ring-shaped"),
@@ -126,18 +126,18 @@ def _hidden() -> Iterator[_Asked]:
 
 def write(folder: Path) -> None:
     """`GMAI-MMBench_VAL.tsv` with answers, a TEST part without, and `LexicalTree.html`."""
-    asked, hidden = list(_gmai()), list(_hidden())
-    _write_tsv(folder / "GMAI-MMBench_VAL.tsv", asked, 1, "VAL")
-    _write_tsv(folder / "GMAI_mm_bench_TEST_part_1.tsv", hidden, len(asked) + 1, "TEST")
-    (folder / "LexicalTree.html").write_text(_tree_page(asked), encoding="utf-8")
+    drawn, hidden = list(_gmai()), list(_hidden())
+    _write_tsv(folder / "GMAI-MMBench_VAL.tsv", drawn, 1, "VAL")
+    _write_tsv(folder / "GMAI_mm_bench_TEST_part_1.tsv", hidden, len(drawn) + 1, "TEST")
+    (folder / "LexicalTree.html").write_text(_tree_page(drawn), encoding="utf-8")
 
 
-def _write_tsv(path: Path, asked: list[_Asked], first: int, split: str) -> None:
+def _write_tsv(path: Path, drawn: list[_Drawn], first: int, split: str) -> None:
     stream = io.StringIO(newline="")
     writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
     writer.writeheader()
     turns: dict[int, int] = {}
-    for number, each in enumerate(asked):
+    for number, each in enumerate(drawn):
         size = len(each.right) + len(each.wrong)
         turn = turns[size] = turns.get(size, -1) + 1
         options = [*each.right, *each.wrong]
@@ -162,8 +162,8 @@ def _write_tsv(path: Path, asked: list[_Asked], first: int, split: str) -> None:
     path.write_text(stream.getvalue(), encoding="utf-8")
 
 
-def _tree_page(asked: list[_Asked]) -> str:
+def _tree_page(drawn: list[_Drawn]) -> str:
     """The tree of the questions in the layout of the authors' page."""
     subjects = enumerate(("task", "department", "granularity"))
-    rows = [(subject, each.facets[at], each.facets[3], each.right[0]) for at, subject in subjects for each in asked]
+    rows = [(subject, each.facets[at], each.facets[3], each.right[0]) for at, subject in subjects for each in drawn]
     return tree_page(rows, "Lexical tree of the phantoms")

@@ -1,6 +1,6 @@
 """Reads GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
 
-See also: the file's records (`tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
+See also: the file's records (`tsv.py`), the tree's page and branches (`selection/lexical_tree.py`), writing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from dataset_builders.benchmarks.gmai_mmbench.tsv import (
 )
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
-from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
+from dataset_builders.selection.lexical_tree import read_tree
 from dataset_builders.sources.files import Entry, check_text
 from dataset_builders.sources.problems import Problems, clip
 
 PAPER_SPLITS = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
-REMEDY = "Mend the entries, or get the file again from OpenGVLab/GMAI-MMBench."
+REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
 
 
 def read(source: Path, images: ImageFolders | None) -> Content:
@@ -266,18 +266,18 @@ def _facet(text: dict[str, str], *columns: str) -> str | None:
 
 def _hidden(files: list[Path], test: list[Case], problems: Problems) -> dict[str, tuple[int, ...]]:
     """The answers of test questions that a separate file gives."""
-    asked = {case.case_id: case.questions[0] for case in test}
+    question_of = {case.case_id: case.questions[0] for case in test}
     hidden: dict[str, tuple[int, ...]] = {}
     for file in files:
         for record in records(file):
             index = record.fields["index"].strip()
             entry = Entry(dict(record.fields), str(file), f"{index} (line {record.line})", problems)
-            if index not in asked:
+            if index not in question_of:
                 entry.wrong("there is no test question of this index")
                 continue
             if index in hidden:
                 entry.wrong("the index occurs twice")
-            hidden[index], _ = _answer(entry, record.fields["answer"].strip(), asked[index].options, {})
+            hidden[index], _ = _answer(entry, record.fields["answer"].strip(), question_of[index].options, {})
             if not hidden[index] and entry.ok:
                 entry.wrong("has no answer")
     return hidden

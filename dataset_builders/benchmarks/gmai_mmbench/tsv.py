@@ -38,9 +38,9 @@ class Record:
 
 
 def records(file: Path) -> Iterator[Record]:
-    """The records of a tab-separated file with a header; quoted fields may hold tabs, line breaks and doubled quotes.
+    """The records of a tab-separated file with a header; quoted fields may hold tabs, line breaks and two quotes for one.
 
-    Raises BadInput for an empty file, a header without names or with doubled ones, a record with another number of fields,
+    Raises BadInput for an empty file, a header without names or with duplicates, a record with another number of fields,
     text that is not UTF-8, and an unclosed quote.
     """
     header: list[str] | None = None
@@ -149,7 +149,7 @@ def images_in(text: str) -> list[str]:
 
 
 def image_of(file: Path, start: int, length: int, number: int = 0) -> bytes:
-    """An image of the record that lies at `start` (the one at place `number` of a list), decoded. Raises ImageError where it is none."""
+    """An image of the record that lies at `start` (the one at index `number` of a list), decoded. Raises ImageError where it is none."""
     with file.open("rb") as stream:
         names = next(_raw_records(file))
         stream.seek(start)

@@ -39,28 +39,28 @@ def write(folder: Path) -> None:
     swap: dict[str, Any] = {}
     nota: list[dict[str, str]] = []
     for number, (drawing, question, right, wrong) in enumerate(_HALT_SCENES):
-        places = {
+        files = {
             "fake": f"synpic{90001 + number}.jpg" if number % 2 else f"test_{9001 + number}.jpg",
             "none": f"PMC900{number:02d}_Fig1_{number + 1}.jpg",
         }
-        for name in places.values():
+        for name in files.values():
             home = folder / "images" / _home(name)
             home.mkdir(parents=True, exist_ok=True)
             (home / name).write_bytes(draw(drawing, "JPEG"))
         fake[str(number)] = _halt_entry(
-            _FAKE[number % len(_FAKE)].format(organ=drawing.organ), (right, *wrong), unsure, number, places["fake"]
+            _FAKE[number % len(_FAKE)].format(organ=drawing.organ), (right, *wrong), unsure, number, files["fake"]
         )
         other = (number + 5) % len(_HALT_SCENES)
         elsewhere = f"synpic{90001 + other}.jpg" if other % 2 else f"test_{9001 + other}.jpg"
-        asked = (
+        wording = (
             f"{question.removesuffix('?')} in this {_HALT_SCENES[number][0].organ} with a green square in its corner?"
         )
-        swap[str(number)] = _halt_entry(asked, (right, *wrong), unsure, number + 2, elsewhere)
+        swap[str(number)] = _halt_entry(wording, (right, *wrong), unsure, number + 2, elsewhere)
         options = list(wrong)
         options.insert(number % 4, none)
         nota.append(
             {
-                "img": places["none"],
+                "img": files["none"],
                 "question": f" {question} ",
                 **{f"choice_{letter}": f" {letter}:{text} " for letter, text in zip("ABCD", options, strict=True)},
                 "answer": "ABCD"[number % 4],
@@ -77,12 +77,12 @@ def _home(name: str) -> str:
 
 def _halt_entry(question: str, others: tuple[str, ...], right: str, turn: int, image: str) -> dict[str, Any]:
     options = list(others)
-    place = turn % (len(options) + 1)
-    options.insert(place, right)
+    position = turn % (len(options) + 1)
+    options.insert(position, right)
     return {
         "question": question,
         "option": dict(zip("ABCDEFG", options, strict=False)),
         "answer": right,
-        "answer_id": "ABCDEFG"[place],
+        "answer_id": "ABCDEFG"[position],
         "img": image,
     }

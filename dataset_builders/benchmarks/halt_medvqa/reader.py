@@ -19,9 +19,8 @@ from dataset_builders.sources.problems import Problems
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
 """n in Table 1. 542 and 817 are the last indices of files that hold 543 and 818 entries (they count from 0)."""
-FILE_COUNTS = {"fake": 543, "none": 1000, "swap": 818}
 SOURCES = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
-REMEDY = "Mend the entries, or get the files again from knowlab/halt-medvqa."
+REMEDY = "Fix the entries, or get the files again from knowlab/halt-medvqa."
 
 
 def read(source: Path, images: ImageFolders | None) -> Content:

@@ -1,6 +1,6 @@
 """Reads MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives), images, ROCO's licences.
 
-In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a set of one's own
+In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a custom set
 (`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.
 
 See also: the fine-tuning halves (`finetune.py`), downloading (`download.py`), writing.
@@ -39,7 +39,7 @@ PAPER_CATEGORIES = {
 """Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not
 pairs."""
 
-REMEDY = "Mend the entries, or get the files again from AIF4S/MediConfusion."
+REMEDY = "Fix the entries, or get the files again from AIF4S/MediConfusion."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class WhereInPMC:
 class _ImageDict:
     """image_dict.json, by the image's name in `im_1`, `im_2`."""
 
-    places: dict[str, WhereInPMC]
+    locations: dict[str, WhereInPMC]
     own: dict[str, OwnImage]
 
 
@@ -139,7 +139,7 @@ class _Shelf:
         licences: dict[str, str],
     ) -> None:
         self.folders, self.known, self.licences = folders, known, licences
-        self.alone = unambiguous([place.file_name for place in known.places.values()])
+        self.unambiguous_names = unambiguous([location.file_name for location in known.locations.values()])
         self.made: dict[tuple[str, str], CaseImage | None] = {}
         self.roco_of: dict[str, str] = {}
 
@@ -156,9 +156,9 @@ class _Shelf:
             entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
-        place, own = self.known.places.get(roco), self.known.own.get(roco, OwnImage())
-        if place is not None and place.file_name in self.alone:
-            names.append(place.file_name)
+        location, own = self.known.locations.get(roco), self.known.own.get(roco, OwnImage())
+        if location is not None and location.file_name in self.unambiguous_names:
+            names.append(location.file_name)
         found = re.search(r"ROCO_\d+", roco)
         return find_image(
             entry,
@@ -168,7 +168,7 @@ class _Shelf:
             called=f"{local}.jpg",
             license=own.license or (self.licences.get(found.group(), "unknown") if found else "unknown"),
             source=own.source
-            or (f"PMC Open Access {place.pmcid}, {place.file_name} ({roco})" if place is not None else None)
+            or (f"PMC Open Access {location.pmcid}, {location.file_name} ({roco})" if location is not None else None)
             or (roco if found else None),
             sha256=own.sha256,
             group=own.group,
@@ -182,8 +182,8 @@ def _image_dict(source: Path, problems: Problems) -> _ImageDict:
         return _ImageDict({}, {})
     document = read_json(file)
     if not isinstance(document, dict):
-        raise BadInput(f"{file}: is not an object (ROCO path -> place). {REMEDY}")
-    places, own = {}, own_images(source, problems)
+        raise BadInput(f"{file}: is not an object (ROCO path -> location). {REMEDY}")
+    locations, own = {}, own_images(source, problems)
     for name, value in document.items():
         entry = Entry(value, str(file), name, problems)
         if own[name] != OwnImage() and "dlink" not in entry.value:
@@ -195,27 +195,27 @@ def _image_dict(source: Path, problems: Problems) -> _ImageDict:
         if file_name and not stays_inside(file_name):
             entry.wrong(f"the file name {file_name!r} leaves its folder")
         if entry.ok and pmcid:
-            places[name] = WhereInPMC(pmcid.group(), link.split("/pmc/", 1)[-1], file_name)
-    return _ImageDict(places, own)
+            locations[name] = WhereInPMC(pmcid.group(), link.split("/pmc/", 1)[-1], file_name)
+    return _ImageDict(locations, own)
 
 
 def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
     """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as
     `read` does."""
     problems = Problems()
-    places = _image_dict(source, problems).places
+    locations = _image_dict(source, problems).locations
     problems.check(REMEDY)
     fields = {}
     document: dict[str, Any] = read_json(needed_file(source, "dataset.json", "the confusing pairs"))
     for pair in document.values():
         for number in (1, 2):
             roco, local = str(pair.get(f"im_{number}")), str(pair.get(f"im_{number}_local"))
-            place = places.get(roco)
-            if place is not None:
+            location = locations.get(roco)
+            if location is not None:
                 fields[local] = {
-                    "pmcid": place.pmcid,
-                    "package": place.package,
-                    "file_name": place.file_name,
+                    "pmcid": location.pmcid,
+                    "package": location.package,
+                    "file_name": location.file_name,
                     "roco": roco,
                     "local": local,
                 }
@@ -242,7 +242,7 @@ def _counts(cases: list[Case], source: Path) -> list[Count]:
     labels = Counter(label for question in questions for label in question.categories)
     stated = _statistics(source)
     told = _manifest_pairs(source)
-    if told is not None:  # a set of one's own: its own files are what it is held against, not the paper
+    if told is not None:  # a custom set is compared with what its own files say, not with the paper
         numbers = {"pairs": (len(cases), told), "questions": (len(questions), 2 * told)}
         numbers |= {
             f"images labelled {label}": (labels[label], stated.get(label, 0)) for label in sorted({*labels, *stated})

@@ -28,7 +28,7 @@ def write(folder: Path) -> None:
         for number in range(3):
             lesions = tuple(FINDINGS[(scene + n) % 3] for n in range(number))
             (folder / "images" / kind / f"{number + 1}.png").write_bytes(draw(Drawing(organ, modality, lesions)))
-            for qa_type, question, answer in _asked(scene, number, organ, modality, lesions):
+            for qa_type, question, answer in _questions_of(scene, number, organ, modality, lesions):
                 rows.append(
                     {
                         "id": f"{kind}_{number + 1}",
@@ -42,7 +42,7 @@ def write(folder: Path) -> None:
     (folder / "probmed.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def _asked(
+def _questions_of(
     scene: int, number: int, organ: str, modality: str, lesions: tuple[Lesion, ...]
 ) -> Iterator[tuple[str, str, str]]:
     other_organ, other_modality = SCENES[(scene + 2) % len(SCENES)][0], ("mri", "ct", "xray")[(number + scene) % 3]
@@ -60,15 +60,15 @@ def _asked(
     absent = [finding for finding in FINDINGS if finding not in lesions]
     if not lesions:
         yield "entity_hallu", f"Does the drawing show a {absent[0].words}?", "no"
-    for place, lesion in enumerate(lesions):
+    for index, lesion in enumerate(lesions):
         made_up = Lesion(size=lesion.size, tone="dark" if lesion.tone == "bright" else "bright").words
         if any(made_up == other.words for other in lesions):
             made_up = "star-shaped spot"
-        yield f"entity_gt_{place}", f"Does the drawing show a {lesion.words}?", "yes"
-        yield f"entity_hallu_{place}", f"Does the drawing show a {made_up}?", "no"
-    for place, lesion in enumerate(lesions):
+        yield f"entity_gt_{index}", f"Does the drawing show a {lesion.words}?", "yes"
+        yield f"entity_hallu_{index}", f"Does the drawing show a {made_up}?", "no"
+    for index, lesion in enumerate(lesions):
         where = f"in the {lesion.level} {lesion.side} part of the picture"
         level = "lower" if lesion.level == "upper" else "upper"
         elsewhere = f"in the {level} {'right' if lesion.side == 'left' else 'left'} part of the picture"
-        yield f"grounding_gt_{place}", f"Does the {lesion.words} lie {where}?", "yes"
-        yield f"grounding_hallu_{place}", f"Does the {lesion.words} lie {elsewhere}?", "no"
+        yield f"grounding_gt_{index}", f"Does the {lesion.words} lie {where}?", "yes"
+        yield f"grounding_hallu_{index}", f"Does the {lesion.words} lie {elsewhere}?", "no"

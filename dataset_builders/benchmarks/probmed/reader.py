@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import OPTIONS, Shelf, place_of, yes_no
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad.reader import read_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageFolders, own_images
@@ -37,7 +37,7 @@ PAPER_TYPES: dict[str, tuple[int, int, int]] = {
 """Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the "
 "table's total is 6,303."""
 
-REMEDY = "Mend the entries, or get the file again from rippleripple/ProbMed."
+REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."
 
 
 def read(source: Path, images: ImageFolders | None) -> Content:
@@ -47,9 +47,9 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     """
     problems = Problems()
     main, ablation = _files(source)
-    shelf = Shelf(images, [row for _, rows in (*main, *ablation) for row in rows], own_images(source, problems))
-    cases = _cases(main, shelf, problems)
-    pairs = read_pairs(ablation, shelf, problems)
+    index = ImageIndex(images, [row for _, rows in (*main, *ablation) for row in rows], own_images(source, problems))
+    cases = _cases(main, index, problems)
+    pairs = read_pairs(ablation, index, problems)
     problems.check(REMEDY)
     if not cases:
         return Content(cases={"test": pairs}, counts=[Count("pairs of the VQA-RAD ablation", len(pairs), 118)])
@@ -86,7 +86,7 @@ def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path,
     return main, ablation
 
 
-def _cases(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Problems) -> list[Case]:
+def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
@@ -99,7 +99,7 @@ def _cases(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Problems
                 entry.name = f"{position} (id {case_id})"
             if by_type:
                 case_id = f"{entry.text('image_type')}-{case_id}"
-            image = shelf.image(entry, case_id)
+            image = index.image(entry, case_id)
             question = _question(entry, case_id, image)
             if question is None or image is None:
                 continue
@@ -112,7 +112,7 @@ def _cases(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Problems
                 continue
             seen.add(question.question_id)
             questions.setdefault(case_id, []).append(question)
-    return [Case(case_id, (images[case_id],), _paired(asked)) for case_id, asked in questions.items()]
+    return [Case(case_id, (images[case_id],), _paired(group)) for case_id, group in questions.items()]
 
 
 def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
@@ -123,10 +123,10 @@ def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
     shown: dict[Any, set[tuple[str, str]]] = {}
     for row in (row for _, rows in files for row in rows if isinstance(row, dict)):
         if isinstance(row.get("id"), (str, int)):
-            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), place_of(row)))
+            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), path_of(row)))
     return any(
-        len({kind for kind, _ in places}) == len({place for _, place in places}) == len(places) > 1
-        for places in shown.values()
+        len({kind for kind, _ in paths}) == len({path for _, path in paths}) == len(paths) > 1
+        for paths in shown.values()
     )
 
 
@@ -177,14 +177,14 @@ def _read_qa_type(entry: Entry, kind: str) -> tuple[str, bool, str | None]:
     return aspect, match[2] == "hallu", f"{aspect}-{match[3]}" if match[3] else aspect
 
 
-def _paired(asked: list[Question]) -> tuple[Question, ...]:
+def _paired(questions: list[Question]) -> tuple[Question, ...]:
     """The questions of an image, with `pair_id` only where both the true and the adversarial question are there."""
-    size = Counter(question.extra["pair_id"] for question in asked)
+    size = Counter(question.extra["pair_id"] for question in questions)
     return tuple(
         question
         if size[question.extra["pair_id"]] == 2
         else replace(question, extra={**question.extra, "pair_id": None})
-        for question in asked
+        for question in questions
     )
 
 
@@ -200,12 +200,12 @@ def _counts(cases: list[Case]) -> list[Count]:
     for question in questions:
         of_type.setdefault(question.extra["image_type"], []).append(question)
     for name in [*PAPER_TYPES, *sorted(set(of_type) - set(PAPER_TYPES))]:
-        asked, paper = of_type.get(name, []), PAPER_TYPES.get(name)
+        rows, paper = of_type.get(name, []), PAPER_TYPES.get(name)
         note = "3,120 in the appendix" if name == "chest_xray" else ""
         counts += [
-            Count(f"{name}: images", len({q.image_id for q in asked}), paper and paper[0], note),
-            Count(f"{name}: questions", len(asked), paper and paper[1]),
-            Count(f"{name}: answer yes", sum(q.answer == (0,) for q in asked), paper and paper[2]),
+            Count(f"{name}: images", len({q.image_id for q in rows}), paper and paper[0], note),
+            Count(f"{name}: questions", len(rows), paper and paper[1]),
+            Count(f"{name}: answer yes", sum(q.answer == (0,) for q in rows), paper and paper[2]),
         ]
     for aspect in ASPECTS:
         of_aspect = [q for q in questions if q.extra["aspect"] == aspect]

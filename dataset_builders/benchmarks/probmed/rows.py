@@ -13,12 +13,12 @@ from dataset_builders.sources.problems import clip
 OPTIONS = ("yes", "no")
 
 
-class Shelf:
+class ImageIndex:
     """The images of the source, each made once, and named by the first entry that shows it."""
 
     def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, OwnImage]) -> None:
         self.folders, self.own = folders, own
-        self.alone = unambiguous({place_of(row) for row in rows if isinstance(row, dict)})
+        self.unambiguous_names = unambiguous({path_of(row) for row in rows if isinstance(row, dict)})
         self.made: dict[str, CaseImage | None] = {}
         self.last: tuple[object, object, CaseImage | None] = (None, None, None)
 
@@ -26,18 +26,18 @@ class Shelf:
         given, kind, image = self.last
         if image is not None and entry.value.get("image") == given and entry.value.get("image_type") == kind:
             return image  # the questions on an image mostly follow each other
-        name, place = entry.text("image"), place_of(entry.value)
+        name, path = entry.text("image"), path_of(entry.value)
         if not name:
             return None
-        if place not in self.made:
-            self.made[place] = self._make(entry, image_id, name, place)
-        self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[place]
-        return self.made[place]
+        if path not in self.made:
+            self.made[path] = self._make(entry, image_id, name, path)
+        self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[path]
+        return self.made[path]
 
-    def _make(self, entry: Entry, image_id: str, name: str, place: str) -> CaseImage | None:
-        names = [place, name] if name != place else [name]
-        base = place.rsplit("/", 1)[-1]
-        if base in self.alone:
+    def _make(self, entry: Entry, image_id: str, name: str, path: str) -> CaseImage | None:
+        names = [path, name] if name != path else [name]
+        base = path.rsplit("/", 1)[-1]
+        if base in self.unambiguous_names:
             names.append(base)
         own = self.own.get(name, OwnImage())
         return find_image(
@@ -53,7 +53,7 @@ class Shelf:
         )
 
 
-def place_of(row: dict[str, Any]) -> str:
+def path_of(row: dict[str, Any]) -> str:
     """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a
     folder itself."""
     name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()

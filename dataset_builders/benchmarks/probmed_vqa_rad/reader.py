@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import OPTIONS, Shelf, place_of, yes_no
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageFolders, own_images
@@ -26,15 +26,15 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     files = [(file, read_records(file)) for file in found if file.name not in (ORIGIN_MARKER, "image_dict.json")]
     if not files:
         raise BadInput(f"{source}: holds no file of questions (a JSON list or JSON Lines of image, question, gt_ans).")
-    shelf = Shelf(images, [row for _, rows in files for row in rows], own_images(source, problems))
-    pairs = read_pairs(files, shelf, problems)
+    index = ImageIndex(images, [row for _, rows in files for row in rows], own_images(source, problems))
+    pairs = read_pairs(files, index, problems)
     problems.check(REMEDY)
     if not pairs:
         raise BadInput(f"{found[0]}: holds no pair of questions. {REMEDY}")
     return Content(cases={"test": pairs}, counts=[Count("pairs", len(pairs), PAPER_PAIRS)])
 
 
-def read_pairs(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Problems) -> list[Case]:
+def read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
     """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
     is a case."""
     cases = []
@@ -44,9 +44,9 @@ def read_pairs(files: list[tuple[Path, list[Any]]], shelf: Shelf, problems: Prob
         for position in range(0, len(rows) - 1, 2):
             case_id = f"vqa-rad-{position // 2}"
             made = []
-            for place, wanted in ((position, 0), (position + 1, 1)):
-                entry = Entry(rows[place], str(file), place, problems)
-                image, text, answer = shelf.image(entry, place_of(entry.value)), entry.text("question"), yes_no(entry)
+            for row, wanted in ((position, 0), (position + 1, 1)):
+                entry = Entry(rows[row], str(file), row, problems)
+                image, text, answer = index.image(entry, path_of(entry.value)), entry.text("question"), yes_no(entry)
                 if answer is not None and answer != wanted:
                     entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
                 if entry.ok and image is not None:

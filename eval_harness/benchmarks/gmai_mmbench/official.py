@@ -31,14 +31,14 @@ def read(response: str, options: Sequence[str], question_type: str) -> Reading:
 
         return Reading((), "refused", "official: refusal")
     words = response.translate(_BLANKED).split()
-    found = tuple(place for place in range(len(options)) if LETTERS[place] in words)
+    found = tuple(index for index in range(len(options)) if LETTERS[index] in words)
     if question_type == "multiple":
         return official(found, "official: letters")
     if len(found) == 1:
         return official(found, "official: letter between blanks")
     lowered = response.lower()
     if len(lowered) <= 2 * sum(len(option) for option in options):
-        found = tuple(place for place, option in enumerate(options) if option.lower() in lowered)
+        found = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
         if len(found) == 1:
             return official(found, "official: option text")
     return official((), "official: no option")

@@ -11,5 +11,5 @@ from eval_harness.answer_reading.reading import Reading, official
 def read(response: str, options: Sequence[str], question_type: str) -> Reading:
     """The prediction's one token must be an option letter (paper section 4); anything else is irrelevant."""
     token = response.strip()
-    place = LETTERS.find(token) if len(token) == 1 else -1
-    return official((place,) if 0 <= place < len(options) else (), "official: the token is a letter")
+    index = LETTERS.find(token) if len(token) == 1 else -1
+    return official((index,) if 0 <= index < len(options) else (), "official: the token is a letter")

@@ -17,6 +17,6 @@ def read(response: str, options: Sequence[str], question_type: str) -> Reading:
     """
     words = set(response.replace("\n", " ").split(" "))
     found = tuple(
-        place for place in range(len(options)) if any(form.format(LETTERS[place]) in words for form in _FORMS)
+        index for index in range(len(options)) if any(form.format(LETTERS[index]) in words for form in _FORMS)
     )
     return official(found if len(found) == 1 else (), "official: letter between blanks")

@@ -14,7 +14,7 @@ def read(response: str, options: Sequence[str], question_type: str) -> Reading:
     `probmed_hit`). Defects: "Normal" and "None" hold 'No'; "yes, there is" is nothing.
     """
     lowered = [option.strip().lower() for option in options]
-    found = tuple(place for place, word in enumerate(lowered) if word in ("yes", "no") and probmed_hit(response, word))
+    found = tuple(index for index, word in enumerate(lowered) if word in ("yes", "no") and probmed_hit(response, word))
     return official(found, "official: Yes or No as a substring")
 
 

@@ -3,7 +3,7 @@
 The authors' scorer averages image types with weights that count, for condition and position, also the images that have no such
 question. `condition`, `position`, `overall` (and their `_without_adversarial`) carry these weights, so that they are the paper's
 numbers; we recommend `<name>_reweighted`, which divides by the images that have such questions. Three more defects of that scorer
-do not touch complete answers in file order and are reproduced only in `official_scores.py`.
+do not touch complete answers in file order and are not reproduced.
 
 The VQA-RAD ablation (Table 3) has pairs of questions and no aspects: its scores are those of `pair_units`.
 
@@ -88,8 +88,8 @@ def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
 def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) -> Ints:
     """The questions that are not adversarial; all of them for an image that has only adversarial ones."""
     plain = rows[~adversarial[rows]]
-    alone = rows[~np.isin(graded.case[rows], graded.case[plain])]
-    return np.sort(np.concatenate([plain, alone]))
+    unpaired = rows[~np.isin(graded.case[rows], graded.case[plain])]
+    return np.sort(np.concatenate([plain, unpaired]))
 
 
 def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats]:

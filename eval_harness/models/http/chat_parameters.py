@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.server_errors import Trouble
+from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.models.interface import Request, Settings, Thinking
 
 THINKING_ROOM = 16384
@@ -72,17 +72,17 @@ class Parameters:
         """The output tokens that a request is allowed."""
         return max(request.max_tokens, self.least, self.room or 0)
 
-    def give_way(self, trouble: Trouble, request: Request, limit: int) -> bool:
+    def give_way(self, failure: ServerFailure, request: Request, limit: int) -> bool:
         """Change what is sent after the server refused it; False where nothing can be changed. `limit`: what was sent as such.
 
         Raises BadInput where the server does not take what the user asked for.
         """
-        name = trouble.parameter
+        name = failure.parameter
         if name is None:
             return False
-        if name == self.limit_name and (trouble.most or trouble.least):
+        if name == self.limit_name and (failure.most or failure.least):
             with self._changing:
-                return self._fit(trouble, request, limit)
+                return self._fit(failure, request, limit)
         if name == "max_tokens" and self.limit_name == name:
             self.limit_name = "max_completion_tokens"
             return True
@@ -97,14 +97,14 @@ class Parameters:
             del self._thinking[0]
             if not self._thinking:
                 raise BadInput(
-                    f"--thinking {self.settings.thinking}: openai:{self.model} does not let it be set ({trouble}). Leave it out, or "
+                    f"--thinking {self.settings.thinking}: openai:{self.model} does not let it be set ({failure}). Leave it out, or "
                     "give the server's own parameter with --generation."
                 )
             return True
         if name in self.settings.generation or name in ("chat_template", "chat_template_kwargs"):
             option = name if name.startswith("chat") else f"generation {name}"
             raise BadInput(
-                f"--{option.replace('_', '-')}: openai:{self.model} does not take it ({trouble}). Leave it out."
+                f"--{option.replace('_', '-')}: openai:{self.model} does not take it ({failure}). Leave it out."
             )
         if name in ("temperature", "seed") and name not in self._dropped:
             self._dropped.add(name)
@@ -116,17 +116,17 @@ class Parameters:
             return True
         return False
 
-    def _fit(self, trouble: Trouble, request: Request, limit: int) -> bool:
+    def _fit(self, failure: ServerFailure, request: Request, limit: int) -> bool:
         """Bring the output limit into what the server takes; the request's own is never made smaller."""
         if limit != self.limit(request):
             return True  # another question's refusal has changed it meanwhile
-        if trouble.least and limit < trouble.least:
-            self.least = trouble.least
+        if failure.least and limit < failure.least:
+            self.least = failure.least
             self.deviate(f"the server takes no output limit under {self.least} tokens, so as many were allowed")
             return True
         if self.room and limit == self.room:
             # A limit said is taken at its half: where it is the whole context, the question has to fit beside the answer.
-            self.room = max(request.max_tokens, min(trouble.most or self.room, self.room) // 2)
+            self.room = max(request.max_tokens, min(failure.most or self.room, self.room) // 2)
             return self.room < limit
         return False
 

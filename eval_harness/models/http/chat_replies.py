@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_harness.answer_reading.reasoning import split_reasoning
-from eval_harness.models.http.server_errors import Refusal, Trouble, short, trouble_of_status
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, failure_of_status, short
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Where servers put the reasoning beside the answer: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; OpenRouter's and
@@ -59,7 +59,8 @@ class Reply:
 def read_reply(document: Any, limit: int | None = None) -> Reply:
     """What a reply says. `limit`: the output tokens it was allowed, by which a server that gives no reason shows that it cut the text.
 
-    Raises Refusal where a filter or the model held the answer back, Trouble where the document is no chat completion with a message."""
+    Raises Refusal where a filter or the model held the answer back, ServerFailure where the document is no chat completion with a
+    message."""
     choice = _first_choice(document)
     message = choice["message"]
     finish = _finish_reason(choice.get("finish_reason"))
@@ -67,7 +68,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
         raise Refusal("the server's content filter held the answer back")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
-        raise Trouble("the answer's content is not text", "unreadable")
+        raise ServerFailure("the answer's content is not text", "unreadable")
     said, thought = _parts(content)
     refusal = message.get("refusal") or _refusal_part(content)
     if not said and refusal:
@@ -107,7 +108,7 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
 
 
 def _first_choice(document: Any) -> dict[str, Any]:
-    """Raises Trouble for what is not a chat completion (half a body, another service's JSON, an error in a 200)."""
+    """Raises ServerFailure for what is not a chat completion (half a body, another service's JSON, an error in a 200)."""
     error = document.get("error") if isinstance(document, dict) else None
     choices = document.get("choices") if isinstance(document, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
@@ -118,15 +119,15 @@ def _first_choice(document: Any) -> dict[str, Any]:
         if isinstance(code, int) and 400 <= code < 600:
             import json
 
-            raise trouble_of_status(code, json.dumps({"error": error}), {}, ())
-        raise Trouble(f"the server's reply is an error ({short(error)})")
+            raise failure_of_status(code, json.dumps({"error": error}), {}, ())
+        raise ServerFailure(f"the server's reply is an error ({short(error)})")
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         kind = (
             type(document).__name__
             if not isinstance(document, dict)
             else f"it has {', '.join(map(str, list(document)[:5]))}"
         )
-        raise Trouble(f"the server's reply is not a chat completion ({kind})", "unreadable")
+        raise ServerFailure(f"the server's reply is not a chat completion ({kind})", "unreadable")
     return choice
 
 

@@ -70,15 +70,15 @@ class InFlight:
             if now - self._last_cut > CUT_EVERY:
                 self.allowed, self._last_cut = max(1.0, CUT_TO * min(self.allowed, self.now + 1)), now
 
-    def wait(self, tries: int, first: float, asked: float | None) -> None:
+    def wait(self, tries: int, first: float, retry_after: float | None) -> None:
         """Wait before another try: twice as long each time, with jitter, and never shorter than the server asked for.
 
         What the server asked for holds for everybody. Raises Stopped.
         """
-        if asked is not None:
-            self._not_before = max(self._not_before, time.monotonic() + asked)
+        if retry_after is not None:
+            self._not_before = max(self._not_before, time.monotonic() + retry_after)
         backoff = min(LONGEST_WAIT, first * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
-        self._sleep(max(backoff, (asked or 0.0) * random.uniform(1.0, 1.1)))
+        self._sleep(max(backoff, (retry_after or 0.0) * random.uniform(1.0, 1.1)))
 
     def _sleep(self, seconds: float) -> None:
         if self._stop.wait(seconds):

@@ -30,9 +30,9 @@ from eval_harness.models.http.posting import Address, is_local, server_address
 from eval_harness.models.http.sending import PROVIDER
 from eval_harness.models.http.server_errors import (
     Refusal,
-    Trouble,
-    trouble_of,
-    trouble_of_status,
+    ServerFailure,
+    failure_of,
+    failure_of_status,
     without_key,
     words_of,
 )
@@ -90,7 +90,7 @@ class OpenAIChat(Backend):
                 "--base-url http://127.0.0.1:8000/v1."
             )
         if not re.fullmatch(r"[!-~]*", self._key):
-            raise BadInput("OPENAI_API_KEY: holds characters that no key has. Set it to the key alone.")
+            raise BadInput("OPENAI_API_KEY: holds characters that no key has. Set it to the key and nothing else.")
         self.settings = settings
         self.model = Model(name=name)
         self.deviations: list[str] = []
@@ -243,27 +243,27 @@ class OpenAIChat(Backend):
             except Refusal as refusal:
                 self._answered(flight)
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
-            except Trouble as trouble:
+            except ServerFailure as failure:
                 if flight.stopped:
                     raise Stopped from None
-                words = without_key(str(trouble), self._key)
-                if trouble.kind == "fatal":
+                words = without_key(str(failure), self._key)
+                if failure.kind == "fatal":
                     raise BadInput(f"{self.called}: {words}") from None
-                if trouble.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
+                if failure.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
-                if (not self._settled or trouble.parameter == self.parameters.limit_name) and self.parameters.give_way(
-                    trouble, request, limit
+                if (not self._settled or failure.parameter == self.parameters.limit_name) and self.parameters.give_way(
+                    failure, request, limit
                 ):
                     continue
-                if trouble.kind == "cut":
+                if failure.kind == "cut":
                     return replace(failed, error=words, finish_reason="length")
-                if trouble.kind == "question":
+                if failure.kind == "question":
                     return replace(failed, error=words)
-                self._check_it_was_ever_there(trouble, words, time.monotonic() - start, tries)
+                self._check_it_was_ever_there(failure, words, time.monotonic() - start, tries)
                 self.retries += 1
                 if len(read) > done:
                     tries, busy, done = 0, 0, len(read)
-                if trouble.kind == "busy":
+                if failure.kind == "busy":
                     busy += 1
                     flight.busy()
                 else:
@@ -272,7 +272,7 @@ class OpenAIChat(Backend):
                     self._count_failure(words)
                     return replace(failed, error=words)
                 flight.wait(
-                    max(tries, 1) if trouble.kind != "busy" else busy, self._first_wait(trouble), trouble.retry_after
+                    max(tries, 1) if failure.kind != "busy" else busy, self._first_wait(failure), failure.retry_after
                 )
 
     def _answered(self, flight: InFlight) -> None:
@@ -282,7 +282,7 @@ class OpenAIChat(Backend):
     def _scored(self, request: Request, messages: bytes, read: dict[str, Answer]) -> Response | None:
         """The response to a request whose options the server scores by their tokens; None for any other request. `read`: as there.
 
-        Raises BadInput where the method needs that and the server cannot do it; Trouble, Refusal.
+        Raises BadInput where the method needs that and the server cannot do it; ServerFailure, Refusal.
         """
         if not request.candidates or self._token_scores is None:
             return None
@@ -298,19 +298,19 @@ class OpenAIChat(Backend):
             "--method mc, gd or ff."
         )
 
-    def _first_wait(self, trouble: Trouble) -> float:
+    def _first_wait(self, failure: ServerFailure) -> float:
         """A server that nobody reached yet is tried at short intervals, for a few seconds."""
-        return min(self.first_wait, 0.5) if trouble.kind == "unreachable" and not self._any_answer else self.first_wait
+        return min(self.first_wait, 0.5) if failure.kind == "unreachable" and not self._any_answer else self.first_wait
 
-    def _check_it_was_ever_there(self, trouble: Trouble, words: str, seconds: float, tries: int) -> None:
+    def _check_it_was_ever_there(self, failure: ServerFailure, words: str, seconds: float, tries: int) -> None:
         """Raise BadInput where nothing suggests that a chat server is at this address; one that answered before is waited for."""
         if self._any_answer:
             return
-        place = self.base_url or PROVIDER
-        if trouble.kind == "unreachable" and seconds >= START_PATIENCE:
-            raise BadInput(f"--base-url {place}: no server can be reached: {words}. Start it, or check the address.")
-        if trouble.kind == "unreadable" and tries + 1 >= TRIES_OF_A_STRANGER:
-            raise BadInput(f"--base-url {place}: {words}. Give the address of a chat server; it mostly ends in /v1.")
+        address = self.base_url or PROVIDER
+        if failure.kind == "unreachable" and seconds >= START_PATIENCE:
+            raise BadInput(f"--base-url {address}: no server can be reached: {words}. Start it, or check the address.")
+        if failure.kind == "unreadable" and tries + 1 >= TRIES_OF_A_STRANGER:
+            raise BadInput(f"--base-url {address}: {words}. Give the address of a chat server; it mostly ends in /v1.")
 
     def _count_failure(self, words: str) -> None:
         """Raise BadInput when question after question fails with no answer in between."""
@@ -322,23 +322,23 @@ class OpenAIChat(Backend):
             )
 
     def _once(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Reply:
-        """Send one question. `messages`: as JSON. Raises Refusal or Trouble."""
+        """Send one question. `messages`: as JSON. Raises Refusal or ServerFailure."""
         return read_reply(self._document(server, messages, sent), sent.get(self.parameters.limit_name))
 
     def _document(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Any:
-        """The JSON of a reply. Raises Refusal or Trouble."""
+        """The JSON of a reply. Raises Refusal or ServerFailure."""
         others = json.dumps({"model": self.name, **sent}, ensure_ascii=False, allow_nan=False)
         try:
             posted = server.post(others[:-1].encode("utf-8", "replace") + b', "messages": ' + messages + b"}")
         except (TimeoutError, HTTPError) as error:
-            raise trouble_of(error) from None
+            raise failure_of(error) from None
         if not 200 <= posted.status < 300:
-            raise trouble_of_status(posted.status, posted.text, posted.headers, sent)
+            raise failure_of_status(posted.status, posted.text, posted.headers, sent)
         try:
             return json.loads(posted.body)
         except ValueError as error:
             said = words_of(posted.text) if "html" in posted.headers.get("content-type", "") else str(error)
-            raise Trouble(f"the server's reply is not a chat completion ({said})", "unreadable") from None
+            raise ServerFailure(f"the server's reply is not a chat completion ({said})", "unreadable") from None
 
     def _told_from_reasoning(self, server: Address, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
@@ -361,7 +361,7 @@ class OpenAIChat(Backend):
         )
         try:
             reply = self._once(server, messages_of(probe, None), self.parameters.of(probe))
-        except (Refusal, Trouble):
+        except (Refusal, ServerFailure):
             return False
         if reply.shows_no_end:
             self.parameters.deviate(

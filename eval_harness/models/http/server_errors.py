@@ -61,7 +61,7 @@ class Refusal(Exception):
     """A filter or the model held the answer back; asking again is no use."""
 
 
-class Trouble(Exception):
+class ServerFailure(Exception):
     """No answer came. `kind` says what to do:
 
     `again`, `busy` (the server has too much to do), `unreachable` (nobody listens there), `unreadable` (something came that is no reply
@@ -87,26 +87,28 @@ class Trouble(Exception):
         self.parameter, self.most, self.least, self.retry_after = parameter, most, least, retry_after
 
 
-def trouble_of(error: Exception) -> Trouble:
+def failure_of(error: Exception) -> ServerFailure:
     """What an exception on the way to a reply means."""
     connected = not isinstance(error, NewConnectionError | ConnectTimeoutError | ProxyError)
     cause = list(_causes(error))[-1]
     last = short(cause)
     if isinstance(cause, TimeoutError):
-        return Trouble("no answer in time", "busy" if connected else "unreachable")
+        return ServerFailure("no answer in time", "busy" if connected else "unreachable")
     if isinstance(cause, socket.gaierror):
-        return Trouble(f"its host name cannot be resolved ({last})", "unreachable")
+        return ServerFailure(f"its host name cannot be resolved ({last})", "unreachable")
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return Trouble(f"its certificate cannot be verified ({last})", "fatal")
+        return ServerFailure(f"its certificate cannot be verified ({last})", "fatal")
     if isinstance(cause, ssl.SSLError) and "WRONG_VERSION" in str(cause).upper():
-        return Trouble(f"it does not speak https ({last}); try http://", "fatal")
+        return ServerFailure(f"it does not speak https ({last}); try http://", "fatal")
     if "Tunnel connection failed" in str(cause):
-        return Trouble(f"the proxy refuses the connection ({last}); check HTTPS_PROXY and NO_PROXY", "unreachable")
+        return ServerFailure(
+            f"the proxy refuses the connection ({last}); check HTTPS_PROXY and NO_PROXY", "unreachable"
+        )
     if not connected:
-        return Trouble(f"nobody answers there ({last})", "unreachable")
+        return ServerFailure(f"nobody answers there ({last})", "unreachable")
     if isinstance(cause, OSError | IncompleteRead | RemoteDisconnected):
-        return Trouble(f"the connection broke ({last})")
-    return Trouble(f"the server's reply cannot be read ({last})", "unreadable")
+        return ServerFailure(f"the connection broke ({last})")
+    return ServerFailure(f"the server's reply cannot be read ({last})", "unreadable")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -118,7 +120,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def trouble_of_status(status: int, body: str, headers: Any, sent: Collection[str]) -> Refusal | Trouble:
+def failure_of_status(status: int, body: str, headers: Any, sent: Collection[str]) -> Refusal | ServerFailure:
     """What an HTTP error means, from its status, its body in whatever form, and its headers. `sent`: names of the request's parameters."""
     document = _json(body)
     page = document is None and _is_page(body)
@@ -126,33 +128,33 @@ def trouble_of_status(status: int, body: str, headers: Any, sent: Collection[str
     said = f"HTTP {status}: {short(message)}"
     if 300 <= status < 400:
         there = short(headers.get("location", "an unnamed address"))
-        return Trouble(
+        return ServerFailure(
             f"it sends on to {there} (HTTP {status}): give the server's own address with --base-url", "fatal"
         )
     if page and status in (401, 403, 404, 407):
-        return Trouble(f"a web page came instead of a reply ({said}): check --base-url and HTTPS_PROXY", "fatal")
+        return ServerFailure(f"a web page came instead of a reply ({said}): check --base-url and HTTPS_PROXY", "fatal")
     if status in (400, 403, 422, 451) and _FILTER.search(body):
         return Refusal(said)
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
-        return Trouble(f"the account has no credit left ({said}). Every answer so far is kept.", "fatal")
+        return ServerFailure(f"the account has no credit left ({said}). Every answer so far is kept.", "fatal")
     if status in (401, 403):
-        return Trouble(f"the server refuses the key ({said}). Check OPENAI_API_KEY.", "fatal")
+        return ServerFailure(f"the server refuses the key ({said}). Check OPENAI_API_KEY.", "fatal")
     if status in (404, 405):
-        return Trouble(
+        return ServerFailure(
             f"the server knows no such model or address ({said}). Check the name and --base-url, which mostly ends in /v1.",
             "fatal",
         )
     if status == 413 or (status == 429 and _TOO_LARGE.search(message)):
-        return Trouble(said, "question")
+        return ServerFailure(said, "question")
     if status in (408, 409, 425, 429) or status >= 500:
         kind: Kind = "busy" if status in (408, 429, 503, 529) else "again"
         parameter = _parameter(document, message, sent) if "keyword" in message else None
-        return Trouble(said, kind, parameter=parameter, retry_after=retry_after_of(headers))
+        return ServerFailure(said, kind, parameter=parameter, retry_after=retry_after_of(headers))
     if _CUT.search(message):
-        return Trouble(said, "cut")
+        return ServerFailure(said, "cut")
     parameter = _parameter(document, message, sent)
     limits = {"most": _number(_LIMIT, message), "least": _number(_LEAST, message)}
-    return Trouble(said, "question", parameter=parameter, **limits)
+    return ServerFailure(said, "question", parameter=parameter, **limits)
 
 
 def _parameter(document: Any, message: str, sent: Collection[str]) -> str | None:
@@ -212,9 +214,9 @@ def _words(document: Any) -> Iterator[str]:
         for part in document:
             yield from _words(part)
     elif isinstance(document, dict):
-        place = document.get("loc")
-        if isinstance(place, list | tuple) and "msg" in document:
-            yield f"{'.'.join(map(str, place))}: {document['msg']}"
+        location = document.get("loc")
+        if isinstance(location, list | tuple) and "msg" in document:
+            yield f"{'.'.join(map(str, location))}: {document['msg']}"
             return
         for key in _KEYS:
             yield from _words(document.get(key))

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 from eval_harness.models.http.chat_messages import continued, messages_of
 from eval_harness.models.http.chat_replies import usage_of
 from eval_harness.models.http.posting import Address
-from eval_harness.models.http.server_errors import Trouble, short, trouble_of, trouble_of_status
+from eval_harness.models.http.server_errors import ServerFailure, failure_of, failure_of_status, short
 from eval_harness.models.interface import Request, Response, chosen
 from eval_harness.models.option_tokens import (
     continuation,
@@ -37,7 +37,7 @@ QUESTION, OPTION = "Which side is shown?", "left"
 BUSY = (408, 429, 502, 503, 504)
 
 Chat = Callable[[bytes, dict[str, Any]], dict[str, Any]]
-"""Messages as JSON and further parameters -> the document of a chat completion. Raises Trouble or Refusal."""
+"""Messages as JSON and further parameters -> the document of a chat completion. Raises ServerFailure or Refusal."""
 
 
 Usage = tuple[int, int] | None
@@ -71,7 +71,7 @@ class TokenScores:
         """What the model writes before an answer; what is sent before an option so that the server reads that."""
 
     def lacks(self, request: Request) -> str | None:
-        """What the server lacks to score a request's options, None where it can. Raises Trouble where that cannot be told now."""
+        """What the server lacks to score a request's options, None where it can. Raises ServerFailure where that cannot be told now."""
         by_sequence = request.scoring == "sequence"
         with self._trying:
             if by_sequence not in self._lacks:
@@ -86,7 +86,7 @@ class TokenScores:
     def score(self, request: Request, messages: bytes, read: dict[str, Answer]) -> Response:
         """The response to a request whose conversation is `messages`. `read`: the answers that earlier tries have read; added to.
 
-        Raises Trouble, also where a reply is about other tokens than asked for; BadInput as `option_tokens.py`.
+        Raises ServerFailure, also where a reply is about other tokens than asked for; BadInput as `option_tokens.py`.
         """
         if request.scoring == "sequence":
             for text in request.candidates:
@@ -94,7 +94,7 @@ class TokenScores:
                     read[text] = self._read(messages, text, self._lead)
             answers = [read[text] for text in request.candidates]
             if any(answer.prompt != answers[0].prompt for answer in answers):
-                raise Trouble("the server reads other tokens before one option than before another", "question")
+                raise ServerFailure("the server reads other tokens before one option than before another", "question")
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
             return chosen(request, scores, usage=_sum([answer.usage for answer in answers]))
         official = request.scoring == "sequence_official"
@@ -111,13 +111,17 @@ class TokenScores:
         ids = _ids(document.get("prompt_token_ids"))
         positions = document.get("prompt_logprobs")
         if ids is None or not isinstance(positions, list):
-            raise Trouble("the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)", "question")
+            raise ServerFailure(
+                "the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)", "question"
+            )
         if len(positions) != len(ids):
-            raise Trouble(f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt", "question")
+            raise ServerFailure(
+                f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt", "question"
+            )
         tokens = self._continuation(option)
         start = len(ids) - len(tokens)
         if start < 1 or ids[start:] != tokens:
-            raise Trouble(
+            raise ServerFailure(
                 f"the server reads the option {short(option)!r} as other tokens than it has after the prompt",
                 "question",
             )
@@ -133,7 +137,7 @@ class TokenScores:
         )
         found = _named_tokens(document)
         if missing := [token for token in wanted if token not in found]:
-            raise Trouble(
+            raise ServerFailure(
                 f"the server gives no log-probability of {len(missing)} of the {len(wanted)} tokens asked for "
                 "(logprob_token_ids)",
                 "question",
@@ -159,9 +163,9 @@ class TokenScores:
                 self._first_position(messages, [self._continuation(OPTION)])
                 return None
             return self._find_lead(messages, prompt)
-        except Trouble as trouble:
-            if trouble.kind == "question":
-                return str(trouble)
+        except ServerFailure as failure:
+            if failure.kind == "question":
+                return str(failure)
             raise
 
     def _find_lead(self, messages: bytes, prompt: list[int]) -> str | None:
@@ -172,10 +176,10 @@ class TokenScores:
                 if self._read(messages, OPTION, lead).prompt == prompt:
                     self._lead = lead
                     return None
-            except Trouble as trouble:
-                if trouble.kind != "question":
+            except ServerFailure as failure:
+                if failure.kind != "question":
                     raise
-                why = str(trouble)
+                why = str(failure)
         return why
 
     def _forms(self, request: Request) -> list[list[int]]:
@@ -188,7 +192,7 @@ class TokenScores:
         if text not in self._known:
             ids = _ids(self._post(self._tokenizer, {"prompt": text, "add_special_tokens": False}).get("tokens"))
             if ids is None:
-                raise Trouble("its /tokenize gives no tokens", "question")
+                raise ServerFailure("its /tokenize gives no tokens", "question")
             self._known[text] = ids
         return self._known[text]
 
@@ -196,15 +200,15 @@ class TokenScores:
         try:
             posted = address.post(json.dumps({"model": self.model, **body}).encode("utf-8", "replace"))
         except (TimeoutError, HTTPError) as error:
-            raise trouble_of(error) from None
+            raise failure_of(error) from None
         if posted.status in BUSY:
-            raise trouble_of_status(posted.status, posted.text, posted.headers, body)
+            raise failure_of_status(posted.status, posted.text, posted.headers, body)
         try:
             document = json.loads(posted.body)
         except ValueError:
             document = None
         if posted.status != 200 or not isinstance(document, dict):
-            raise Trouble("it has no /tokenize and /detokenize", "question")
+            raise ServerFailure("it has no /tokenize and /detokenize", "question")
         return document
 
 
@@ -214,11 +218,11 @@ def _ids(value: Any) -> list[int] | None:
 
 
 def _logprob(position: Any, token: int) -> float:
-    """The log-probability of a token at a position of the prompt. Raises Trouble where the reply has none of it."""
+    """The log-probability of a token at a position of the prompt. Raises ServerFailure where the reply has none of it."""
     entry = position.get(str(token)) if isinstance(position, dict) else None
     value = entry.get("logprob") if isinstance(entry, dict) else None
     if not _is_logprob(value):
-        raise Trouble("a token of the prompt came without its log-probability", "question")
+        raise ServerFailure("a token of the prompt came without its log-probability", "question")
     return float(value)
 
 

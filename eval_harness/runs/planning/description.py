@@ -116,9 +116,9 @@ def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> l
     return found
 
 
-def _max_tokens(config: EvalConfig, backend: Backend, format: str, deviations: list[str]) -> int:
+def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: list[str]) -> int:
     """The most output tokens of an answer: the option's, or the benchmark's, with room for the reasoning that was asked for."""
-    protocol = spec(format).max_tokens if config.method != "ff" else FREE_FORM_TOKENS
+    protocol = spec(family).max_tokens if config.method != "ff" else FREE_FORM_TOKENS
     thinking = config.settings.thinking
     if config.max_tokens is not None:
         wanted = config.max_tokens

@@ -66,8 +66,8 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
                 with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
                     of_request += image.width * image.height
             pixels += [_times_sent(request, backend) * of_request] if of_request else []
-    asked = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
-    distinct = {(row["case_id"], name) for row in asked for name in image_ids(row)} if backend.needs_images else ()
+    rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
+    distinct = {(row["case_id"], name) for row in rows for name in image_ids(row)} if backend.needs_images else ()
     return Size(len(instances), len(distinct), characters, tuple(pixels), most)
 
 

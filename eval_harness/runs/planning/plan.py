@@ -117,13 +117,13 @@ def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
 
 def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:
     """Raise BadInput for questions that show more images than the model takes."""
-    asked = selection.questions
-    if "more_image_ids" not in asked.columns or not backend.needs_images:
+    questions = selection.questions
+    if "more_image_ids" not in questions.columns or not backend.needs_images:
         return
-    several = asked["question_id"][asked["more_image_ids"].map(len, na_action="ignore") > 0]
+    several = questions["question_id"][questions["more_image_ids"].map(len, na_action="ignore") > 0]
     if len(several) and not backend.several_images:
         raise BadInput(
-            f"--model {config.model}: takes one image a question, and {len(several)} of {len(asked)} questions show several "
+            f"--model {config.model}: takes one image a question, and {len(several)} of {len(questions)} questions show several "
             f"({several.iloc[0]} ...). Ask a model that takes several images."
         )
 

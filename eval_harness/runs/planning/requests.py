@@ -135,11 +135,11 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
 
     Raises BadInput when the split has too few cases with a known answer.
     """
-    asked = set(selection.questions["question_id"])
+    ids = set(selection.questions["question_id"])
     known = [row for row in _records(selection.repository.questions(selection.split)) if len(row["answer"])]
     known.sort(
         key=lambda row: (
-            row["question_id"] not in asked,
+            row["question_id"] not in ids,
             hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest(),
         )
     )

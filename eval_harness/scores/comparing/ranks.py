@@ -25,7 +25,7 @@ def holm(p: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RankRanges:
     """What is sure about the order of M models; all arrays in their order.
 
     `apart` (M, M): two models are told apart. Paired tests of all pairs, corrected by Holm (1979): of all pairs that do equally well,
@@ -33,12 +33,12 @@ class Places:
     `may_lead` (M,): the model may be the best. Out is whom another, ahead of it, beats with one-sided p under 5 % / (M - 1), that is
     two-sided p under 10 % / (M - 1), and never p >= 5 %: the comparison with the best (Hsu 1984; here with Bonferroni's correction, so
     that it holds for any dependence). The best model, or of equally good ones any designated one, is wrongly out in at most 5 % of draws.
-    `first`, `last` (M,): the places a model may hold. `first` is 1 + the models told apart from it and better, at least 2 where it may
-    not lead, so that exactly those share place 1 who may be the best; `last` is M - the models told apart from it and worse. `first` is
+    `first`, `last` (M,): the ranks a model may hold. `first` is 1 + the models told apart from it and better, at least 2 where it may
+    not lead, so that exactly those share rank 1 who may be the best; `last` is M - the models told apart from it and worse. `first` is
     the rank that is shown.
 
-    Whether two models are told apart stands in `apart` alone: two models whose places overlap may be told apart (each may be tied with
-    models in between), and two that are not may hold different first places.
+    Whether two models are told apart stands in `apart` alone: two models whose ranks overlap may be told apart (each may be tied with
+    models in between), and two that are not may hold different first ranks.
     """
 
     first: Ints
@@ -47,12 +47,12 @@ class Places:
     may_lead: NDArray[np.bool_]
 
 
-def places(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> Places:
-    """The places that M models may hold, from their values (M,), no NaN, and the uncorrected p-values (M, M) of `pairwise`."""
+def rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> RankRanges:
+    """The ranks that M models may hold, from their values (M,), no NaN, and the uncorrected p-values (M, M) of `pairwise`."""
     models = len(value)
     apart = holm(p) < level
     ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
     beaten = ahead & (apart | (p < min(level, 2 * level / max(models - 1, 1))))
     may_lead = np.logical_not(beaten.any(axis=1))
     first = 1 + (apart & ahead).sum(axis=1)
-    return Places(np.maximum(first, 2 - may_lead), models - (apart & ahead.T).sum(axis=1), apart, may_lead)
+    return RankRanges(np.maximum(first, 2 - may_lead), models - (apart & ahead.T).sum(axis=1), apart, may_lead)

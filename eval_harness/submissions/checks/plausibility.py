@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import select_by_facets
-from dataset_builders.lexical_tree import select
+from dataset_builders.selection.facets import select_by_facets
+from dataset_builders.selection.lexical_tree import select
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
 from eval_harness.prompts import PROMPTS
@@ -77,9 +77,9 @@ def odd_selection(
     if selection is None or (selection == partial and len(questions) == len(split)):
         return []
     sizes = split.groupby("case_id").size()
-    asked = questions.groupby("case_id").size()
-    halves = int((asked < sizes.reindex(asked.index)).sum())
-    found = [f"{halves:,} of its {len(asked):,} cases were asked in part"] if halves else []
+    counts = questions.groupby("case_id").size()
+    halves = int((counts < sizes.reindex(counts.index)).sum())
+    found = [f"{halves:,} of its {len(counts):,} cases were asked in part"] if halves else []
     branches = re.search(r"only the branch (.+?)(?:; only the f(?:irst|acets) |$)", selection)
     facets = re.search(r"only the facets (.+?)(?:; only the first|$)", selection)
     first = re.search(r"only the first (\d{1,9}) questions", selection)
@@ -108,29 +108,29 @@ def odd_selection(
 
 def odd_texts(result: Result) -> Iterator[str]:
     """What a submitter wrote that is long, holds invisible characters, or would be a formula in a spreadsheet."""
-    for place, text in _texts(result.model_dump(exclude={"scores", "breakdown", "statuses"})):
-        long = LONGEST_TEXT * (20 if place in ("command", "method.generation.system") else 1)
+    for field, text in _texts(result.model_dump(exclude={"scores", "breakdown", "statuses"})):
+        long = LONGEST_TEXT * (20 if field in ("command", "method.generation.system") else 1)
         if len(text) > long:
-            yield f"{place} has {len(text):,} characters"
+            yield f"{field} has {len(text):,} characters"
         elif not re.sub(r"[\n\t\u200c\u200d\ufe0f]", " ", text).isprintable():  # what joins letters is part of writing
-            yield f"{place} holds invisible characters ({clip(ascii(text))})"
+            yield f"{field} holds invisible characters ({clip(ascii(text))})"
         elif is_formula(text):
-            yield f"{place} begins like a formula of a spreadsheet ({clip(ascii(text))})"
+            yield f"{field} begins like a formula of a spreadsheet ({clip(ascii(text))})"
 
 
-def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
     """(where it stands, text) of every text in a document, its keys among them."""
     if isinstance(value, str):
-        yield place, value
+        yield field, value
     elif isinstance(value, dict):
         for key, inner in value.items():
             if not re.fullmatch(r"[\w. :/+()-]{1,100}", str(key)):
-                yield f"a key of {place or 'the result'}", str(key)
-            name = f"{place}.{str(key)[:40]}".strip(".")
+                yield f"a key of {field or 'the result'}", str(key)
+            name = f"{field}.{str(key)[:40]}".strip(".")
             yield from _texts(inner, name)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _texts(inner, place)
+            yield from _texts(inner, field)
 
 
 def _remarkable(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
@@ -164,16 +164,16 @@ def _remarkable(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) 
 
 def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     """A method that does not go with the prompts or the answers of a result."""
-    format, method = result.benchmark.format, result.method.name
-    prompts = _prompts(format, result.method.prompt or "")
-    unknown = [name for name in prompts if (format, name) not in PROMPTS]
+    family, method = result.benchmark.format, result.method.name
+    prompts = _prompts(family, result.method.prompt or "")
+    unknown = [name for name in prompts if (family, name) not in PROMPTS]
     if unknown:
-        yield f"{format} has no prompt {clip(unknown[0])}"
-    others = [name for name in prompts if name not in unknown and method not in PROMPTS[format, name].methods]
+        yield f"{family} has no prompt {clip(unknown[0])}"
+    others = [name for name in prompts if name not in unknown and method not in PROMPTS[family, name].methods]
     if others:
         yield f"the prompt {others[0]} is none of the method {method}"
-    if method != "mc" and not any(at == format and method in prompt.methods for (at, _), prompt in PROMPTS.items()):
-        yield f"{format} has no prompt of the method {method}"
+    if method != "mc" and not any(at == family and method in prompt.methods for (at, _), prompt in PROMPTS.items()):
+        yield f"{family} has no prompt of the method {method}"
     if method == "ff" and len(answers):
         letters = int(answers["response"].fillna("").str.fullmatch(LETTER).sum())
         if letters > len(answers) / 2:
@@ -199,12 +199,12 @@ def _odd_claims(result: Result) -> Iterator[str]:
         yield f"benchmark.revision {clip(result.benchmark.revision)} is no commit"
 
 
-def _prompts(format: str, said: str) -> list[str]:
+def _prompts(family: str, said: str) -> list[str]:
     """The names in what a result calls its prompts, joined by a plus, which a name may hold itself: the longest known ones first."""
     parts = said.split("+") if said else []
     found = []
     while parts:
-        count = next((n for n in range(len(parts), 0, -1) if (format, "+".join(parts[:n])) in PROMPTS), 1)
+        count = next((n for n in range(len(parts), 0, -1) if (family, "+".join(parts[:n])) in PROMPTS), 1)
         found.append("+".join(parts[:count]))
         parts = parts[count:]
     return found
@@ -261,7 +261,7 @@ def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) ->
 
 
 def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:
-    """Whether the answers are the key itself, moved by a few places or turned round: copied, and misaligned."""
+    """Whether the answers are the key itself, shifted by a few rows or reversed: copied, and misaligned."""
     if len(known) < ENOUGH:
         return None
     names = {choice: number for number, choice in enumerate(dict.fromkeys(w for _, w in known))}

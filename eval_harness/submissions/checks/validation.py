@@ -110,7 +110,7 @@ def wrong_fields(result: Result) -> Iterator[str]:
 def checked_answers(
     rows: Iterable[Placed], questions: pd.DataFrame, samples: int, method: str, found: Found | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The journal records behind rows of answers (place, row), and what is wrong with them: of a file of answers, a journal, a bundle.
+    """The journal records behind rows of answers (where, row), and what is wrong with them: of a file of answers, a journal, a bundle.
 
     Refused are unknown questions, an answer given twice, wrong types, and numbers that are none. Only `failed` and `refused` are taken
     from a row's status; whether a response was an answer is read again. `found` also holds what is wrong with the file that is read
@@ -119,7 +119,7 @@ def checked_answers(
     found = found or Found()
     options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
     records: dict[tuple[str, int], dict[str, Any]] = {}
-    for place, row in rows:
+    for where, row in rows:
         name, sample = row.get("question_id"), whole(row.get("sample"))
         if not isinstance(name, str):
             what = "has no `question_id` (or `index`). Name the question that was answered."
@@ -132,7 +132,7 @@ def checked_answers(
         else:
             what = _wrong_words(row) or _wrong_scores(row.get("scores"), options[name], method) or ""
         if what:
-            found.add(place, what)
+            found.add(where, what)
             if found.full:
                 break
             continue

@@ -61,8 +61,8 @@ def duplicate_submissions(
     names: set[str] = set()
     ours: Digests | None = None
     for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
-        place = path.parent.relative_to(store).as_posix()
-        if place == submission.folder:
+        name = path.parent.relative_to(store).as_posix()
+        if name == submission.folder:
             continue
         try:
             other = read_result(path)
@@ -75,7 +75,7 @@ def duplicate_submissions(
             ours = ours or digests_of(submission.answers)
             found = likeness(ours, stored_digests(fetch(path.with_name("answers.parquet"))))
             if found and not (again and account and account == _account(path.parent) and "identical" not in found):
-                flags.append(f"{found} {place}")
+                flags.append(f"{found} {name}")
         except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
             if is_unavailable(error):
                 raise

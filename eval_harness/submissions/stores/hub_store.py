@@ -63,15 +63,15 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
     title = title_of(submission.folder)
 
     def look() -> tuple[str, bool] | None:
-        place = _proposed(api, repo_id, who, submission.folder, files)
-        return (place, False) if place else None
+        url = _proposed(api, repo_id, who, submission.folder, files)
+        return (url, False) if url else None
 
     def propose_it() -> tuple[str, bool]:
         done = commit_files(api, repo_id, files, title, description=_description(submission), pull_request=True)
-        place = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
-        if place is None:
+        url = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
+        if url is None:
             raise BadInput(f"{repo_id}: the Hub does not say where the pull request is. Run this again to find it.")
-        return place, True
+        return url, True
 
     with quiet(), hub_errors(repo_id, "open a pull request", who):
         return with_retries(propose_it, look=look)
@@ -246,6 +246,6 @@ def holds_content(api: HfApi, repo_id: str, revision: str, entry: RepoFile | Non
 
 def fetched(api: HfApi, repo_id: str, revision: str, path: str) -> bytes:
     """A file of a revision, not by way of the cache."""
-    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as place:
-        file = api.hf_hub_download(repo_id, path, revision=revision, repo_type="dataset", local_dir=place)
+    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as folder:
+        file = api.hf_hub_download(repo_id, path, revision=revision, repo_type="dataset", local_dir=folder)
         return Path(file).read_bytes()

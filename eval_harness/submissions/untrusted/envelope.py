@@ -1,6 +1,6 @@
 """How large a submission may be, and what may be spent on reading it. It grows with what is honestly asked for.
 
-The sizes are functions of the questions and samples alone, so that `eval` can tell before a run what the gate will say after it.
+The sizes are functions of only the questions and samples, so that `eval` can tell before a run what the gate will say after it.
 See also: holding a process to them (`sandbox.py`).
 """
 

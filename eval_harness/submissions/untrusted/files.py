@@ -1,7 +1,7 @@
 """Reads untrusted files (JSON Lines, JSON, CSV, Parquet) record by record, within fixed limits of size, depth and time.
 
 A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
-(`predictions.py`). Every record comes with the place it was read from; what is wrong is noted and the reading goes on.
+(`predictions.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def printable(text: str, most: int = 600) -> str:
 
 
 class Found:
-    """What is wrong with a file, each with its place; `full` when it makes no sense to look for more."""
+    """What is wrong with a file, each with where it is; `full` when it makes no sense to look for more."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def add(self, place: str, what: str) -> None:
+    def add(self, where: str, what: str) -> None:
         if not self.full:
-            self.problems.append(printable(f"{place}: {what}"))
+            self.problems.append(printable(f"{where}: {what}"))
 
     @property
     def full(self) -> bool:
@@ -83,7 +83,7 @@ class Found:
 
 
 def read_records(path: Path, found: Found) -> Iterator[Placed]:
-    """(place, record) of a file, in order. A JSON object of entries gives a record per entry, with the entry's name under `""`, which no
+    """(where, record) of a file, in order. A JSON object of entries gives a record per entry, with the entry's name under `""`, which no
     other record has (the nameless first column that pandas writes is left out).
 
     Lines and entries that are no records are noted in `found`. Raises BadInput for a file that cannot be one at all.
@@ -92,10 +92,10 @@ def read_records(path: Path, found: Found) -> Iterator[Placed]:
     readers = {"parquet": _parquet, "document": _document, "lines": json_lines, "table": _csv}
     records = readers[_kind(path, head)](path, found)
     try:
-        for count, (place, record) in enumerate(records):
+        for count, (where, record) in enumerate(records):
             if count >= MAX_RECORDS:
                 raise BadInput(f"{path}: holds more than {MAX_RECORDS:,} answers. No benchmark has so many questions.")
-            yield place, record
+            yield where, record
             if found.full:
                 return
     except UnicodeDecodeError as error:
@@ -204,21 +204,21 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def json_lines(path: Path, found: Found, constants: bool = False, torn: bool = False) -> Iterator[Placed]:
-    """(place, record) of each line of a JSON Lines file; lines that are none are noted in `found`. `constants`: as `parse_object`;
+    """(where, record) of each line of a JSON Lines file; lines that are none are noted in `found`. `constants`: as `parse_object`;
     `torn`: a last line that does not end is left out where it is none."""
     with path.open("rb") as file:
         for number, line in _lines(file, path):
             if not line.strip():
                 continue
-            place = f"{path}, line {number}"
+            where = f"{path}, line {number}"
             try:
                 record = parse_object(line, constants)
             except ValueError as error:
                 if not torn or line.endswith("\n"):
-                    found.add(place, f"{str(error)[:200]}. Each line must be one JSON object.")
+                    found.add(where, f"{str(error)[:200]}. Each line must be one JSON object.")
             else:
                 record.pop("", None)
-                yield place, record
+                yield where, record
             if found.full:
                 return
 
@@ -246,16 +246,16 @@ def _csv(path: Path, found: Found) -> Iterator[Placed]:
             if len(set(known)) < len(known):
                 raise BadInput(f"{path}: has two columns of one name. Rename one of them.")
             for row in reader:
-                place = f"{path}, line {reader.line_num}"
+                where = f"{path}, line {reader.line_num}"
                 if len(row) != len(names):
                     if row:
                         found.add(
-                            place, f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
+                            where, f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
                         )
                     continue
                 record = {name: value if value != "" else None for name, value in zip(names, row, strict=True)}
                 record.pop("", None)
-                yield place, record
+                yield where, record
         except csv.Error as error:
             raise BadInput(
                 f"{path}, line {reader.line_num}: not CSV ({error}). Quote texts that hold quotes."
@@ -290,12 +290,12 @@ def _document(path: Path, found: Found) -> Iterator[Placed]:
         raise BadInput(printable(f"{path}: is no valid JSON ({str(error)[:200]}). {FORMS}")) from None
     is_list = isinstance(value, list)
     for name, record in enumerate(value, 1) if is_list else value.items():
-        place = f"{path}, entry {name if is_list else clip(name)}"
+        where = f"{path}, entry {name if is_list else clip(name)}"
         if isinstance(record, dict):
             record.pop("", None)
-            yield place, record if is_list else {"": name, **record}
+            yield where, record if is_list else {"": name, **record}
         else:
-            found.add(place, "is no JSON object. Each entry must be one answer.")
+            found.add(where, "is no JSON object. Each entry must be one answer.")
         if found.full:
             return
 
@@ -339,7 +339,9 @@ def parquet_rows(source: Path | bytes, columns: Sequence[str] = (), most_bytes: 
                 for number in range(about.num_columns)
             ]
             unused = size - sum(chunk.total_compressed_size for chunk in chunks)
-            if not columns and unused > MOST_UNUSED:  # files of answers for us alone: other tools write what they like
+            if (
+                not columns and unused > MOST_UNUSED
+            ):  # files of answers written for medprobe only: other tools write what they like
                 raise wrong(f"has {unused:,} bytes beside its rows (metadata, gaps), at most {MOST_UNUSED:,} are read")
             wanted = [name for name in names if name in columns] or names
             if columns and not (IDENTITIES & set(names) and "response" in names):

@@ -1,6 +1,6 @@
 """Calls a function on what strangers wrote in a process that may use only so much memory and time, and can be killed.
 
-A process started for this alone (spawned, with one thread and no data) has the libraries loaded and forks a child for each call; the child
+A process started only for this (spawned, with one thread and no data) has the libraries loaded and forks a child for each call; the child
 takes on the limits, calls, and sends back what came of it. Memory and processor time are limited by Linux (rlimits). Elsewhere only the
 time on the clock is: macOS takes no limit of address space, and where there is no `fork` the call is made in this process.
 """

@@ -48,7 +48,7 @@ def newest_reader(entries: Iterable[Entry]) -> int:
 def group_of(entry: Entry, newest: int) -> Group:
     """Where a result stands. `newest`: the reader whose results are ranked."""
     method = entry.result.method
-    if entry.standing.withdrawal is not None:
+    if entry.provenance.withdrawal is not None:
         return "withdrawn"
     if (reader_of(entry.result) or newest) < newest:
         return "older reader"
@@ -68,7 +68,7 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
     that landed earliest by the store's own clock. Results that landed before landings were written down come after those, the earliest by
     its own date first: nothing new can join them.
     """
-    result, method, landing = entry.result, entry.result.method, entry.standing.landing
+    result, method, landing = entry.result, entry.result.method, entry.provenance.landing
     usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.format)) and method.extraction in (None, "ours")
     return (
         result.provenance != "reproduced",

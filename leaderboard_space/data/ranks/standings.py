@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
 from eval_harness.results import Score, Scores
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
-from eval_harness.scores.statistics import places, published_interval
+from eval_harness.scores.statistics import published_interval, rank_ranges
 from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.published_scores import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
@@ -38,7 +38,7 @@ ALL, ONE = "all", "one"
 @dataclass(frozen=True)
 class Row:
     """One result in the standings. `first`, `last`: the ranks it may hold among the models (None for a baseline or no value), as
-    `eval_harness.scores.statistics.Places` defines them; `ahead`, `behind`: how many of them it is told apart from, by side.
+    `eval_harness.scores.statistics.RankRanges` defines them; `ahead`, `behind`: how many of them it is told apart from, by side.
 
     `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
     """
@@ -264,7 +264,7 @@ def _ranked(
         if runs:
             p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
-    found = places(values, p, higher)
+    found = rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
     ahead = (found.apart & above).sum(axis=1)
     behind = found.apart.sum(axis=1) - ahead

@@ -16,7 +16,7 @@ from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.fingerprints import is_released_set
 from eval_harness.results import Result
-from eval_harness.results.landing import Standing
+from eval_harness.results.landing import Provenance
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.tree import Tree
 
@@ -32,13 +32,13 @@ class Entry:
     folder: Path | None = None
     notes: tuple[str, ...] = ()
     """What the board says of it: numbers that were left out."""
-    standing: Standing = field(default_factory=Standing)
+    provenance: Provenance = field(default_factory=Provenance)
     """What the store says of it: who submitted it and when it landed, whether it was withdrawn, remarks."""
 
     @property
     def account(self) -> str | None:
         """Who submitted it; None for a paper's number and for what landed before landings were written down."""
-        return self.standing.landing.account if self.standing.landing else None
+        return self.provenance.landing.account if self.provenance.landing else None
 
     @property
     def answers(self) -> Path | None:

@@ -26,7 +26,9 @@ def counted_of(section: Section, outcomes: Outcomes) -> list[str]:
     models = [
         entry.key
         for entry in section.entries
-        if entry.key in outcomes.row_of and entry.result.model.kind != "baseline" and entry.standing.withdrawal is None
+        if entry.key in outcomes.row_of
+        and entry.result.model.kind != "baseline"
+        and entry.provenance.withdrawal is None
     ]
     return models or list(outcomes.runs)
 

@@ -46,7 +46,7 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
         metric = next(iter(_metrics(section, entry)), None)
         score = with_interval(entry.result.scores[metric]) if metric else None
         info = info_of(metric or "", section.format)
-        withdrawal = entry.standing.withdrawal
+        withdrawal = entry.provenance.withdrawal
         state = group_of(entry, newest[id(section)])
         said = f"withdrawn: {withdrawal.reason}" if withdrawal else "" if state == "ranked" else state
         shown = f"<small>{text(said, 200)}</small>" if said else ""
@@ -78,7 +78,7 @@ def _metrics(section: Section, entry: Entry) -> list[str]:
 
 
 def _date(entry: Entry) -> str:
-    landing = entry.standing.landing
+    landing = entry.provenance.landing
     return landing.landed_at if landing else entry.result.created_at
 
 

@@ -93,7 +93,7 @@ def labels(entries: list[Entry]) -> dict[str, str]:
             parts += marks[entry.key]
             if twice[names[entry.key], marks[entry.key]] > 1:
                 parts.append(entry.key.rsplit("/", 1)[-1])
-        if entry.standing.withdrawal is not None:
+        if entry.provenance.withdrawal is not None:
             parts.append("withdrawn")
         named[entry.key] = " · ".join(parts)
     return named

@@ -256,17 +256,17 @@ def _row(
 
 def _remarks(row: Row, found: Standings) -> list[str]:
     """What the store says of a result, in a word each; the details have it in full."""
-    standing = row.entry.standing
+    provenance = row.entry.provenance
     parts = []
     if row.tried > 1 and found.one_per_model:
         parts.append(f"1 of {count(row.tried)} runs")
     parts += _unread(row.entry.result)
-    if standing.withdrawal is not None:
-        parts.append(f"withdrawn: {standing.withdrawal.reason}")
-    if standing.landing is not None and standing.landing.flags:
+    if provenance.withdrawal is not None:
+        parts.append(f"withdrawn: {provenance.withdrawal.reason}")
+    if provenance.landing is not None and provenance.landing.flags:
         parts.append("flagged" if row.group != "withdrawn" else "was flagged")
-    if standing.notes:
-        parts.append(plural(len(standing.notes), "note"))
+    if provenance.notes:
+        parts.append(plural(len(provenance.notes), "note"))
     return parts
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from eval_harness.results import Result
-from eval_harness.results.landing import Standing
+from eval_harness.results.landing import Provenance
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import FIRST_READER, group_of, newest_reader
 from leaderboard_space.data.store.sections import Entry, Section
@@ -97,7 +97,7 @@ def detail(entry: Entry, section: Section) -> str:
         ("Fingerprint", benchmark.fingerprint),
         ("Dataset", " ".join(str(x) for x in (benchmark.repo, benchmark.revision) if x)),
         ("Reader", result.reader_version or (FIRST_READER if result.kind == "measured" else None)),
-        *_said_by_store(entry.standing),
+        *_said_by_store(entry.provenance),
         ("Made (as submitted)" if result.kind == "measured" else "Made", result.created_at),
         ("Command", result.command),
         ("Runs combined", ", ".join(result.run_ids or [])),
@@ -116,9 +116,9 @@ LONG = ("Withdrawn", "Note")
 """What is shown in full: a reason or a remark of the greatest length."""
 
 
-def _said_by_store(standing: Standing) -> list[tuple[str, object]]:
+def _said_by_store(provenance: Provenance) -> list[tuple[str, object]]:
     """Who submitted a result, when it landed, what its checks found, what was remarked, and whether it was taken back."""
-    landing, withdrawal = standing.landing, standing.withdrawal
+    landing, withdrawal = provenance.landing, provenance.withdrawal
     pairs: list[tuple[str, object]] = []
     if landing is not None:
         pairs += [
@@ -129,7 +129,7 @@ def _said_by_store(standing: Standing) -> list[tuple[str, object]]:
         pairs += [("Flagged", flag) for flag in landing.flags]
     if withdrawal is not None:
         pairs.append(("Withdrawn", f"{withdrawal.withdrawn_at} by {withdrawal.account}: {withdrawal.reason}"))
-    return pairs + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in standing.notes]
+    return pairs + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in provenance.notes]
 
 
 def _settings(held: Mapping[str, object] | None) -> str | None:

@@ -20,7 +20,8 @@ from curation.custom_sets.exclusion import (
     excludes_position,
     same_term,
 )
-from curation.custom_sets.probing import ASPECT_OF, Probed, probe
+from curation.custom_sets.probe_table import Probed
+from curation.custom_sets.probing import ASPECT_OF, probe
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 
@@ -160,7 +161,7 @@ def test_pairs_are_balanced_and_as_many_as_there_can_be(seed):
     )
     pairs = balanced_pairs(facts, seed)
     assert len(pairs) == most
-    assert balanced([pairs.get((fact.image, fact.place)) for fact in facts])
+    assert balanced([pairs.get((fact.image, fact.key)) for fact in facts])
     assert all(pairs[fact.image, ""] in fact.absent for fact in facts if (fact.image, "") in pairs)
 
 

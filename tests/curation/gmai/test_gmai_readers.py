@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from curation.gmai.pictures.files import picture_of
 from curation.gmai.pictures.targets import Skipped
 from curation.gmai.pictures.windows import to_grey
 from curation.gmai.readers import units_of
@@ -68,7 +69,7 @@ def test_every_source_skips_what_it_must_by_name(everything):
     assert read(everything, "masks-mr")[1] == [
         ("odd.png", "its mask has another size than its image (64 x 32 and 64 x 64)")
     ]
-    assert ("four.nii.gz", "has 4 dimensions (8 x 8 x 4 x 3), not three") in read(everything, "nifti-ct")[1]
+    assert ("four.nii.gz", "has 4 dimensions, not three (8 x 8 x 4 x 3)") in read(everything, "nifti-ct")[1]
 
 
 def test_patients_come_from_patterns_tables_and_headers(everything):
@@ -81,6 +82,17 @@ def test_patients_come_from_patterns_tables_and_headers(everything):
     assert {p.patient for p in ct} == {"MRN0", "MRN1", "MRN2"}
     assert {p.modality for p in ct} == {"CT"}
     assert ct[0].attributes == {"age": "061Y", "sex": "F"}
+
+
+@pytest.mark.parametrize(("pattern", "given"), [(r"(scan)", {}), (None, {"patient": "p9"}), (None, {})])
+def test_the_id_in_a_header_is_the_patient_or_is_kept_nowhere(everything, pattern, given):
+    dataset = next(each for each in everything.datasets if each.name == "dicom-ct").model_copy(
+        update={"patient": pattern}
+    )
+    header = {"patient": "MRN7", "study": "S1", "modality": "CT", "age": "033Y"}
+    picture = picture_of(dataset.path / "scan.dcm", dataset, np.zeros((4, 4, 3), np.uint8), [], header, given)
+    assert picture.patient == ("scan" if pattern else given.get("patient", "MRN7"))
+    assert (picture.study, picture.modality, picture.attributes) == ("S1", "CT", {"age": "033Y"})
 
 
 def test_a_volume_gives_at_most_k_slices_per_label_the_largest(tmp_path):
@@ -120,7 +132,7 @@ def test_windows_are_pydicoms_own(tmp_path):
     """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    from curation.gmai.readers.dicom_pixels import header, shown
+    from curation.gmai.pictures.dicom_pixels import header, shown
 
     rng = np.random.default_rng(1)
     for k in range(24):
@@ -152,7 +164,7 @@ def test_a_window_maps_its_ends_to_black_and_white():
 @pytest.mark.parametrize("flips", range(8))
 def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
     """The same head, stored in all eight in-plane orientations, gives one picture."""
-    from curation.gmai.readers.dicom_pixels import read_frame
+    from curation.gmai.pictures.dicom_pixels import read_frame
 
     rng = np.random.default_rng(2)
     wanted = rng.integers(0, 1000, (12, 20))

@@ -49,7 +49,7 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
             load_encoder(encoder_spec(f"transformers:{models / model}", name=name)),
             quiet=True,
         )
-        ours, alone = (np.load(embedding_path(tmp_path / place, name)) for place in ("ray", "alone"))
+        ours, alone = (np.load(embedding_path(tmp_path / folder, name)) for folder in ("ray", "alone"))
         np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
     for options in ((), ("--per-image", 3)):
         command = (
@@ -68,7 +68,7 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
         process = start(ray_python, tmp_path, *command, "--out", f"pairs{len(options)}", "--ray", "local")
         assert process.wait(300) == 0, (tmp_path / "said").read_text()
         ours, alone = (
-            pd.read_parquet(tmp_path / f"{place}{len(options)}" / "pairs.parquet") for place in ("pairs", "alone")
+            pd.read_parquet(tmp_path / f"{folder}{len(options)}" / "pairs.parquet") for folder in ("pairs", "alone")
         )
         pd.testing.assert_frame_equal(ours, alone)
         assert len(alone)

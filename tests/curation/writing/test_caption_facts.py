@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from curation.command_line import app
 from curation.custom_sets.exclusion import words_of
-from curation.custom_sets.probing import ProbeColumns, read_probed
+from curation.custom_sets.probe_table import ProbeColumns, read_probed
 from curation.writing.caption_facts import COLUMNS, read_facts
 from dataset_builders.errors import BadInput
 from tests.curation.model_server import model_server

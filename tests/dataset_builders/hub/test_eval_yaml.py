@@ -84,7 +84,7 @@ def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, format, tmp_pat
         for row in rows:
             question = questions.loc[row["question_id"]]
             assert [row["question"], row["options"]] == [question["question"], list(question["options"])]
-            assert row["target"] == "".join(LETTERS[place] for place in question["answer"])
+            assert row["target"] == "".join(LETTERS[index] for index in question["answer"])
             kind, _, encoded = row["image_uri"].partition(";base64,")
             assert kind in ("data:image/png", "data:image/jpeg")
             assert base64.b64decode(encoded) == images[row["image_id"]]

@@ -26,11 +26,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    place = tmp_path_factory.mktemp("store")
-    medprobe("build", "mediconfusion", "--out", "data", cwd=place)
-    medprobe("eval", "mediconfusion", "--data", "data", "--model", "baseline:always-A", "--out", "run", cwd=place)
-    medprobe("submit", "run", "--to", "store", cwd=place)
-    return place / "store"
+    workdir = tmp_path_factory.mktemp("store")
+    medprobe("build", "mediconfusion", "--out", "data", cwd=workdir)
+    medprobe("eval", "mediconfusion", "--data", "data", "--model", "baseline:always-A", "--out", "run", cwd=workdir)
+    medprobe("submit", "run", "--to", "store", cwd=workdir)
+    return workdir / "store"
 
 
 @pytest.fixture

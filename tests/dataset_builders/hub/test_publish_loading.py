@@ -28,9 +28,9 @@ def facts(name, config, **options):
         images, ids = {}, []
         for row in rows:
             ids.append(row.get("question_id") or row.get("case_id") or row.get("keyword"))
-            for place, image in zip(row.get("image_ids") or [row.get("image_id")], row.get("images") or [row.get("image")]):
+            for name, image in zip(row.get("image_ids") or [row.get("image_id")], row.get("images") or [row.get("image")]):
                 if image is not None:
-                    images[place] = list(image.size)
+                    images[name] = list(image.size)
         found[split] = {"rows": len(ids), "ids": ids, "images": images}
     return found
 """

@@ -112,10 +112,12 @@ def test_what_is_no_space_is_refused(board, local_hub, name, text, said):
 def test_relative_and_nested_imports_are_followed(board):
     (board / "views" / "deep").mkdir()
     (board / "views" / "deep" / "__init__.py").write_text("from ... import words\nfrom ..first import words as w\n")
-    (board / "views" / "deep" / "late.py").write_text("def f():\n    from dataset_builders.lexical_tree import parse\n")
+    (board / "views" / "deep" / "late.py").write_text(
+        "def f():\n    from dataset_builders.selection.lexical_tree import parse\n"
+    )
     files, _ = space_files(board)
     assert {
         "leaderboard_space/views/deep/late.py",
-        "dataset_builders/lexical_tree.py",
+        "dataset_builders/selection/lexical_tree.py",
         "dataset_builders/errors.py",
     } <= set(files)

@@ -4,7 +4,9 @@ import base64
 import csv
 import io
 import json
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -58,7 +60,12 @@ def test_file_names_and_the_split_column_do_not_decide_the_split(tmp_path):
     repository = open_repository(tmp_path / "out")
     assert list(repository.questions("validation")["question_id"]) == ["1", "0003"]
     assert list(repository.questions("test")["question_id"]) == ["2"]
-    assert not repository.hidden_answers()
+    assert not (tmp_path / "out-answers").exists()
+
+
+def hidden_answers(out: Path) -> dict[str, list[int]]:
+    [path] = Path(f"{out}-answers").glob("answers/*.parquet")
+    return {row["question_id"]: row["answer"] for row in pq.read_table(path).to_pylist()}
 
 
 def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
@@ -72,7 +79,7 @@ def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
     test = repository.questions("test")
     assert list(test["answer"]) == [[], []]
     assert list(test["question_type"]) == ["single", "multiple"]
-    assert repository.hidden_answers() == {"2": [2], "3": [0, 1]}
+    assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
     for path in out.rglob("*"):
         assert not path.is_file() or b"answers_of" not in path.read_bytes()
     with pytest.raises(BadInput, match="not a manifest"):
@@ -80,7 +87,7 @@ def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
     write_tsv(source / "answers.tsv", [{"index": 1, "answer": "C"}])
     with pytest.raises(BadInput, match="no test question"):
         build("gmai-mmbench", source=source, out=out)
-    assert repository.hidden_answers() == {"2": [2], "3": [0, 1]}
+    assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
 
 
 def test_an_image_of_several_rows_is_one_image(tmp_path):
@@ -135,9 +142,9 @@ def test_probmed_ids_may_begin_anew_in_each_image_type(tmp_path):
         *probmed_rows(1, "chest_xray", "1.png"),
         *probmed_rows(2, "chest_xray", "2.png"),
     ]
-    for n, place in enumerate(("brain_ct/1.png", "chest_xray/1.png", "chest_xray/2.png")):
-        (tmp_path / "images" / place).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "images" / place).write_bytes(png(n))
+    for n, name in enumerate(("brain_ct/1.png", "chest_xray/1.png", "chest_xray/2.png")):
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / name).write_bytes(png(n))
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
     build("probmed", source=tmp_path, out=tmp_path / "out")
     cases = {case.case_id: case.images for case in open_repository(tmp_path / "out").cases("test")}

@@ -219,11 +219,11 @@ def test_the_benchmarks_own_options_are_read_in_every_form(sources: Path) -> Non
         questions += [list(entry["option"].values()) for entry in entries][:200]
     for options in questions:
         plain = [option.strip().strip(".").lower() for option in options]
-        for place, option in enumerate(options):
-            if plain.count(plain[place]) == 1:
+        for index, option in enumerate(options):
+            if plain.count(plain[index]) == 1:
                 for form in FORMS:
-                    response = form.format(text=option, lower=option.lower(), letter=LETTERS[place])
-                    assert read_choice(response, options).choice == (place,), response
+                    response = form.format(text=option, lower=option.lower(), letter=LETTERS[index])
+                    assert read_choice(response, options).choice == (index,), response
 
 
 def test_bad_options_are_refused() -> None:

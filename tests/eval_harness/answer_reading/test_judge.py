@@ -12,9 +12,8 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.answers import read_answers
 from eval_harness.judge import (
-    Asked,
     Judge,
-    best_of,
+    Query,
     closeness_prompt,
     extraction_prompt,
     read_closeness,
@@ -130,7 +129,7 @@ def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path
         assert judge.replies([asked, asked])[1] == "A"
     again = Judge("judge", tmp_path / "cache", server.url)
     assert again.ask(asked) == "A" and len(server.asked) == 1
-    assert again.ask(Asked(asked.prompt, turn=1)) == "A" and len(server.asked) == 2
+    assert again.ask(Query(asked.prompt, turn=1)) == "A" and len(server.asked) == 2
     for path in (tmp_path / "cache").iterdir():
         path.write_text("{torn")
     assert again.ask(asked) == "A" and len(server.asked) == 3
@@ -202,14 +201,7 @@ def test_a_server_that_fails_leaves_answers_unread(server: Server, judge: Judge)
 
 def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no server can be reached"):
-        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").ask(Asked("x"))
+        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").ask(Query("x"))
     server.replies = [401]
     with pytest.raises(BadInput, match="--judge judge: the server refuses the key"):
-        Judge("judge", tmp_path, server.url).ask(Asked("x"))
-
-
-def test_self_ranking_names_one_of_the_responses(server: Server, judge: Judge) -> None:
-    server.replies = ["2", "7", "none"]
-    assert best_of(judge, "q", OPTIONS, ["x", "y"]) == 1
-    assert best_of(judge, "q", OPTIONS, ["x", "z"]) is None
-    assert best_of(judge, "q", OPTIONS, ["x", "w"]) is None
+        Judge("judge", tmp_path, server.url).ask(Query("x"))

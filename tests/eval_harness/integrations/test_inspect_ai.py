@@ -15,7 +15,7 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
-from eval_harness.integrations.inspect_log import answers, open_log
+from eval_harness.integrations.reading.inspect_log import answers, open_log
 from eval_harness.models.interface import Settings
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate

@@ -43,7 +43,7 @@ def wide_qwen():
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("engines")
     build("mediconfusion", out=folder / "data" / "mediconfusion")
     with pytest.MonkeyPatch.context() as patch:
@@ -64,13 +64,13 @@ def environment():
     return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
 
 
-def answers(place, python, name, methods, benchmark="mediconfusion", **model):
+def answers(workdir, python, name, methods, benchmark="mediconfusion", **model):
     """Method -> question id -> the journal's line, of a sweep over them: the model is loaded once."""
     document = {"models": [{"max_tokens": 5, **model}], "benchmarks": [benchmark], "methods": list(methods)}
-    (place / f"{name}.yaml").write_text(yaml.safe_dump(document))
+    (workdir / f"{name}.yaml").write_text(yaml.safe_dump(document))
     done = subprocess.run(
         [python, "-m", "medprobe", "sweep", f"{name}.yaml"],
-        cwd=place,
+        cwd=workdir,
         env=environment(),
         capture_output=True,
         text=True,
@@ -79,7 +79,7 @@ def answers(place, python, name, methods, benchmark="mediconfusion", **model):
     )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     found = {}
-    for path in (place / "runs" / name).glob("*/answers.jsonl"):
+    for path in (workdir / "runs" / name).glob("*/answers.jsonl"):
         method = json.loads(path.with_name("run.json").read_text())["request"]["method"]
         found[method] = {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
     assert found.keys() == set(methods)
@@ -87,22 +87,22 @@ def answers(place, python, name, methods, benchmark="mediconfusion", **model):
 
 
 @contextlib.contextmanager
-def serving(place):
+def serving(workdir):
     """The address of `vllm serve` on the tiny model."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # What `vllm serve` runs: that command does not start where the distribution is the CPU build's, which has another name.
     options = "--dtype float32 --enforce-eager --max-model-len 2048 --max-num-seqs 16 --block-size 32 --served-model-name tiny"
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", place / "tiny", "--port", str(port)]
-    with (place / "serve.log").open("wb") as log:
-        process = subprocess.Popen([*command, *options.split()], env=environment(), stdout=log, stderr=log, cwd=place)
+    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", workdir / "tiny", "--port", str(port)]
+    with (workdir / "serve.log").open("wb") as log:
+        process = subprocess.Popen([*command, *options.split()], env=environment(), stdout=log, stderr=log, cwd=workdir)
         try:
             for _ in range(300):
                 with contextlib.suppress(OSError):
                     urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
                     break
-                assert process.poll() is None, (place / "serve.log").read_text()[-3000:]
+                assert process.poll() is None, (workdir / "serve.log").read_text()[-3000:]
                 time.sleep(1)
             yield f"http://127.0.0.1:{port}/v1"
         finally:
@@ -126,12 +126,12 @@ def compared(name, ours, theirs):
 METHODS = ("mc", "gd", "ps", "ps_official")
 
 
-def test_vllm_in_process_and_served_answer_as_transformers_does(place):
-    expected = answers(place, sys.executable, "transformers", METHODS, model="tiny")
+def test_vllm_in_process_and_served_answer_as_transformers_does(workdir):
+    expected = answers(workdir, sys.executable, "transformers", METHODS, model="tiny")
     assert len({line["response"] for line in expected["mc"].values()}) > 3
-    in_process = answers(place, PYTHON, "vllm", METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE)
-    with serving(place) as url:
-        served = answers(place, sys.executable, "served", METHODS, model="openai:tiny", base_url=url)
+    in_process = answers(workdir, PYTHON, "vllm", METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE)
+    with serving(workdir) as url:
+        served = answers(workdir, sys.executable, "served", METHODS, model="openai:tiny", base_url=url)
     for name, found in (("vLLM in process", in_process), ("vllm serve", served)):
         for method in METHODS:
             same, apart = compared(f"{name}, {method}", expected[method], found[method])
@@ -139,32 +139,32 @@ def test_vllm_in_process_and_served_answer_as_transformers_does(place):
             assert apart < 1e-4
 
 
-def test_several_images_of_a_question_are_seen_as_by_transformers(place):
-    write_source(place / "several", several=True)
-    build("gmai-mmbench", source=place / "several", out=place / "data" / "gmai-mmbench")
+def test_several_images_of_a_question_are_seen_as_by_transformers(workdir):
+    write_source(workdir / "several", several=True)
+    build("gmai-mmbench", source=workdir / "several", out=workdir / "data" / "gmai-mmbench")
     methods = ("mc", "ps")
-    expected = answers(place, sys.executable, "several", methods, "gmai-mmbench", model="tiny")
+    expected = answers(workdir, sys.executable, "several", methods, "gmai-mmbench", model="tiny")
     engine = {"model": "vllm:tiny", "dtype": "float32", "engine": ENGINE}
-    in_process = answers(place, PYTHON, "several-vllm", methods, "gmai-mmbench", **engine)
+    in_process = answers(workdir, PYTHON, "several-vllm", methods, "gmai-mmbench", **engine)
     for method in methods:
         same, apart = compared(f"several images, {method}", expected[method], in_process[method])
         assert same
         assert apart < 1e-3
 
 
-def test_an_adapter_in_vllm_answers_as_merged_into_transformers(place):
+def test_an_adapter_in_vllm_answers_as_merged_into_transformers(workdir):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText
 
-    model = AutoModelForImageTextToText.from_pretrained(place / "tiny")
+    model = AutoModelForImageTextToText.from_pretrained(workdir / "tiny")
     wide = LoraConfig(
         r=4, lora_alpha=64, target_modules=r".*language_model.*\.(q_proj|v_proj)", init_lora_weights=False
     )
-    get_peft_model(model, wide).save_pretrained(place / "adapter")
-    plain = answers(place, sys.executable, "plain", ("ps",), model="tiny")
-    merged = answers(place, sys.executable, "merged", ("mc", "ps"), model="tiny", adapter="adapter")
+    get_peft_model(model, wide).save_pretrained(workdir / "adapter")
+    plain = answers(workdir, sys.executable, "plain", ("ps",), model="tiny")
+    merged = answers(workdir, sys.executable, "merged", ("mc", "ps"), model="tiny", adapter="adapter")
     options = {"dtype": "float32", "engine": ENGINE, "adapter": "adapter"}
-    beside = answers(place, PYTHON, "beside", ("mc", "ps"), model="vllm:tiny", **options)
+    beside = answers(workdir, PYTHON, "beside", ("mc", "ps"), model="vllm:tiny", **options)
     assert compared("without the adapter", merged["ps"], plain["ps"])[1] > 0.05
     for method in ("mc", "ps"):
         same, apart = compared(f"adapter, {method}", merged[method], beside[method])
@@ -172,7 +172,7 @@ def test_an_adapter_in_vllm_answers_as_merged_into_transformers(place):
         assert apart < 1e-3
 
 
-def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(place):
+def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(workdir):
     for python, arguments, words in (
         (sys.executable, ["--model", "vllm:tiny"], "pip install 'medprobe[vllm]'"),
         (PYTHON, ["--model", "vllm:tiny", "--engine", '{"dtype": "float16"}'], "--engine: dtype cannot be set there"),
@@ -181,7 +181,7 @@ def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(place):
     ):
         done = subprocess.run(
             [python, "-m", "medprobe", "eval", "mediconfusion", *arguments],
-            cwd=place,
+            cwd=workdir,
             env=environment(),
             capture_output=True,
             text=True,

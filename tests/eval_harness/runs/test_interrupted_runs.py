@@ -24,7 +24,7 @@ ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     folder = tmp_path_factory.mktemp("interrupted")
@@ -70,24 +70,24 @@ def one_each(run):
 
 
 @pytest.mark.slow
-def test_killing_a_local_model_loses_nothing_and_changes_nothing(place):
+def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir):
     arguments = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 3, "--max-tokens", 4)
-    warmly(*arguments, "--out", "calm", cwd=place)
-    total, run, chance = len(answers(place / "calm")), place / "killed", random.Random(5)
+    warmly(*arguments, "--out", "calm", cwd=workdir)
+    total, run, chance = len(answers(workdir / "calm")), workdir / "killed", random.Random(5)
     kept = []
     for _ in range(KILLS):
-        now = killed((*arguments, "--out", "killed"), place, run, chance.randrange(1, total // KILLS), 60)
+        now = killed((*arguments, "--out", "killed"), workdir, run, chance.randrange(1, total // KILLS), 60)
         assert now[: len(kept)] == kept, "what was journaled stays as it was"
         kept = now
     assert 0 < len(kept) < total
-    warmly(*arguments, "--out", "killed", cwd=place)
-    assert one_each(run) == one_each(place / "calm")
+    warmly(*arguments, "--out", "killed", cwd=workdir)
+    assert one_each(run) == one_each(workdir / "calm")
     assert answers(run)[: len(kept)] == kept
-    assert scores(run) == scores(place / "calm")
+    assert scores(run) == scores(workdir / "calm")
 
 
 @pytest.mark.slow
-def test_killing_while_a_server_misbehaves(place):
+def test_killing_while_a_server_misbehaves(workdir):
     def answer(body):
         return f"{answer_to(body)}: see {abs(hash(json.dumps(body['messages']))):x}"
 
@@ -98,9 +98,9 @@ def test_killing_while_a_server_misbehaves(place):
         )
 
     with ChaosServer(answer=answer) as calm:
-        warmly(*arguments(calm, "calm-server"), cwd=place)
+        warmly(*arguments(calm, "calm-server"), cwd=workdir)
     with ChaosServer(FAULTS, hang=1.5, answer=answer, delay=0.05) as server:
-        run, chance = place / "killed-server", random.Random(6)
+        run, chance = workdir / "killed-server", random.Random(6)
         key_of_text, asked_before, kept = {}, {}, []
 
         def remember(body):
@@ -110,62 +110,62 @@ def test_killing_while_a_server_misbehaves(place):
 
         server.answer = remember
         for _ in range(KILLS):
-            kept = killed(arguments(server, "killed-server"), place, run, chance.randrange(1, 6), 60)
+            kept = killed(arguments(server, "killed-server"), workdir, run, chance.randrange(1, 6), 60)
             asked_before |= {
                 line["response"]: server.asked[key_of_text[line["response"]]]
                 for line in kept
                 if line["response"] not in asked_before
             }
-        warmly(*arguments(server, "killed-server"), cwd=place)
+        warmly(*arguments(server, "killed-server"), cwd=workdir)
         assert kept
         for text, count in asked_before.items():
             assert server.asked[key_of_text[text]] == count, "no question is asked again once its answer is journaled"
-    assert one_each(run) == one_each(place / "calm-server")
-    assert scores(run) == scores(place / "calm-server")
+    assert one_each(run) == one_each(workdir / "calm-server")
+    assert scores(run) == scores(workdir / "calm-server")
     assert set(server.faulted) == set(FAULTS)
 
 
-def test_ctrl_c_ends_in_one_line_and_the_run_goes_on(place):
+def test_ctrl_c_ends_in_one_line_and_the_run_goes_on(workdir):
     with ChaosServer(delay=1) as server:
         arguments = ("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--out", "stopped")
-        process = warm.start((*arguments, "--in-flight", 2), place)
-        while process.poll() is None and len(answers(place / "stopped")) < 3:
+        process = warm.start((*arguments, "--in-flight", 2), workdir)
+        while process.poll() is None and len(answers(workdir / "stopped")) < 3:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         errors = process.said.read_text()
         assert "the same command goes on" in errors
         assert "Traceback" not in errors
-        kept = answers(place / "stopped")
+        kept = answers(workdir / "stopped")
         server.delay = 0
-        medprobe(*arguments, cwd=place)
-    assert answers(place / "stopped")[: len(kept)] == kept
-    assert len(one_each(place / "stopped")) == 28
+        medprobe(*arguments, cwd=workdir)
+    assert answers(workdir / "stopped")[: len(kept)] == kept
+    assert len(one_each(workdir / "stopped")) == 28
 
 
-def test_a_full_disk_is_one_line_and_nothing_is_torn(place):
-    """A limit on the file size stands for the full disk: writing past it fails in the same place."""
+def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
+    """A limit on the file size stands for the full disk: writing past it fails in the same workdir."""
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "full")
 
     limited = (
         "import resource, signal, medprobe; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); medprobe.main()"
     )
-    process = start(MODELS, limited, *arguments, cwd=place)
+    process = start(MODELS, limited, *arguments, cwd=workdir)
     assert process.wait() == 2
     errors = process.said.read_text()
     assert "cannot be written" in errors
     assert "Traceback" not in errors
-    medprobe(*arguments, cwd=place)
-    assert scores(place / "full") == scores(place / "undisturbed")
+    medprobe(*arguments, cwd=workdir)
+    assert scores(workdir / "full") == scores(workdir / "undisturbed")
 
 
-def test_a_read_only_folder_is_one_line(place):
-    folder = place / "locked"
+def test_a_read_only_folder_is_one_line(workdir):
+    folder = workdir / "locked"
     folder.mkdir(mode=0o500)
     # root may write anywhere but into the kernel's own file system
     out = "/proc/medprobe-run" if os.geteuid() == 0 else "locked/run"
-    done = medprobe("eval", "probmed", "--model", "baseline:chance", "--out", out, cwd=place, code=2)
+    done = medprobe("eval", "probmed", "--model", "baseline:chance", "--out", out, cwd=workdir, code=2)
     assert len(done.stderr.strip().splitlines()) == 1
     assert "cannot be written" in done.stderr
 
@@ -187,39 +187,39 @@ def processes(arguments, cwd, world, ranks):
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_result_of_one(place):
+def test_two_processes_give_the_result_of_one(workdir):
     arguments = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 4, "--max-tokens", 4)
-    warmly(*arguments, "--out", "one", cwd=place)
-    said = processes((*arguments, "--out", "two"), place, 2, (0, 1))
+    warmly(*arguments, "--out", "one", cwd=workdir)
+    said = processes((*arguments, "--out", "two"), workdir, 2, (0, 1))
     assert sum("finished its share" in words for words in said) == 1
-    assert without_time(place / "two") == without_time(place / "one")
-    assert one_each(place / "two") == one_each(place / "one")
-    assert {p.name for p in (place / "two").iterdir() if not p.name.startswith(".")} == {
+    assert without_time(workdir / "two") == without_time(workdir / "one")
+    assert one_each(workdir / "two") == one_each(workdir / "one")
+    assert {p.name for p in (workdir / "two").iterdir() if not p.name.startswith(".")} == {
         *("answers.jsonl", "answers.parquet", "questions.parquet", "result.json", "run.json")
     }
 
 
-def test_a_process_that_never_came_harms_no_other(place):
+def test_a_process_that_never_came_harms_no_other(workdir):
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "alone")
-    (said,) = processes(arguments, place, 2, (1,))
+    (said,) = processes(arguments, workdir, 2, (1,))
     assert "finished its share" in said
-    assert not (place / "alone/result.json").exists()
-    medprobe(*arguments, cwd=place)
-    assert scores(place / "alone") == scores(place / "undisturbed")
-    ids = re.findall(r'"question_id": "([^"]+)"', (place / "alone/answers.jsonl").read_text())
+    assert not (workdir / "alone/result.json").exists()
+    medprobe(*arguments, cwd=workdir)
+    assert scores(workdir / "alone") == scores(workdir / "undisturbed")
+    ids = re.findall(r'"question_id": "([^"]+)"', (workdir / "alone/answers.jsonl").read_text())
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("late", few([0, 1]))
-def test_a_late_process_that_starts_over_loses_nothing_of_the_others(place, late):
+def test_a_late_process_that_starts_over_loses_nothing_of_the_others(workdir, late):
     run = f"late{late}"
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", run)
-    processes(arguments, place, 2, (1 - late,))
-    assert not (place / run / "result.json").exists()
-    (said,) = processes(arguments, place, 2, (late,))
+    processes(arguments, workdir, 2, (1 - late,))
+    assert not (workdir / run / "result.json").exists()
+    (said,) = processes(arguments, workdir, 2, (late,))
     assert "finished its share" not in said
-    assert one_each(place / run) == one_each(place / "undisturbed")
-    assert scores(place / run) == scores(place / "undisturbed")
+    assert one_each(workdir / run) == one_each(workdir / "undisturbed")
+    assert scores(workdir / run) == scores(workdir / "undisturbed")
 
 
 def together(run):
@@ -234,9 +234,9 @@ def together(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", few([1, 2]))
-def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
+def test_two_processes_late_killed_and_restarted_lose_nothing(workdir, seed):
     """A server gives a text of its own to every question; what was answered once is never asked again."""
-    run, chance = place / f"pair{seed}", random.Random(seed)
+    run, chance = workdir / f"pair{seed}", random.Random(seed)
     with ChaosServer(answer=lambda body: f"B {abs(hash(json.dumps(body['messages']))):x}", delay=0.05) as server:
         arguments = (
             *("eval", "probmed", "--model", "openai:m", "--base-url", server.url),
@@ -246,7 +246,7 @@ def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
         for _ in range(ROUNDS):
             started = []
             for rank in random.Random(chance.random()).sample([0, 1], 2):
-                started.append(warm.start(arguments, place, RANK=str(rank), WORLD_SIZE="2"))
+                started.append(warm.start(arguments, workdir, RANK=str(rank), WORLD_SIZE="2"))
                 time.sleep(chance.uniform(0, 0.5))
             goal, begun = len(kept) + chance.randrange(2, 8), time.monotonic()
             while (
@@ -260,7 +260,7 @@ def test_two_processes_late_killed_and_restarted_lose_nothing(place, seed):
             now = together(run)
             assert kept.items() <= now.items()
             kept = now
-        processes(arguments, place, 2, (1, 0))
+        processes(arguments, workdir, 2, (1, 0))
         assert kept.items() <= together(run).items()
         total = len(pd.read_parquet(run / "questions.parquet"))
         assert len(one_each(run)) == total

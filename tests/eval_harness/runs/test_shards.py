@@ -14,7 +14,7 @@ from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_toget
 
 QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
 CASES = case_numbers(QUESTIONS)
-PLACES = [(row, 0) for row in range(len(QUESTIONS))]
+POSITIONS = [(row, 0) for row in range(len(QUESTIONS))]
 
 
 class Process:
@@ -28,7 +28,7 @@ class Process:
             with folder_lock(folder):
                 self.journal = self.shard.open_journal(folder, CASES, fresh)
             self.stack = beginning.pop_all()
-        ids = [f"q{row}" for row, _ in self.shard.instances(QUESTIONS, PLACES)]
+        ids = [f"q{row}" for row, _ in self.shard.instances(QUESTIONS, POSITIONS)]
         self.left = [name for name in ids if not self.journal.is_answered((name, 0))]
 
     def answer(self, text):

@@ -49,7 +49,7 @@ def same_text_answers(questions: pd.DataFrame, text: str) -> pd.DataFrame:
     """Answers of a responder that always takes the option of this text ("I do not know"); none where there is none."""
     wanted = text.strip().lower()
     choice = [
-        [place for place, option in enumerate(options) if str(option).strip().lower() == wanted][:1]
+        [index for index, option in enumerate(options) if str(option).strip().lower() == wanted][:1]
         for options in questions["options"]
     ]
     return _answers(questions, choice)

@@ -14,36 +14,38 @@ from eval_harness.runs.runner import evaluate
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("aggregate")
     build("mediconfusion", out=folder / "data")
     return folder
 
 
-def run(place, name, model="baseline:chance", **asked):
-    evaluate(EvalConfig(benchmark="mediconfusion", model=model, data=str(place / "data"), out=place / name, **asked))
-    return place / name
+def run(workdir, name, model="baseline:chance", **asked):
+    evaluate(
+        EvalConfig(benchmark="mediconfusion", model=model, data=str(workdir / "data"), out=workdir / name, **asked)
+    )
+    return workdir / name
 
 
-def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(place):
-    runs = [run(place, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
-    found = aggregate("mean", runs, out=place / "mean.json")
+def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
+    runs = [run(workdir, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
+    found = aggregate("mean", runs, out=workdir / "mean.json")
     singles = [read_result(folder / "result.json").scores["set_accuracy"].value for folder in runs]
     assert found.scores["set_accuracy"].value == pytest.approx(sum(singles) / 2)
     assert found.scores["set_accuracy_std"].value > 0
     assert found.kind == "aggregate"
     assert len(found.run_ids) == 2
-    assert json.loads((place / "mean.json").read_text())["method"]["name"] == "mean"
+    assert json.loads((workdir / "mean.json").read_text())["method"]["name"] == "mean"
 
 
-def test_the_best_over_runs_is_the_higher_one(place):
-    better, worse = run(place, "one"), run(place, "two", samples=2)
+def test_the_best_over_runs_is_the_higher_one(workdir):
+    better, worse = run(workdir, "one"), run(workdir, "two", samples=2)
     values = [read_result(f / "result.json").scores["set_accuracy"].value for f in (better, worse)]
     assert aggregate("best", [better, worse]).scores["set_accuracy"].value == max(values)
 
 
-def test_the_best_over_runs_has_the_categories_of_table_2(place):
-    runs = [place / "one", place / "two"]
+def test_the_best_over_runs_has_the_categories_of_table_2(workdir):
+    runs = [workdir / "one", workdir / "two"]
     read = [read_result(folder / "result.json").breakdown["category"] for folder in runs]
     found = aggregate("best", runs)
     for label, scores in found.breakdown["category"].items():
@@ -69,13 +71,13 @@ def test_adversarial_pairs_of_a_run(tmp_path):
     assert "-100.00" in pairs_summary(found)
 
 
-def test_adversarial_pairs_are_probmeds(place):
+def test_adversarial_pairs_are_probmeds(workdir):
     with pytest.raises(BadInput, match="in no adversarial pairs"):
-        adversarial_pairs_of(place / "one")
+        adversarial_pairs_of(workdir / "one")
 
 
-def test_majority_and_oracle_take_one_run_with_samples(place):
-    many = run(place, "many", samples=5)
+def test_majority_and_oracle_take_one_run_with_samples(workdir):
+    many = run(workdir, "many", samples=5)
     assert 0 <= aggregate("majority", [many]).scores["individual_accuracy"].value <= 100
     lax, strict = (aggregate("oracle", [many], threshold=t).scores["individual_accuracy"].value for t in (0, 80))
     assert lax >= strict
@@ -83,19 +85,19 @@ def test_majority_and_oracle_take_one_run_with_samples(place):
         "it knows right from wrong"
     )
     with pytest.raises(BadInput, match="one sample per question"):
-        aggregate("majority", [run(place, "single")])
+        aggregate("majority", [run(workdir, "single")])
     with pytest.raises(BadInput, match="takes one run folder"):
-        aggregate("oracle", [many, place / "single"])
+        aggregate("oracle", [many, workdir / "single"])
 
 
-def test_runs_that_do_not_belong_together_are_refused(place):
+def test_runs_that_do_not_belong_together_are_refused(workdir):
     with pytest.raises(BadInput, match="runs of one model"):
-        aggregate("best", [run(place, "a"), run(place, "b", model="baseline:always-A")])
+        aggregate("best", [run(workdir, "a"), run(workdir, "b", model="baseline:always-A")])
     with pytest.raises(BadInput, match="other questions"):
-        aggregate("best", [place / "a", run(place, "c", limit=4)])
+        aggregate("best", [workdir / "a", run(workdir, "c", limit=4)])
     with pytest.raises(BadInput, match="given twice"):
-        aggregate("best", [place / "a", place / "a"])
+        aggregate("best", [workdir / "a", workdir / "a"])
     with pytest.raises(BadInput, match="no such aggregate"):
-        aggregate("worst", [place / "a"])
+        aggregate("worst", [workdir / "a"])
     with pytest.raises(BadInput, match="no option scores"):
-        calibration_of(place / "a")
+        calibration_of(workdir / "a")

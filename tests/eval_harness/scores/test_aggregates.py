@@ -10,12 +10,12 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.probmed.official import probmed_hit
-from eval_harness.benchmarks.probmed.official_scores import official_figures
 from eval_harness.results import Benchmark, Method, Model, Result, Score
 from eval_harness.scores import aggregates, score
 from eval_harness.scores.calibration import calibration, confidence_of
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units
+from tests.eval_harness.scores.probmed_arithmetic import official_figures
 
 
 def questions() -> pd.DataFrame:
@@ -94,12 +94,6 @@ def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individ
     answers = samples("AAAA", "ABBA", "ABBA", "B--A")
     accepted = aggregates.oracle("mediconfusion", questions(), answers, threshold)
     assert score("mediconfusion", questions(), accepted).scores["individual_accuracy"].value == individual
-
-
-def test_self_ranking_takes_the_picked_sample() -> None:
-    answers = samples("AAAA", "BBBB")
-    picked = aggregates.self_ranked(answers, {"1-1": 0, "1-2": 1, "2-1": 1})
-    assert picked["choice"].tolist() == [[0], [1], [1], []]
 
 
 def test_prompts_by_samples_gives_means_and_deviations() -> None:

@@ -17,7 +17,7 @@ from tests.chaos.server import ChaosServer
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
     for format in ("mediconfusion", "halt-medvqa"):
         build(format, out=folder / format)
@@ -43,20 +43,20 @@ def nothing():
     return []
 
 
-def said(place, a, b, published=nothing):
-    return compare_results(load_side(str(place / a), published), load_side(str(place / b), published))
+def said(workdir, a, b, published=nothing):
+    return compare_results(load_side(str(workdir / a), published), load_side(str(workdir / b), published))
 
 
-def test_a_run_does_not_differ_from_itself(place):
-    words = said(place, "oracle", "oracle/result.json")
+def test_a_run_does_not_differ_from_itself(workdir):
+    words = said(workdir, "oracle", "oracle/result.json")
     assert "no difference" in words
     assert "0 texts, 0 choices and 0 statuses differ" in words
 
 
-def test_one_id_of_two_questions_is_not_one_question(place):
+def test_one_id_of_two_questions_is_not_one_question(workdir):
     from dataclasses import replace
 
-    a, b = (load_side(str(place / name), nothing) for name in ("oracle", "chance"))
+    a, b = (load_side(str(workdir / name), nothing) for name in ("oracle", "chance"))
     elsewhere = b.result.benchmark.model_copy(update={"fingerprint": "v2-other"})
     b = replace(b, result=b.result.model_copy(update={"benchmark": elsewhere}))
     assert "28 answers to the same questions" in compare_results(a, b)
@@ -64,40 +64,40 @@ def test_one_id_of_two_questions_is_not_one_question(place):
     assert "no question was asked of both" in compare_results(a, other)
 
 
-def test_an_answer_without_a_choice_is_shown_with_its_status(place):
+def test_an_answer_without_a_choice_is_shown_with_its_status(workdir):
     from dataclasses import replace
 
-    a, b = (load_side(str(place / name), nothing) for name in ("oracle", "chance"))
+    a, b = (load_side(str(workdir / name), nothing) for name in ("oracle", "chance"))
     cut = b.answers.assign(choice=[[]] * 28, status="truncated", response="")
     assert "| (truncated)" in compare_results(a, replace(b, answers=cut))
 
 
-def test_settings_scores_and_answers_that_differ_are_named(place):
-    words = said(place, "oracle", "chance")
+def test_settings_scores_and_answers_that_differ_are_named(workdir):
+    words = said(workdir, "oracle", "chance")
     assert "model.name: Oracle | Chance" in words
     assert "p = " in words
     assert "individual_accuracy" in words
     assert "mc-0" not in words, "what is equal is not listed"
-    prompts = said(place, "chance", "other-prompt")
+    prompts = said(workdir, "chance", "other-prompt")
     assert "method.prompt: mc-0 | mc-7" in prompts
     assert "prompt_hash" in prompts
 
 
-def test_other_questions_are_not_tested_as_pairs(place):
-    words = said(place, "oracle", "limited")
+def test_other_questions_are_not_tested_as_pairs(workdir):
+    words = said(workdir, "oracle", "limited")
     assert "no paired test: they were asked different questions" in words
     assert "benchmark.selection" in words
     with pytest.raises(BadInput, match="nothing of theirs can be compared"):
-        said(place, "oracle", "halt")
+        said(workdir, "oracle", "halt")
     with pytest.raises(BadInput, match="no such result file"):
-        said(place, "oracle", "nowhere")
+        said(workdir, "oracle", "nowhere")
 
 
-def test_with_a_published_number_it_says_what_the_paper_leaves_open(place):
+def test_with_a_published_number_it_says_what_the_paper_leaves_open(workdir):
     from leaderboard_space.data.published_results import published_results
 
     side = load_side("published:GPT-4o/mediconfusion/mc/Table 1", published_results)
-    words = compare_results(load_side(str(place / "chance"), nothing), side)
+    words = compare_results(load_side(str(workdir / "chance"), nothing), side)
     assert "the paper leaves open" in words
     assert "method.prompt" in words.split("leaves open")[1].splitlines()[0] or "method.prompt:" in words
     assert "intervals" in words
@@ -107,8 +107,8 @@ def test_with_a_published_number_it_says_what_the_paper_leaves_open(place):
         load_side("published:GPT-4o", published_results)
 
 
-def test_the_hubs_form_carries_interval_and_method_in_its_notes(place, tmp_path):
-    document = json.loads((place / "chance/result.json").read_text())
+def test_the_hubs_form_carries_interval_and_method_in_its_notes(workdir, tmp_path):
+    document = json.loads((workdir / "chance/result.json").read_text())
     document["benchmark"]["origin"] = "official"
     document["model"]["kind"] = "open"
     (tmp_path / "result.json").write_text(json.dumps(document))
@@ -119,10 +119,10 @@ def test_the_hubs_form_carries_interval_and_method_in_its_notes(place, tmp_path)
     for words in ("95% interval", "n = ", "prompt mc-0", "chance 50.00"):
         assert words in entry["notes"]
     with pytest.raises(BadInput, match="phantoms"):
-        eval_result_entries(read_result(place / "chance/result.json"), "org/x")
+        eval_result_entries(read_result(workdir / "chance/result.json"), "org/x")
 
 
-def test_a_judge_reads_free_form_answers_and_is_asked_once(place, tmp_path):
+def test_a_judge_reads_free_form_answers_and_is_asked_once(workdir, tmp_path):
     def judging(body):
         text = body["messages"][-1]["content"]
         if not isinstance(text, str):
@@ -132,7 +132,7 @@ def test_a_judge_reads_free_form_answers_and_is_asked_once(place, tmp_path):
     with ChaosServer(answer=judging) as server:
         wish = EvalConfig(
             *("mediconfusion", "openai:m"),
-            data=str(place / "mediconfusion"),
+            data=str(workdir / "mediconfusion"),
             method="ff",
             judge="openai:j",
             out=tmp_path / "run",

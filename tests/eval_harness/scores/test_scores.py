@@ -95,7 +95,7 @@ def test_hidden_answers_are_not_scored() -> None:
     assert scored.scores["set_accuracy"].value is None and scored.scores["set_accuracy"].n == 0
     partly = pairs()
     partly["answer"] = pd.Series(
-        [[] if place >= 4 else key for place, key in enumerate(partly["answer"])], dtype=object
+        [[] if index >= 4 else key for index, key in enumerate(partly["answer"])], dtype=object
     )
     assert score("mediconfusion", partly, answers({"0-1": [0], "0-2": [1]})).scores["set_accuracy"].value == 50
 
@@ -256,16 +256,16 @@ def halt() -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "question_id": f"{name}-{place}",
-                "case_id": f"{name}-{place}",
-                "image_id": f"{place}",
+                "question_id": f"{name}-{index}",
+                "case_id": f"{name}-{index}",
+                "image_id": f"{index}",
                 "options": ["liver", "I do not know", "lung"],
                 "answer": [1],
                 "question_type": "single",
                 "scenario": name,
                 "source_dataset": "x",
             }
-            for place, name in enumerate(scenarios)
+            for index, name in enumerate(scenarios)
         ]
     )
 

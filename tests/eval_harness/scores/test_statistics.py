@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.leaderboard_space import places_simulation
+from benchmarks.leaderboard_space import ranks_simulation
 from benchmarks.scoring import interval_coverage
 from dataset_builders.errors import BadInput
 from eval_harness.scores import statistics
@@ -137,12 +137,12 @@ def test_a_guesser_is_rarely_called_better_or_worse() -> None:
 
 
 def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray | float = 1.0) -> pd.DataFrame:
-    places = np.arange(len(hits)) if cluster is None else cluster
+    clusters = np.arange(len(hits)) if cluster is None else cluster
     return pd.DataFrame(
         {
             "metric": "m",
             "unit": [str(i) for i in range(len(hits))],
-            "cluster": places,
+            "cluster": clusters,
             "numerator": hits,
             "denominator": base,
         }
@@ -154,15 +154,15 @@ def false_positives(cluster: np.ndarray | None, n: int, runs: int = 1000) -> tup
     two = apart = 0
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        places = np.arange(n) if cluster is None else cluster
+        clusters = np.arange(n) if cluster is None else cluster
         shared = rng.normal(size=n)
 
         def hits(
-            rng: np.random.Generator = rng, places: np.ndarray = places, shared: np.ndarray = shared
+            rng: np.random.Generator = rng, clusters: np.ndarray = clusters, shared: np.ndarray = shared
         ) -> np.ndarray:
-            return (shared + rng.normal(size=int(places.max()) + 1)[places] + 0.7 * rng.normal(size=n) > 0.5).astype(
-                float
-            )
+            return (
+                shared + rng.normal(size=int(clusters.max()) + 1)[clusters] + 0.7 * rng.normal(size=n) > 0.5
+            ).astype(float)
 
         a, b = frame(hits(), cluster), frame(hits(), cluster)
         test = statistics.paired_test(a, b, "m")
@@ -261,7 +261,7 @@ def test_places_rank_by_models_that_are_surely_better() -> None:
         "low": (rng.random(400) < 0.3).astype(float),
     }
     pairs = statistics.pairwise(statistics.pack({name: frame(hits) for name, hits in models.items()}, "m"))
-    found, lower = (statistics.places(pairs.value, pairs.p, up) for up in (True, False))
+    found, lower = (statistics.rank_ranges(pairs.value, pairs.p, up) for up in (True, False))
     assert found.first.tolist() == [1, 1, 3] and found.last.tolist() == [2, 2, 3]
     assert lower.first.tolist() == [2, 2, 1] and lower.last.tolist() == [3, 3, 1]
     assert found.apart.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
@@ -270,14 +270,14 @@ def test_places_rank_by_models_that_are_surely_better() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
 def test_what_places_say_of_each_other(models: int, seed: int, up: bool) -> None:
-    """Exactly those share place 1 whom the comparison with the best leaves in; who is told apart and behind has a later first place than
-    1; nobody's places are empty; two models alone are told apart exactly where one of them leads alone."""
+    """Exactly those share rank 1 whom the comparison with the best leaves in; who is told apart and behind has a later first rank than
+    1; nobody's range of ranks is empty; two models alone are told apart exactly where one of them leads alone."""
     rng = np.random.default_rng(seed)
     value = np.round(rng.normal(size=models), 1)
     gap = np.abs(value[:, None] - value[None, :])
     p = np.clip(np.exp(-3 * rng.random() * gap) * rng.uniform(0.01, 1), 0, 1)
     p = np.where(gap == 0, 1.0, np.minimum(p, p.T))
-    found = statistics.places(value, p, up)
+    found = statistics.rank_ranges(value, p, up)
     ahead = value[None, :] > value[:, None] if up else value[None, :] < value[:, None]
     assert ((found.first == 1) == found.may_lead).all() and found.may_lead.any()
     assert (found.first <= found.last).all() and (found.last <= models).all()
@@ -313,9 +313,9 @@ def test_ratios_with_their_own_denominators_are_compared() -> None:
 
 
 def test_places_separate_what_can_be_separated_and_no_more() -> None:
-    """A part of benchmarks/leaderboard_space/places_simulation.py: 60 models on MediConfusion's components."""
-    assert places_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
-    missed, apart = places_simulation.equals(60, 20, 0.2, 3, 0.0, 0.0)
+    """A part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's components."""
+    assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
+    missed, apart = ranks_simulation.equals(60, 20, 0.2, 3, 0.0, 0.0)
     assert missed <= 0.05 + 0.06 and apart <= 0.05 + 0.06
 
 

@@ -24,8 +24,8 @@ def questions_of(data: Path) -> pd.DataFrame:
 
 def said(row, right: bool) -> str:
     """A response that reads as the key, or as another option."""
-    place = row.answer[0] if right else (row.answer[0] + 1) % len(row.options)
-    return row.options[place] if row.question_type == "yes_no" else "ABCDEFGH"[place]
+    index = row.answer[0] if right else (row.answer[0] + 1) % len(row.options)
+    return row.options[index] if row.question_type == "yes_no" else "ABCDEFGH"[index]
 
 
 def responses(data: Path, seed: int = 0) -> list[dict]:

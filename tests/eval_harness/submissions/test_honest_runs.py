@@ -28,23 +28,23 @@ def data(tmp_path_factory):
     "case", few(cases(12, COUNT), 4), ids=lambda case: f"{case.format}-{case.method}-{case.back_end}-{case.number}"
 )
 def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
-    place = data[case.format]
-    folder = run(case, place, tmp_path / "made")
-    done = submit(folder, tmp_path / "store", data=str(place))
-    assert done.submission.problems == [] and differences(folder, tmp_path / done.place) == []
-    (outcome,) = verify(str(tmp_path / "store"), data=[str(place)])
+    dataset = data[case.format]
+    folder = run(case, dataset, tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(dataset))
+    assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
+    (outcome,) = verify(str(tmp_path / "store"), data=[str(dataset)])
     assert outcome.word in ("verified", "for a human"), outcome
-    again = prepare(tmp_path / done.place, data=str(place))
+    again = prepare(tmp_path / done.location, data=str(dataset))
     assert again.problems == [] and again.files() == done.submission.files(), "the same bytes from there on"
 
 
 @pytest.mark.parametrize("case", few(cases(13, 3)), ids=str)
 def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
-    place = data[case.format]
-    folder = run(case, place, tmp_path / "made")
-    done = submit(folder, "ORG/results", data=str(place))
+    dataset = data[case.format]
+    folder = run(case, dataset, tmp_path / "made")
+    done = submit(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    (outcome,) = verify("ORG/results@1", data=[str(place)], accept_flagged=True)
+    (outcome,) = verify("ORG/results@1", data=[str(dataset)], accept_flagged=True)
     assert outcome.word == "added", outcome
     api = HfApi(endpoint=owner.endpoint, token=CURATOR)
     for path, content in done.submission.files().items():
@@ -78,24 +78,24 @@ def test_other_back_ends(data, tmp_path, back_end):
     )
     folder = run(case, data["mediconfusion"], tmp_path / "made")
     done = submit(folder, tmp_path / "store", data=str(data["mediconfusion"]))
-    assert differences(folder, Path(done.place)) == []
+    assert differences(folder, Path(done.location)) == []
 
 
 def test_a_branch_with_150_samples(data, tmp_path):
     case = Case(3, "gmai-mmbench", "mc", "plug-in", ("letters", "held back"), "Model", samples=150, branch=True)
     folder = run(case, data["gmai-mmbench"], tmp_path / "made")
     done = submit(folder, tmp_path / "store", data=str(data["gmai-mmbench"]))
-    assert done.submission.result.benchmark.selection and differences(folder, Path(done.place)) == []
+    assert done.submission.result.benchmark.selection and differences(folder, Path(done.location)) == []
 
 
 def test_nobody_takes_the_place_of_another(data, tmp_path):
     """The same model with other answers, names that share a slug, and both readers: all land side by side."""
-    place, landed = data["mediconfusion"], []
+    dataset, landed = data["mediconfusion"], []
     runs = [(1, "Model", "ours"), (2, "Model", "ours"), (1, "Model", "official")]
     for number, name, extraction in (*runs, (1, NAMES[9], "ours"), (1, NAMES[10], "ours")):
         case = Case(
             number, "mediconfusion", "mc", "plug-in", ("letters", "prose"), name, limit=8, extraction=extraction
         )
-        folder = run(case, place, tmp_path / f"{number}-{len(landed)}")
-        landed.append(submit(folder, tmp_path / "store", data=str(place)))
-    assert all(done.new for done in landed) and len({done.place for done in landed}) == 5
+        folder = run(case, dataset, tmp_path / f"{number}-{len(landed)}")
+        landed.append(submit(folder, tmp_path / "store", data=str(dataset)))
+    assert all(done.new for done in landed) and len({done.location for done in landed}) == 5

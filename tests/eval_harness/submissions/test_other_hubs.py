@@ -65,12 +65,12 @@ def test_submissions_land_once_on_a_hub_of_another_kind(owner, run, data, monkey
     kind(monkeypatch)
     owner.create_discussion(title="A question", token=READER, **REPO)
     first = submit(run, STORE)
-    assert first.new and first.place.endswith("/discussions/2")
+    assert first.new and first.location.endswith("/discussions/2")
     owner.change_discussion_status(discussion_num=2, new_status="closed", token=READER, **REPO)
     second = submit(run, STORE)  # what was withdrawn is no open pull request
-    assert second.new and second.place.endswith("/discussions/3")
+    assert second.new and second.location.endswith("/discussions/3")
     again = submit(run, STORE)
-    assert (again.new, again.place) == (False, second.place)
+    assert (again.new, again.location) == (False, second.location)
     other = write_lines(tmp_path / "b.jsonl", responses(data, 1))
     submit(other, STORE, "mediconfusion", "Model B", str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
@@ -83,7 +83,7 @@ def test_submissions_land_once_on_a_hub_of_another_kind(owner, run, data, monkey
         said = [event.content for event in details.events if event.type == "comment"]
         assert details.status == "closed" and ["Verified" in text for text in said].count(True) == 1, said
     monkeypatch.setenv("HF_TOKEN", READER)
-    assert "tree/main" in submit(run, STORE).place
+    assert "tree/main" in submit(run, STORE).location
 
 
 def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monkeypatch):

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def stored(data, tmp_path_factory):
     """A result in another store."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    return Path(submit(run_folder(data, place / "run"), place / "store").place)
+    workdir = tmp_path_factory.mktemp("elsewhere")
+    return Path(submit(run_folder(data, workdir / "run"), workdir / "store").location)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def refused(*arguments, **options) -> str:
 def test_it_lands_byte_for_byte_in_the_same_place(stored, ready, data, tmp_path):
     first = submit(ready, tmp_path / "store", data=str(data))
     assert first.new and first.submission.problems == []
-    landed = Path(first.place)
+    landed = Path(first.location)
     assert landed.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
     for name in ("answers.parquet", "result.json"):
         assert (landed / name).read_bytes() == (stored / name).read_bytes()
@@ -115,7 +115,7 @@ def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):
 def test_a_reproduced_result_of_another_store_is_a_submission_here(ready, data, tmp_path):
     edit(ready / "result.json", lambda d: d.update(provenance="reproduced"))
     done = submit(ready, tmp_path / "store", data=str(data))
-    assert read_result(Path(done.place) / "result.json").provenance == "submitted"
+    assert read_result(Path(done.location) / "result.json").provenance == "submitted"
     assert any("another store" in note for note in done.submission.notes)
 
 
@@ -145,7 +145,7 @@ def test_the_remedy_for_a_judged_run_works(data, tmp_path):
     command = line.split("`")[1]
     assert command == f"medprobe score {tmp_path / 'run'} --no-judge"
     medprobe(*command.split()[1:], cwd=tmp_path)
-    result = read_result(Path(submit(tmp_path / "run", tmp_path / "store").place) / "result.json")
+    result = read_result(Path(submit(tmp_path / "run", tmp_path / "store").location) / "result.json")
     assert result.method.judge is None and any("no judge" in said for said in result.deviations)
     assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]
     assert (

@@ -9,7 +9,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
-from eval_harness.results.landing import Withdrawal, now, read_standing
+from eval_harness.results.landing import Withdrawal, now, read_provenance
 from eval_harness.submissions import pull_requests
 from eval_harness.submissions.remarks import annotate, withdraw
 from eval_harness.submissions.submit import submit
@@ -22,14 +22,16 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 def test_in_a_folder(run, data, tmp_path):
     store = tmp_path / "store"
-    place = Path(submit(run, store, data=str(data), account="ann").place)
-    assert read_standing(place).landing.account == "ann" and read_standing(place).withdrawal is None
-    assert withdraw(store, place.name, "wrong prompt", "ann")[1] and not withdraw(store, place.name, "again", "ann")[1]
-    annotate(store, place.relative_to(store).as_posix(), "the prompt lacked its image")
-    standing = read_standing(place)
-    assert standing.withdrawal.reason == "wrong prompt" and [note.text for note in standing.notes]
+    stored = Path(submit(run, store, data=str(data), account="ann").location)
+    assert read_provenance(stored).landing.account == "ann" and read_provenance(stored).withdrawal is None
+    assert (
+        withdraw(store, stored.name, "wrong prompt", "ann")[1] and not withdraw(store, stored.name, "again", "ann")[1]
+    )
+    annotate(store, stored.relative_to(store).as_posix(), "the prompt lacked its image")
+    provenance = read_provenance(stored)
+    assert provenance.withdrawal.reason == "wrong prompt" and [note.text for note in provenance.notes]
     assert [outcome.word for outcome in verify(str(store), data=[str(data)])] == ["verified"]
-    for result, reason in (("nobody", "x"), (place.name, ""), (place.name, "a\x07b"), (place.name, "x" * 3_000)):
+    for result, reason in (("nobody", "x"), (stored.name, ""), (stored.name, "a\x07b"), (stored.name, "x" * 3_000)):
         with pytest.raises(BadInput):
             withdraw(store, result, reason)
 
@@ -40,8 +42,8 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
     assert verify("ORG/results@1", data=[str(data)])[0].word == "added"
     folder = done.submission.folder
     monkeypatch.setenv("HF_TOKEN", READER)
-    place, new = withdraw("ORG/results", folder, "wrong prompt")
-    assert new and "discussions" in place
+    location, new = withdraw("ORG/results", folder, "wrong prompt")
+    assert new and "discussions" in location
     lie = Withdrawal(account="curator", withdrawn_at=now(), reason="a rival").to_bytes()
     HfApi(endpoint=owner.endpoint, token=READER).create_commit(
         operations=[CommitOperationAdd(f"{folder}/withdrawn.json", lie)], commit_message="x", create_pr=True, **REPO
@@ -87,22 +89,22 @@ def test_a_store_of_version_1_stays_valid_where_it_is(run, data, tmp_path):
 
     done = submit(run, tmp_path / "new", data=str(data))
     store, mark = tmp_path / "old", fingerprint_v1(questions_of(data))
-    place = store / "results/mediconfusion/Model-A/mediconfusion-Model-A-mc-0123abcd"
-    shutil.copytree(done.place, place)
-    (place / "landing.json").unlink()
+    stored = store / "results/mediconfusion/Model-A/mediconfusion-Model-A-mc-0123abcd"
+    shutil.copytree(done.location, stored)
+    (stored / "landing.json").unlink()
     (store / "questions").mkdir()
     (questions,) = (tmp_path / "new/questions").iterdir()
     shutil.copy(questions, store / f"questions/{mark}.parquet")
-    document = json.loads((place / "result.json").read_text())
+    document = json.loads((stored / "result.json").read_text())
     document |= {"schema_version": 1}
     document["benchmark"]["fingerprint"] = mark
     del document["benchmark"]["facets"], document["reader_version"], document["statuses"]["truncated"]
-    (place / "result.json").write_text(json.dumps(document))
-    table = pq.read_table(place / "answers.parquet")
+    (stored / "result.json").write_text(json.dumps(document))
+    table = pq.read_table(stored / "answers.parquet")
     rules = ["another name" for _ in range(table.num_rows)]
     table = table.select(table.column_names[:8]).set_column(5, table.schema.field("rule"), [rules])
-    pq.write_table(table, place / "answers.parquet")
+    pq.write_table(table, stored / "answers.parquet")
     (outcome,) = verify(str(store))
     assert outcome.word == "verified", outcome
-    renewed = submit(place, tmp_path / "new", data=str(data))
+    renewed = submit(stored, tmp_path / "new", data=str(data))
     assert not renewed.new and renewed.submission.run_id == done.submission.run_id

@@ -44,7 +44,7 @@ def edit(path: Path, change) -> None:
 
 def test_the_same_run_twice_is_stored_once(run, tmp_path):
     first, second = submit(run, tmp_path / "store"), submit(run, tmp_path / "store")
-    assert (first.new, second.new, first.place) == (True, False, second.place)
+    assert (first.new, second.new, first.location) == (True, False, second.location)
     (stored,) = scan_store(tmp_path / "store")[0]
     assert stored.result.scores == read_result(run / "result.json").scores
     fingerprint = stored.result.benchmark.fingerprint
@@ -178,7 +178,7 @@ def test_a_file_lands_and_says_that_its_prompt_is_not_known(data, tmp_path):
     path = write_lines(tmp_path / "answers.jsonl", responses(data))
     done = submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data))
     assert not submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data)).new
-    result = read_result(Path(done.place) / "result.json")
+    result = read_result(Path(done.location) / "result.json")
     assert (result.provenance, result.model.name, result.method.prompt) == ("submitted", "Foreign 7B", None)
     assert "another harness" in result.deviations[0]
 

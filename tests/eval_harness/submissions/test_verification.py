@@ -78,19 +78,19 @@ def files_of(run, change=lambda result: None) -> dict[str, bytes]:
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
     before = main_files(owner)
     done = submit(run, STORE)
-    assert done.new and done.place.endswith("/datasets/ORG/results/discussions/1")
+    assert done.new and done.location.endswith("/datasets/ORG/results/discussions/1")
     assert main_files(owner) == before
     added = set(owner.list_repo_files(**REPO, revision="refs/pr/1")) - set(owner.list_repo_files(**REPO))
     assert added == {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "result.json")}
     again = submit(run, STORE)
-    assert (again.new, again.place) == (False, done.place)
+    assert (again.new, again.location) == (False, done.location)
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
 @pytest.mark.parametrize("fault", [503, 429, RESET])
 def test_a_lost_answer_makes_no_second_pull_request(owner, run, local_hub, fault):
     local_hub.faults.add("/commit/", fault, method="POST", after=True)
-    assert submit(run, STORE).place.endswith("/discussions/1")
+    assert submit(run, STORE).location.endswith("/discussions/1")
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
@@ -122,7 +122,7 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "closed already"
     assert verify(STORE, everything=True, data=[str(data)]) == []
     assert len(owner.list_repo_commits(**REPO)) == commits
-    assert "tree/main" in submit(run, STORE).place
+    assert "tree/main" in submit(run, STORE).location
 
 
 def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
@@ -263,8 +263,8 @@ def test_many_at_once_all_land(owner, data, as_owner, tmp_path):
         return submit(paths[n], STORE, "mediconfusion", f"Model {n}", str(data))
 
     with ThreadPoolExecutor(20) as pool:
-        places = {done.place for done in pool.map(one, range(20))}
-    assert len(places) == 20
+        locations = {done.location for done in pool.map(one, range(20))}
+    assert len(locations) == 20
     listed = list(owner.get_repo_discussions(STORE, repo_type="dataset", discussion_type="pull_request"))
     assert len(listed) == 20
 
@@ -423,12 +423,12 @@ def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub,
 
 
 def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
-    place = Path(submit(run, tmp_path / "store").place)
+    stored = Path(submit(run, tmp_path / "store").location)
     assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]
     assert [outcome.word for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
-    document = Result.model_validate_json((place / "result.json").read_text())
+    document = Result.model_validate_json((stored / "result.json").read_text())
     document.scores["confusion"].value = 12.5
-    (place / "result.json").write_text(document.to_json())
+    (stored / "result.json").write_text(document.to_json())
     (outcome,) = verify(str(tmp_path / "store"))
     assert outcome.word == "refused" and "12.5" in outcome.reasons[0]
 

@@ -39,7 +39,7 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workdir(tmp_path_factory):
     """A folder as a user has it: two datasets and a model of their own."""
     folder = tmp_path_factory.mktemp("sweep")
     for name in ("mediconfusion", "probmed"):
@@ -48,53 +48,53 @@ def place(tmp_path_factory):
     return folder
 
 
-def write(place, name="models.yaml", **document):
-    (place / name).write_text(yaml.safe_dump(document))
+def write(workdir, name="models.yaml", **document):
+    (workdir / name).write_text(yaml.safe_dump(document))
     return name
 
 
-def results(place, out):
-    table = pd.read_csv(place / out / "results.csv")
+def results(workdir, out):
+    table = pd.read_csv(workdir / out / "results.csv")
     return table[table["facet"].isna()].set_index(["model", "benchmark", "metric"])["value"].sort_index()
 
 
-def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(place):
+def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(workdir):
     benchmarks = ["mediconfusion", {"benchmark": "probmed", "limit": 9}]
-    file = write(place, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)
-    (place / "die").touch()
-    done = medprobe("sweep", file, cwd=place, code=2)
+    file = write(workdir, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)
+    (workdir / "die").touch()
+    done = medprobe("sweep", file, cwd=workdir, code=2)
     assert f"failed: tasks 1, 2: {local.DIED}" in done.stdout
     assert "2 of 4 tasks are done. To go on: medprobe sweep models.yaml --out runs/models" in done.stdout
-    (place / "die").unlink()
-    done = medprobe("sweep", file, "--first", 5, cwd=place)
+    (workdir / "die").unlink()
+    done = medprobe("sweep", file, "--first", 5, cwd=workdir)
     assert "2 of 4 tasks are done" in done.stdout
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
+        patch.chdir(workdir)
         expected = forecast(read_sweep(Path(file), Path("runs/models")))
     asked = [len(each.plan.instances) for each in expected[:2]]
     assert [len(each.waiting) for each in expected] == [asked[0] - 5, asked[1] - 5, 0, 0]
     assert hours(expected[0], expected) == pytest.approx(1.8 * (asked[0] - 5) / 3600)
-    done = medprobe("sweep", file, cwd=place)
+    done = medprobe("sweep", file, cwd=workdir)
     assert "of 4 tasks are done" not in done.stdout
-    before = {path: path.stat().st_mtime_ns for path in (place / "runs").rglob("result.json")}
-    medprobe("sweep", file, cwd=place)  # nothing is left to do
-    assert before == {path: path.stat().st_mtime_ns for path in (place / "runs").rglob("result.json")}
+    before = {path: path.stat().st_mtime_ns for path in (workdir / "runs").rglob("result.json")}
+    medprobe("sweep", file, cwd=workdir)  # nothing is left to do
+    assert before == {path: path.stat().st_mtime_ns for path in (workdir / "runs").rglob("result.json")}
     for number in (1, 2, 3, 4):
-        medprobe("sweep", file, "--out", "array", "--task", number, cwd=place)
-    medprobe("sweep", file, "--out", "array", cwd=place)
-    pd.testing.assert_series_equal(results(place, "array"), results(place, "runs/models"))
-    for path in (place / "runs").rglob("answers.jsonl"):
+        medprobe("sweep", file, "--out", "array", "--task", number, cwd=workdir)
+    medprobe("sweep", file, "--out", "array", cwd=workdir)
+    pd.testing.assert_series_equal(results(workdir, "array"), results(workdir, "runs/models"))
+    for path in (workdir / "runs").rglob("answers.jsonl"):
         keys = [(record["question_id"], record["sample"]) for record in read_answer_journal(path)]
         assert len(keys) == len(set(keys)) > 0
 
 
-def test_what_no_task_can_do_is_told_before_anything_is_asked(place):
-    file = write(place, models=["baseline:chance"], benchmarks=["halt-medvqa", "probmed"], methods=["mc", "gd"])
-    done = medprobe("sweep", file, "--dry-run", cwd=place)
+def test_what_no_task_can_do_is_told_before_anything_is_asked(workdir):
+    file = write(workdir, models=["baseline:chance"], benchmarks=["halt-medvqa", "probmed"], methods=["mc", "gd"])
+    done = medprobe("sweep", file, "--dry-run", cwd=workdir)
     assert "failed: task 1 (baseline:chance, halt-medvqa, mc): --data: there is no folder" not in done.stdout
     assert "failed: tasks 1, 2: --data: there is no folder data/halt-medvqa" in done.stdout
     assert "--method gd: baseline:chance cannot score options" in done.stdout
-    assert not (place / "runs" / "chance").exists()
+    assert not (workdir / "runs" / "chance").exists()
 
 
 BAD = {
@@ -155,25 +155,25 @@ def test_ranges_of_a_slurm_array_are_its_tasks(numbers):
     assert listed == sorted(numbers)
 
 
-def test_slurm_and_hub_commands_run_the_tasks(place):
-    file = write(place, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
-    script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=place).stdout
+def test_slurm_and_hub_commands_run_the_tasks(workdir):
+    file = write(workdir, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
+    script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=workdir).stdout
     assert "#SBATCH --array=1-2\n" in script
     assert f'srun medprobe sweep {file} --out cluster --task "$SLURM_ARRAY_TASK_ID"' in script
     wanted = "task 1: own.py:Model is on this machine only"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(BadInput, match=wanted):
-        patch.chdir(place)
+        patch.chdir(workdir)
         hub_commands(
             [replace(task, options={**task.options, "data": "org/data"}) for task in read_sweep(Path(file), Path("x"))],
             HubJobs("org/bucket"),
         )
-    file = write(place, models=["baseline:always-B"], benchmarks=[{"benchmark": "mediconfusion", "data": "org/data"}])
-    [task] = read_sweep(place / file, Path("x"))
+    file = write(workdir, models=["baseline:always-B"], benchmarks=[{"benchmark": "mediconfusion", "data": "org/data"}])
+    [task] = read_sweep(workdir / file, Path("x"))
     words = shlex.split(hub_commands([task], HubJobs("org/bucket"))[0])
     assert words[:4] == ["hf", "jobs", "run", "--detach"]
     assert "hf://buckets/org/bucket:/sweep" in words
     hf = [str(Path(sys.executable).with_name("hf")), *words[1:3], "--dry-run", *words[3:]]
-    kept = {"HF_TOKEN": "hf_x", "HF_ENDPOINT": "http://127.0.0.1:9", "PATH": os.environ["PATH"], "HOME": str(place)}
+    kept = {"HF_TOKEN": "hf_x", "HF_ENDPOINT": "http://127.0.0.1:9", "PATH": os.environ["PATH"], "HOME": str(workdir)}
     done = subprocess.run(hf, capture_output=True, text=True, env=kept, timeout=60, check=False)
     assert "(dry run) Job not submitted." in done.stdout + done.stderr
     assert subprocess.run(["bash", "-nc", words[-1]], check=False).returncode == 0

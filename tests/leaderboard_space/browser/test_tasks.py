@@ -22,14 +22,14 @@ SIZES = {"mouse": (1440, 900), "keyboard": (1440, 900), "phone": (390, 844)}
 
 
 @dataclass(frozen=True)
-class Place:
+class Served:
     address: str
     data: Path
     store: Path
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A board with two models' answers to drawn images, which it may show."""
     folder = tmp_path_factory.mktemp("tasks")
     data, store = folder / "mediconfusion", folder / "store"
@@ -39,17 +39,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     for seed, (name, skill) in enumerate((("Model A", 0.7), ("Model B", 0.4))):
         add_run(store, "mediconfusion", asked, answers(asked, skill, seed=seed), name, repo=str(data))
     with board(store, folder / "home", [data]) as (address, _):
-        yield Place(address, data, store)
+        yield Served(address, data, store)
 
 
 @pytest.fixture(params=SIZES)
-def visitor(request: pytest.FixtureRequest, chromium: Any, place: Place) -> Iterator["Visitor"]:
+def visitor(request: pytest.FixtureRequest, chromium: Any, served: Served) -> Iterator["Visitor"]:
     width, height = SIZES[request.param]
     page = chromium.new_page(viewport={"width": width, "height": height})
     trouble: list[str] = []
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-    page.goto(place.address)
+    page.goto(served.address)
     page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
     yield Visitor(page, request.param)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -108,9 +108,9 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     assert case.inner_text() == shown
 
 
-def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, place: Place, tmp_path: Path) -> None:
+def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Served, tmp_path: Path) -> None:
     """The page, a name, a file, Submit: a form that is complete is scored at once. What is in leads to its row."""
-    page, rows = visitor.page, responses(place.data, seed=sorted(SIZES).index(visitor.how))
+    page, rows = visitor.page, responses(served.data, seed=sorted(SIZES).index(visitor.how))
     files = {
         "valid": rows,
         "broken": [{"question_id": row["question_id"], "said": row["response"]} for row in rows],
@@ -169,14 +169,14 @@ PAGES = {
     few([("light", 1440, 900), ("dark", 720, 450), ("light", 390, 844), ("dark", 1440, 900)], 2),
 )
 def test_every_page_in_both_themes_and_on_small_screens(
-    chromium: Any, place: Place, scheme: str, width: int, height: int
+    chromium: Any, served: Served, scheme: str, width: int, height: int
 ) -> None:
     """axe finds nothing at all; nothing stands beyond the screen; on small ones the first row of numbers is within its first half."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()
     page = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    page.goto(place.address)
+    page.goto(served.address)
     page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
     found = []
     for address, shows in PAGES.items():

@@ -35,9 +35,9 @@ def state_licence(folder: Path, licence: str) -> None:
         pq.write_table(table.set_column(at, table.schema.field(at), column), path)
 
 
-def shown(place: Path, licence: str | None) -> dict[str, int]:
+def shown(workdir: Path, licence: str | None) -> dict[str, int]:
     """What the page of cases holds at first, and once no image is waited for. `licence` None: images that we drew."""
-    folder = place / "mediconfusion"
+    folder = workdir / "mediconfusion"
     build("mediconfusion", out=folder)
     if licence is not None:
         state_licence(folder, licence)
@@ -47,10 +47,10 @@ def shown(place: Path, licence: str | None) -> dict[str, int]:
     asked = repository.questions("test")
     origin = "phantom" if licence is None else "official"
     add_run(
-        place / "store", "mediconfusion", asked, answers(asked, 0.5), "One",
+        workdir / "store", "mediconfusion", asked, answers(asked, 0.5), "One",
         repo="ORG/drawn", revision=repository.revision, origin=origin,
     )  # fmt: skip
-    board = Board(place / "store")
+    board = Board(workdir / "store")
     page = cases.page(board, {})
     said = {
         "waiting": page.count("data-waiting"),

@@ -8,7 +8,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.results import Benchmark, Method, Model, Result, Score
-from eval_harness.results.landing import Standing, Withdrawal
+from eval_harness.results.landing import Provenance, Withdrawal
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claim, Claims
 from leaderboard_space.data.published_tables import read_table
@@ -75,7 +75,7 @@ def test_claims_are_read_kept_and_shown_apart(api, local_hub, tmp_path):
     withdrawn = entry(
         "medlab/a",
         50.0,
-        standing=Standing(
+        provenance=Provenance(
             withdrawal=Withdrawal(account="me", withdrawn_at="2026-11-01T00:00:00+00:00", reason="wrong")
         ),
     )

@@ -19,10 +19,10 @@ FORMAT = "halt-medvqa"
 ASKED = questions(FORMAT, 30, seed=5)
 
 
-def run(store: Path, place: str, /, model: str = "GPT-4o", skill: float = 0.5, **method: object) -> Path:
-    """A result in the folder `place`; `method`: changes to its document's method, `created_at` and `provenance` to the document."""
-    folder = add_run(store, FORMAT, ASKED, answers(ASKED, skill, seed=len(place)), model)
-    moved = folder.rename(folder.with_name(place))
+def run(store: Path, name: str, /, model: str = "GPT-4o", skill: float = 0.5, **method: object) -> Path:
+    """A result in the folder `name`; `method`: changes to its document's method, `created_at` and `provenance` to the document."""
+    folder = add_run(store, FORMAT, ASKED, answers(ASKED, skill, seed=len(name)), model)
+    moved = folder.rename(folder.with_name(name))
     outer = {key: method.pop(key) for key in ("created_at", "provenance", "reader_version") if key in method}
 
     def edit(document: dict) -> None:
@@ -113,9 +113,9 @@ def test_official_readers_stand_apart_with_their_own_places(tmp_path: Path) -> N
     for at, (skill, extraction) in enumerate([(1.0, "official"), (0.0, "official"), (0.9, "ours"), (0.1, "ours")]):
         land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, extraction=extraction), "alice")
     found = shown(tmp_path, ALL)
-    places = {row.entry.result.model.name: (row.group, row.first, row.last) for row in found.rows}
-    assert places["Model 0"] == ("official reader", 1, 1) and places["Model 1"] == ("official reader", 2, 2)
-    assert places["Model 2"] == ("ranked", 1, 1) and places["Model 3"] == ("ranked", 2, 2)
+    ranks = {row.entry.result.model.name: (row.group, row.first, row.last) for row in found.rows}
+    assert ranks["Model 0"] == ("official reader", 1, 1) and ranks["Model 1"] == ("official reader", 2, 2)
+    assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
     assert [row.entry.result.model.name for row in found.models] == ["Model 2", "Model 3"]
     assert "ranks of their own" in Service(Board(tmp_path)).view({"format": FORMAT, "shown": "all"})["html"]
 

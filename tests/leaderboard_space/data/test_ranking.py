@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as npst
 
 from eval_harness.results import Score
 from eval_harness.scores import METRICS, score, units
-from eval_harness.scores.statistics import CLUSTERED, clustered_interval, pack, paired_test, pairwise, places
+from eval_harness.scores.statistics import CLUSTERED, clustered_interval, pack, paired_test, pairwise, rank_ranges
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import Outcomes, read_run
 from leaderboard_space.data.ranks.ranking import MetricUnits, p_values, scores_of, unpaired_p_values
@@ -66,8 +66,8 @@ def test_a_branch_gives_what_its_questions_alone_give(store: Path, format: str, 
     mask = tree_of(format, frame).mask([branch])
     assert mask is not None and 0 < mask.sum() < len(frame)
     for number, (name, _, skill) in enumerate(MODELS):
-        place = list(Board(store).snapshot.sections).index(format)
-        given = answers(questions(format, 60, seed=place), skill, seed=10 * place + number)
+        index = list(Board(store).snapshot.sections).index(format)
+        given = answers(questions(format, 60, seed=index), skill, seed=10 * index + number)
         expected = score(format, *part_of(frame, mask, given)).scores
         run = next(
             i
@@ -133,15 +133,15 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
             expected = paired_test(by_key[one], by_key[other], metric).p
             assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (one, other)
     if len(rows) == len(measured):
-        found = places(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
+        found = rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
         for row in rows:
-            place = pairs.models.index(row.entry.key)
-            assert (row.first, row.last) == (found.first[place], found.last[place])
-            apart, value = np.flatnonzero(found.apart[place]), pairs.value
+            index = pairs.models.index(row.entry.key)
+            assert (row.first, row.last) == (found.first[index], found.last[index])
+            apart, value = np.flatnonzero(found.apart[index]), pairs.value
             up = METRICS[metric].higher_is_better is not False
-            ahead = sum((value[other] > value[place]) == up and value[other] != value[place] for other in apart)
+            ahead = sum((value[other] > value[index]) == up and value[other] != value[index] for other in apart)
             assert (row.ahead, row.behind) == (ahead, len(apart) - ahead)
-            assert (row.first == 1) == found.may_lead[place]
+            assert (row.first == 1) == found.may_lead[index]
 
 
 def test_published_numbers_need_a_gap_that_their_cases_can_show() -> None:

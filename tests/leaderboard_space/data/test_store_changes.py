@@ -129,9 +129,9 @@ def test_what_can_be(metric: str, changes: dict[str, Any], expected: bool) -> No
 
 
 def test_what_is_no_file_or_too_large_is_set_aside(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = store / "results" / FORMAT / "pipe" / "run"
-    place.mkdir(parents=True)
-    os.mkfifo(place / "result.json")
+    workdir = store / "results" / FORMAT / "pipe" / "run"
+    workdir.mkdir(parents=True)
+    os.mkfifo(workdir / "result.json")
     large = next((store / "results" / FORMAT / "Model-0").glob("*/result.json"))
     monkeypatch.setattr("leaderboard_space.data.board.LARGEST_RESULT", large.stat().st_size - 1)
     for other in (store / "results" / FORMAT).glob("Model-[12]/*/result.json"):

@@ -37,8 +37,8 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def trusted_of(*places: Path) -> TrustedData:
-    trusted = TrustedData([str(place) for place in places])
+def trusted_of(*folders: Path) -> TrustedData:
+    trusted = TrustedData([str(folder) for folder in folders])
     trusted.refresh()
     return trusted
 
@@ -88,7 +88,7 @@ def test_a_part_lands_marked_and_only_with_its_list_of_questions(data: Path, sto
 
 
 def test_a_result_of_another_store_is_computed_again(data: Path, store: Path, tmp_path: Path) -> None:
-    folder = Path(submit(run_folder(data, tmp_path / "run"), tmp_path / "other", data=str(data)).place)
+    folder = Path(submit(run_folder(data, tmp_path / "run"), tmp_path / "other", data=str(data)).location)
     target = target_of(data, store)
     found = receive([folder / "result.json", folder / "answers.parquet"], target)
     assert not found.problems
@@ -107,42 +107,42 @@ def test_the_ready_folder_can_be_submitted(data: Path, store: Path, tmp_path: Pa
     with zipfile.ZipFile(tmp_path / "ready.zip") as archive:
         archive.extractall(tmp_path / "unpacked")
     done = submit(tmp_path / "unpacked" / found.folder, store, data=str(data))
-    assert done.new and Path(done.place) == store / found.folder
+    assert done.new and Path(done.location) == store / found.folder
     assert (store / found.folder / "answers.parquet").read_bytes() == found.files()[f"{found.folder}/answers.parquet"]
 
 
-def wrong_uploads(data: Path, place: Path) -> dict[str, tuple[list[Path], str]]:
+def wrong_uploads(data: Path, workdir: Path) -> dict[str, tuple[list[Path], str]]:
     """Name -> (files, what is said)."""
-    good = write_lines(place / "good.jsonl", responses(data))
-    twice = place / "again" / "good.jsonl"
+    good = write_lines(workdir / "good.jsonl", responses(data))
+    twice = workdir / "again" / "good.jsonl"
     twice.parent.mkdir()
     twice.write_text(good.read_text() + "\n")
     for name, content in {
         "model.pkl": pickle.dumps({"a": 1}), "zeros.jsonl": bytes(500), "empty.jsonl": b"", "run.json": b"{}", "result.json": b"[" * 9000,
         "answers.jsonl": b"", "answers.parquet": b"PAR1" + bytes(90) + b"PAR1", "notes.txt": b"hello",
     }.items():  # fmt: skip
-        (place / name).write_bytes(content)
-    with zipfile.ZipFile(place / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        (workdir / name).write_bytes(content)
+    with zipfile.ZipFile(workdir / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("../../escape.jsonl", b"0" * 10_000_000)
     return {
         "nothing": ([], "no file was given"),
-        "two files": ([good, place / "notes.txt"], "none is a run.json or result.json"),
+        "two files": ([good, workdir / "notes.txt"], "none is a run.json or result.json"),
         "one name twice": ([good, twice], "two files have the same name"),
-        "a pickle": ([place / "model.pkl"], "is a pickle"),
-        "an archive": ([place / "bomb.zip"], "bomb.zip: is a ZIP archive"),
-        "no text": ([place / "zeros.jsonl"], "is no text"),
-        "empty": ([place / "empty.jsonl"], "is empty"),
-        "a bare run.json": ([place / "run.json"], "not a run file"),
-        "a stranger beside run.json": ([place / "run.json", place / "notes.txt"], "notes.txt: is no file of a run folder"),
-        "a deep result.json": ([place / "result.json", place / "answers.parquet"], "result.json"),
+        "a pickle": ([workdir / "model.pkl"], "is a pickle"),
+        "an archive": ([workdir / "bomb.zip"], "bomb.zip: is a ZIP archive"),
+        "no text": ([workdir / "zeros.jsonl"], "is no text"),
+        "empty": ([workdir / "empty.jsonl"], "is empty"),
+        "a bare run.json": ([workdir / "run.json"], "not a run file"),
+        "a stranger beside run.json": ([workdir / "run.json", workdir / "notes.txt"], "notes.txt: is no file of a run folder"),
+        "a deep result.json": ([workdir / "result.json", workdir / "answers.parquet"], "result.json"),
     }  # fmt: skip
 
 
 def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, tmp_path: Path) -> None:
-    place = tmp_path / "uploads"
-    place.mkdir()
+    workdir = tmp_path / "uploads"
+    workdir.mkdir()
     target = target_of(data, store)
-    for name, (files, expected) in wrong_uploads(data, place).items():
+    for name, (files, expected) in wrong_uploads(data, workdir).items():
         with pytest.raises(BadInput) as caught:
             receive(files, target, "Model")
         line = str(caught.value)
@@ -218,7 +218,7 @@ def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, stor
     [target] = targets(board, board.trusted).values()
     assert not target.trusted
     rows = [
-        {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[place] for place in row.answer)}
+        {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
         for row in questions_of(data).itertuples()
     ]
     found = receive([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")

@@ -72,8 +72,13 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
     publish(tmp_path / "gmai-mmbench", "ORG/gmai-mmbench", private=True)
     recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"
     with OpenIdProvider("reader", READER) as provider:
-        place = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1", **provider.environment}
-        with board("ORG/results", tmp_path / "space", ["ORG/gmai-mmbench"], **place) as (address, _):
+        environment = {
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_TOKEN": CURATOR,
+            "HF_HUB_DISABLE_XET": "1",
+            **provider.environment,
+        }
+        with board("ORG/results", tmp_path / "space", ["ORG/gmai-mmbench"], **environment) as (address, _):
             upload(page, address, recorded, "Recorded model")
             report = page.locator("#mp-report")
             expect(report).to_contain_text(
@@ -143,9 +148,14 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(hub: Any, page: Any,
     part = tmp_path / "part-one.jsonl"
     part.write_text(right.read_text().split("\n", 1)[1])
     with OpenIdProvider("reader", READER) as provider:
-        place = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1", **provider.environment}
+        environment = {
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_TOKEN": CURATOR,
+            "HF_HUB_DISABLE_XET": "1",
+            **provider.environment,
+        }
         three = "ORG/gmai-mmbench ORG/gmai-answers ORG/ledger"
-        with board("ORG/results", tmp_path / "space", ["ORG/gmai-mmbench"], three, **place) as (address, _):
+        with board("ORG/results", tmp_path / "space", ["ORG/gmai-mmbench"], three, **environment) as (address, _):
             report = page.locator("#mp-report")
 
             def choose_and_upload(file: Path) -> None:

@@ -46,13 +46,13 @@ def test_hostile_uploads_are_refused_and_the_board_stays_up(tmp_path: Path) -> N
     data = phantom("mediconfusion", tmp_path / "data" / "mediconfusion")
     store = tmp_path / "store"
     (store / "results").mkdir(parents=True)
-    place = tmp_path / "uploads"
-    place.mkdir()
+    workdir = tmp_path / "uploads"
+    workdir.mkdir()
     sent = 0
     with board(store, tmp_path / "home", [data]) as (address, process):
         client = Client(address, verbose=False)
         for number, (name, write) in enumerate(FILES.items()):
-            path = place / f"upload-{number}.jsonl"
+            path = workdir / f"upload-{number}.jsonl"
             if sendable(path, write) and (path.stat().st_size > 1 << 20 or number % 8 == 0):
                 sent += 1
                 said = client.predict(f"{data}@test", [handle_file(path)], "Model", "open", api_name="/submit")[-1]
@@ -60,7 +60,7 @@ def test_hostile_uploads_are_refused_and_the_board_stays_up(tmp_path: Path) -> N
                 for line in said["problems"]:
                     assert str(tmp_path) not in line and "/tmp" not in line and "\n" not in line, (name, line)
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-        good = write_lines(place / "good.jsonl", responses(data))
+        good = write_lines(workdir / "good.jsonl", responses(data))
         said = client.predict(f"{data}@test", [handle_file(good)], "Model", "open", api_name="/check_submission")[-1]
         client.close()
         assert said["ok"], "the board still scores"

@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Files of answers of invented models, no two the same; every fifth answers a question that is not there."""
     questions = open_repository(data).questions("test")
-    place = tmp_path_factory.mktemp("files")
+    workdir = tmp_path_factory.mktemp("files")
     made = []
     for number in range(MANY):
         bits = f"{number:010b}" * len(questions)
@@ -47,14 +47,14 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         ]
         if number % 5 == 4:
             rows[3]["question_id"] = "unknown-3"
-        path = place / f"answers-{number}.jsonl"
+        path = workdir / f"answers-{number}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         made.append(path)
     return made
 
 
-def target_of(place: Path | str) -> str:
-    return f"{place}@test"
+def target_of(address: Path | str) -> str:
+    return f"{address}@test"
 
 
 def names(store: Path) -> set[str]:
@@ -86,8 +86,11 @@ def test_many_at_once_onto_the_hub(
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**RESULTS)
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="results/README.txt", **RESULTS)
-    place = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": READER, "HF_HUB_DISABLE_XET": "1"}
-    with board("ORG/results", tmp_path / "home", [data], **place) as (address, _), ThreadPoolExecutor(many) as pool:
+    environment = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": READER, "HF_HUB_DISABLE_XET": "1"}
+    with (
+        board("ORG/results", tmp_path / "home", [data], **environment) as (address, _),
+        ThreadPoolExecutor(many) as pool,
+    ):
         said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files[:many]))
     landed = [answer["place"] for answer in said if answer["ok"]]
     assert len(landed) == len(set(landed)) == many - many // 5

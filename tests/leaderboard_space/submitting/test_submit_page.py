@@ -23,7 +23,7 @@ from tests.eval_harness.submissions.submitting import phantom, questions_of, res
 
 
 def tab_of(store: Path | None, *data: Path) -> SubmitTab:
-    trusted = TrustedData([str(place) for place in data])
+    trusted = TrustedData([str(path) for path in data])
     trusted.refresh()
     return SubmitTab(Board(store, trusted=trusted), store, trusted, may_write=True)
 

@@ -71,9 +71,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, body in enumerate(
         (b"", b"\xff\xfe\x00", b"[" * 100_000, b'{"schema_version": 1}', b"null", TAGS.encode())
     ):
-        place = store / "results" / FORMAT / f"broken-{number}" / TAGS.replace("/", "|")
-        place.mkdir(parents=True)
-        (place / "result.json").write_bytes(body)
+        workdir = store / "results" / FORMAT / f"broken-{number}" / TAGS.replace("/", "|")
+        workdir.mkdir(parents=True)
+        (workdir / "result.json").write_bytes(body)
     (store / "results" / FORMAT / "a-folder" / "run" / "result.json").mkdir(parents=True)
     return store
 

@@ -10,7 +10,7 @@ from urllib3.exceptions import HTTPError
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.posting import Address
-from eval_harness.models.http.server_errors import trouble_of
+from eval_harness.models.http.server_errors import failure_of
 from tests.eval_harness.models.http.asking import model, request
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -65,7 +65,7 @@ def test_a_proxy_of_the_environment_is_used_unless_the_host_is_exempt(monkeypatc
             post("https://models.example.org/v1/chat")
         assert heads[0].startswith("CONNECT models.example.org:443 ")
         assert "authorization" not in heads[0].lower()
-        assert "the proxy refuses" in str(trouble_of(error.value))
+        assert "the proxy refuses" in str(failure_of(error.value))
     monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1")
     with pytest.raises(BadInput, match="only proxies that are spoken to over http"):
         post("https://models.example.org/v1")
@@ -100,13 +100,13 @@ def test_what_goes_wrong_on_the_way_is_told(reply, words, kind):
     start = time.monotonic()
     with answering(reply) as (port, _), pytest.raises(Exception) as error:
         post(f"http://127.0.0.1:{port}/v1", timeout=0.5)
-    trouble = trouble_of(error.value)
-    assert words in str(trouble)
-    assert trouble.kind == kind
+    failure = failure_of(error.value)
+    assert words in str(failure)
+    assert failure.kind == kind
     assert time.monotonic() - start < 1.9
 
 
 def test_a_server_that_does_not_speak_https_is_told():
     with answering([OK]) as (port, _), pytest.raises(HTTPError) as error:
         post(f"https://127.0.0.1:{port}/v1")
-    assert "it does not speak https" in str(trouble_of(error.value))
+    assert "it does not speak https" in str(failure_of(error.value))

@@ -18,8 +18,7 @@ from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from eval_harness.answers import read_answers
 from eval_harness.scores import score
-from eval_harness.submissions import hidden_test, scoring_ledger
-from eval_harness.submissions.hidden_test import HiddenScore, HiddenTest
+from eval_harness.submissions.hidden_test import HiddenScore, HiddenTest, ledger, scoring
 from tests.eval_harness.submissions.checks.hidden import MULTIPLE, SINGLE, build_test, key, upload, wrong
 from tests.eval_harness.submissions.submitting import write_lines
 from tests.localhub.accounts import CURATOR, READER
@@ -37,7 +36,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def test(made, tmp_path):
-    """A hidden test whose three places are folders."""
+    """A hidden test whose three sources are folders."""
     return HiddenTest(str(made[0]), str(made[1]), str(tmp_path / "ledger"))
 
 
@@ -98,8 +97,8 @@ def test_multiple_choice_has_a_metric_of_its_own(made, tmp_path):
     found = test.score(write_lines(tmp_path / "a.jsonl", answers), "Model", "ann")
     assert (found.value, found.questions, found.metric) == (100.0, MULTIPLE, "mcq_accuracy")
     only = {name: letters for name, letters in key().items() if len(letters) > 1}
-    places = build_test(tmp_path / "only", only)
-    found = HiddenTest(str(places[0]), str(places[1]), str(tmp_path / "l2")).score(
+    sources = build_test(tmp_path / "only", only)
+    found = HiddenTest(str(sources[0]), str(sources[1]), str(tmp_path / "l2")).score(
         upload(tmp_path / "b.jsonl", 0, answers=only), "Model", "ann"
     )
     assert (found.value, found.metric) == (0.0, "mcq_accuracy")
@@ -247,7 +246,7 @@ def test_a_scoring_that_breaks_says_nothing_of_the_key_and_is_not_lost(test, tmp
 
     path = upload(tmp_path / "a.jsonl", 30)
     with monkeypatch.context() as broken, caplog.at_level(logging.DEBUG):
-        broken.setattr(hidden_test, "units", breaks)
+        broken.setattr(scoring, "units", breaks)
         line = refused(test.score, path, "Model", "ann")
     assert "key is" not in line + caplog.text and "costs nothing" in line
     assert test.remaining("ann") == 1
@@ -301,7 +300,7 @@ def test_a_lost_answer_books_once(on_hub, tmp_path, local_hub, fault, after):
 
 @pytest.mark.slow
 def test_a_ledger_that_cannot_be_read_is_not_taken_for_an_empty_one(on_hub, tmp_path, local_hub, monkeypatch):
-    monkeypatch.setattr(scoring_ledger, "PATIENCE", 0.2)
+    monkeypatch.setattr(ledger, "PATIENCE", 0.2)
     test = on_hub(per_day=1)
     test.score(upload(tmp_path / "a.jsonl", 33), "Model", "ann")
     for path in ("/paths-info/", "/resolve/.*users", "/api/datasets/ORG/ledger"):
@@ -314,13 +313,13 @@ def test_a_ledger_that_cannot_be_read_is_not_taken_for_an_empty_one(on_hub, tmp_
 def test_a_score_that_could_not_be_remembered_is_told_and_costs_nothing_again(on_hub, tmp_path, local_hub, monkeypatch):
     path = upload(tmp_path / "a.jsonl", 33)
     with monkeypatch.context() as moment:
-        remember = hidden_test._remember
+        remember = scoring.remember
 
         def no_right_from_here(*arguments):
             local_hub.faults.add("/commit/", 403, method="POST", times=1000)
             return remember(*arguments)
 
-        moment.setattr(hidden_test, "_remember", no_right_from_here)
+        moment.setattr(scoring, "remember", no_right_from_here)
         assert on_hub().score(path, "Model", "ann").value == 55.0
     local_hub.faults.clear()
     assert [each["score"] for each in booked("ann")] == [None]
@@ -338,9 +337,9 @@ def test_what_cannot_be_booked_is_not_scored(on_hub, tmp_path, local_hub):
 CRASH = """
 import os, sys
 from pathlib import Path
-from eval_harness.submissions import hidden_test
-hidden_test._score = lambda *_: os._exit(9)
-test = hidden_test.HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token="hf_curator")
+from eval_harness.submissions.hidden_test import HiddenTest, scoring
+scoring._score = lambda *_: os._exit(9)
+test = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token="hf_curator")
 test.score(Path(sys.argv[1]), "Model", "ann")
 """
 

@@ -52,9 +52,9 @@ def result(run):
 @given(seed=st.integers(0, 2**32))
 def test_names_in_other_letters_are_flagged(name, seed):
     draw = random.Random(seed)
-    places = [place for place, letter in enumerate(name) if letter in LOOKS]
-    for place in draw.sample(places, draw.randint(1, len(places))):
-        name = name[:place] + LOOKS[name[place]] + name[place + 1 :]
+    indices = [index for index, letter in enumerate(name) if letter in LOOKS]
+    for index in draw.sample(indices, draw.randint(1, len(indices))):
+        name = name[:index] + LOOKS[name[index]] + name[index + 1 :]
     assert look_alike(name)
 
 
@@ -134,17 +134,17 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("place", ODD, ids=[name for name, _ in ODD])
+@pytest.mark.parametrize("field", ODD, ids=[name for name, _ in ODD])
 @settings(max_examples=25)
 @given(data=st.data())
-def test_odd_texts_are_found_wherever_they_stand(result, place, data):
+def test_odd_texts_are_found_wherever_they_stand(result, field, data):
     kind = data.draw(st.sampled_from(["formula", "long", "invisible"]))
     text = {
         "formula": data.draw(st.sampled_from("=+-@＝")) + "cmd|' /C calc'!A0",
         "long": "y" * data.draw(st.integers(25_000, 60_000)),
         "invisible": "GPT" + data.draw(st.sampled_from("\u202e\u200b\x1b\x00\u2066")) + "4",
     }[kind]
-    assert any(place[0] in line for line in odd_texts(place[1](result, text)))
+    assert any(field[0] in line for line in odd_texts(field[1](result, text)))
 
 
 @settings(max_examples=300)

@@ -59,19 +59,19 @@ def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
     submitted, reproduced = submit(run, store), submit(run, store, reproduced=True)
     assert reproduced.new and not submit(run, store, reproduced=True).new
     assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == ["reproduced", "submitted"]
-    assert Path(reproduced.place).parent == Path(submitted.place).parent
-    assert read_result(Path(reproduced.place) / "result.json").scores == submitted.submission.result.scores
+    assert Path(reproduced.location).parent == Path(submitted.location).parent
+    assert read_result(Path(reproduced.location) / "result.json").scores == submitted.submission.result.scores
 
 
 def test_the_owner_verifies_them_like_the_others(run, data, tmp_path):
     store = tmp_path / "store"
     submit(run, store)
-    place = Path(submit(run, store, reproduced=True).place)
+    stored = Path(submit(run, store, reproduced=True).location)
     for known in ([], [str(data)]):
         assert {outcome.word for outcome in verify(str(store), data=known)} == {"verified"}
-    document = Result.model_validate_json((place / "result.json").read_text())
+    document = Result.model_validate_json((stored / "result.json").read_text())
     document.scores["individual_accuracy"].value = 99.5
-    (place / "result.json").write_text(document.to_json())
+    (stored / "result.json").write_text(document.to_json())
     words = {outcome.what.rsplit("-", 1)[-1]: outcome for outcome in verify(str(store))}
     assert words["reproduced"].word == "refused" and "99.5" in words["reproduced"].reasons[0]
 
@@ -79,7 +79,7 @@ def test_the_owner_verifies_them_like_the_others(run, data, tmp_path):
 def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
     recorded = run_folder(data, tmp_path / "recorded")
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
-    ready = Path(submit(recorded, tmp_path / "other").place)
+    ready = Path(submit(recorded, tmp_path / "other").location)
     store = tmp_path / "store"
     for what, options in (
         (recorded, {}),
@@ -102,20 +102,20 @@ def test_a_record_that_says_so_decides_nothing(run, tmp_path):
 
 def test_other_answers_of_the_same_run_do_not_replace_it(run, data, tmp_path):
     """They land beside it, under an id of their own."""
-    first = Path(submit(run, tmp_path / "store", reproduced=True).place)
+    first = Path(submit(run, tmp_path / "store", reproduced=True).location)
     before = {path.name: path.read_bytes() for path in first.iterdir()}
     journal = run / "answers.jsonl"
     journal.write_text(journal.read_text().replace('"A"', '"B"'))
     (run / "result.json").unlink()
     other = submit(run, tmp_path / "store", reproduced=True)
-    assert other.new and Path(other.place) != first
+    assert other.new and Path(other.location) != first
     assert {path.name: path.read_bytes() for path in first.iterdir()} == before
 
 
 def test_on_the_hub_it_goes_straight_to_main(run, api, data):
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes.txt", **REPO)
     done = submit(run, STORE, reproduced=True)
-    assert done.new and done.place == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
+    assert done.new and done.location == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
     expected = {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "landing.json", "result.json")}
     assert files(api) == expected | {"notes.txt"}
     assert list(api.get_repo_discussions(**REPO)) == []
@@ -175,7 +175,7 @@ def test_nobody_else_may_take_its_name(run, api, data, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
     assert outcome.word == "refused" and "belongs in" in outcome.reasons[0]
-    stored = Path(submit(run, tmp_path / "store", reproduced=True).place)
+    stored = Path(submit(run, tmp_path / "store", reproduced=True).location)
     assert prepare(stored, data=str(data)).folder == prepare(run).folder
 
 

@@ -142,7 +142,7 @@ def test_what_was_read_again_since_is_the_same_submission(owner, ours, data, run
     answers.to_parquet(tmp_path / "again.parquet", index=False)
     owner.upload_file(path_or_fileobj=tmp_path / "again.parquet", path_in_repo=name, **REPO)
     again = submit(run, "ORG/results", data=str(data))
-    assert not again.new and "tree/main" in again.place
+    assert not again.new and "tree/main" in again.location
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     (late,) = verify("ORG/results@2", data=[OURS])
     assert late.word == "added" and "on main already" in "; ".join(late.notes)

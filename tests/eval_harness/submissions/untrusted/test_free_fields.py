@@ -408,7 +408,7 @@ def test_what_a_careless_plug_in_answers_lands(data, tmp_path, method):
     path.write_text(ODD_PLUG_IN.format(text='["A", None, np.str_("B"), ""][number % 4]', cut=""))
     evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
     done = submit(tmp_path / "run", tmp_path / "store", data=str(data))
-    assert done.new and differences(tmp_path / "run", Path(done.place)) == []
+    assert done.new and differences(tmp_path / "run", Path(done.location)) == []
 
 
 @pytest.mark.parametrize(("text", "cut", "method"), [("3", "", "mc"), ('b"A"', "", "mc"), ("''", "[1:]", "gd")])
@@ -422,11 +422,11 @@ def test_what_is_no_answer_is_told_at_the_first_question(data, tmp_path, text, c
 @settings(max_examples=3, deadline=None)
 @given(st.integers(0, FREE_BYTES // 2 - 20_000), st.integers(-(1 << 64), 1 << 64), st.integers(0, 10**6))
 def test_what_eval_accepts_lands(data, tmp_path_factory, length, number, seed):
-    place = tmp_path_factory.mktemp("accepted")
-    path = place / f"plug_in_{seed}.py"
+    workdir = tmp_path_factory.mktemp("accepted")
+    path = workdir / f"plug_in_{seed}.py"
     path.write_text(PLUG_IN.format(described=f'{{"log": "x" * {length}, "seed": {number}, "nan": float("nan")}}'))
-    evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=place / "run"))
-    assert submit(place / "run", place / "store", data=str(data)).new
+    evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=workdir / "run"))
+    assert submit(workdir / "run", workdir / "store", data=str(data)).new
 
 
 def test_free_fields_are_measured_alike_in_every_script():

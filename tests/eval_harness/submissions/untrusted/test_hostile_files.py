@@ -89,11 +89,11 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 @pytest.fixture(scope="module")
 def stored(data, tmp_path_factory):
     """A valid submission's files in a folder, and where it belongs."""
-    place = tmp_path_factory.mktemp("stored")
-    submission = prepare(run_folder(data, place / "run"))
+    workdir = tmp_path_factory.mktemp("stored")
+    submission = prepare(run_folder(data, workdir / "run"))
     for path, content in submission.files().items():
-        (place / Path(path).name).write_bytes(content)
-    return place, submission.folder
+        (workdir / Path(path).name).write_bytes(content)
+    return workdir, submission.folder
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +102,11 @@ def dataset(data):
     return dataset_of(repository, repository.splits[0], ours=True)
 
 
-def examined(place, folder, dataset) -> str:
+def examined(workdir, folder, dataset) -> str:
     try:
         for name in ("answers.parquet", "result.json"):
-            check_file(place / name)
-        found = sandboxed(examine, Bundle.read(place), partial(the_dataset, dataset))
+            check_file(workdir / name)
+        found = sandboxed(examine, Bundle.read(workdir), partial(the_dataset, dataset))
         return "; ".join([*found.problems, *([] if found.folder == folder else ["lies elsewhere"])])
     except BadInput as error:
         return str(error)
@@ -123,9 +123,9 @@ NAMES = list(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hostile_result_is_refused(stored, dataset, tmp_path, name):
-    place, folder = stored
-    (tmp_path / "answers.parquet").write_bytes((place / "answers.parquet").read_bytes())
-    (tmp_path / "result.json").write_bytes(result_json(json.loads((place / "result.json").read_text()))[name])
+    workdir, folder = stored
+    (tmp_path / "answers.parquet").write_bytes((workdir / "answers.parquet").read_bytes())
+    (tmp_path / "result.json").write_bytes(result_json(json.loads((workdir / "result.json").read_text()))[name])
     assert examined(tmp_path, folder, dataset) != ""
 
 
@@ -133,8 +133,8 @@ def test_a_hostile_result_is_refused(stored, dataset, tmp_path, name):
     "name", [n for n in FILES if n.startswith(("parquet", "pickle 4", "pipe", "link", "2 GB of n", "zip"))]
 )
 def test_hostile_answers_are_refused(stored, dataset, tmp_path, name):
-    place, folder = stored
-    (tmp_path / "result.json").write_bytes((place / "result.json").read_bytes())
+    workdir, folder = stored
+    (tmp_path / "result.json").write_bytes((workdir / "result.json").read_bytes())
     FILES[name](tmp_path / "answers.parquet")
     assert examined(tmp_path, folder, dataset) != ""
 
@@ -157,12 +157,12 @@ CHANGES = {
 
 @pytest.mark.parametrize("words", CHANGES)
 def test_changed_answers_are_refused(stored, dataset, tmp_path, words):
-    place, folder = stored
-    table = pq.read_table(place / "answers.parquet")
+    workdir, folder = stored
+    table = pq.read_table(workdir / "answers.parquet")
     rows = table.to_pylist()
     CHANGES[words](rows)
     pq.write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "answers.parquet")
-    (tmp_path / "result.json").write_bytes((place / "result.json").read_bytes())
+    (tmp_path / "result.json").write_bytes((workdir / "result.json").read_bytes())
     line = examined(tmp_path, folder, dataset)
     assert words in line, line
 
@@ -237,9 +237,9 @@ def test_wild_rows_are_checked(data, rows):
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(min_size=1, max_size=20), st.floats(0, 1))
 def test_damaged_parquet_is_read_or_refused(stored, dataset, tmp_path, noise, where):
-    place, folder = stored
-    whole = (place / "answers.parquet").read_bytes()
+    workdir, folder = stored
+    whole = (workdir / "answers.parquet").read_bytes()
     at = int(where * len(whole))
     (tmp_path / "answers.parquet").write_bytes(whole[:at] + noise + whole[at + len(noise) :])
-    (tmp_path / "result.json").write_bytes((place / "result.json").read_bytes())
+    (tmp_path / "result.json").write_bytes((workdir / "result.json").read_bytes())
     examined(tmp_path, folder, dataset)

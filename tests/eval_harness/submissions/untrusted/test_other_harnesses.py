@@ -45,10 +45,10 @@ def drawn(data, seed):
     """(question, response or None where nothing came) of every question of the default split."""
     rng = random.Random(seed)
     for row in default_questions(data).itertuples():
-        place = rng.randrange(len(row.options))
+        index = rng.randrange(len(row.options))
         # A question of yes or no has no letters but in VLMEvalKit.
-        letter = row.options[place] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place]
-        text = rng.choice(TEXTS).format(letter=letter, text=row.options[place])
+        letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
+        text = rng.choice(TEXTS).format(letter=letter, text=row.options[index])
         yield row, None if rng.random() < 0.1 else text
 
 
@@ -152,7 +152,7 @@ def vlmevalkit_xlsx(path, answers, data):
     rows = [list(table.columns), *table.where(table.notna(), "").to_numpy().tolist()]
     shared = sorted({str(cell) for row in rows for cell in row})
     escape = lambda text: text.replace("&", "&amp;").replace("<", "&lt;")  # noqa: E731
-    number = {text: place for place, text in enumerate(shared)}
+    number = {text: index for index, text in enumerate(shared)}
     column = lambda n: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n] if n < 26 else "A" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n - 26]  # noqa: E731
     space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     lines = [
@@ -276,11 +276,11 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     renamed = [(q._replace(question_id=f"new-{q.question_id}"), said) for q, said in rows[:2]] + rows[2:]
     of_nobody = [(q._replace(question_id=str(number)), said) for number, (q, said) in enumerate(rows, 1)]
     for name, answers in (("other", of_other), ("version", renamed), ("nobody", of_nobody)):
-        place = tmp_path / name
-        place.mkdir()
-        files = [make(place, answers) for make in (inspect_json, inspect_eval, lmms, lighteval)]
+        workdir = tmp_path / name
+        workdir.mkdir()
+        files = [make(workdir, answers) for make in (inspect_json, inspect_eval, lmms, lighteval)]
         if name == "other":
-            files.append(vlmevalkit(place, answers, other))
+            files.append(vlmevalkit(workdir, answers, other))
         for file in files:
             said = commands.medprobe(
                 *("submit", file, "--to", tmp_path / "store", "--benchmark", "mediconfusion"),

@@ -1,10 +1,10 @@
 """The ProbMed authors' scoring arithmetic on response rows in file order, defects included, for agreement with their printed figures.
 
-Recommended instead: `probmed.py`, which needs no row order. What this reproduces and that does not:
-1. images are told apart by a change of id from one row to the next, so the same image in two places counts twice;
+The scores of `eval_harness.benchmarks.probmed` need no row order. What this reproduces and they do not:
+1. images are told apart by a change of id from one row to the next, so the same image in two positions counts twice;
 2. a modality or organ group that lacks one of its two questions is dropped, except for the last image of each type, which is kept;
 3. an adversarial condition or position question without its true one is skipped;
-4. images without condition or position questions count in the weights (`num`) of those aspects (`probmed.py` does this too);
+4. images without condition or position questions count in the weights (`num`) of those aspects (so do our scores);
 5. their final print shows the accuracy without adversarial pairs under all three headings: read `overall` here, not that print.
 """
 

@@ -1,6 +1,6 @@
 """Whether ranks separate what can be separated, and no more: simulated models, and what any test could do.
 
-PYTHONPATH=. python benchmarks/leaderboard_space/places_simulation.py [--draws 400] [--models 60] [--seed 1]
+PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60] [--seed 1]
     [--layout MediConfusion]     (about 2 minutes)
 
 Outcomes of a model are correlated within components (ICC, by the mechanism `coin` of interval_coverage.py), and between models by a shared
@@ -20,7 +20,7 @@ from scipy import stats
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.scores.comparing.comparisons import pairwise
-from eval_harness.scores.comparing.ranks import Places, places
+from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
 from eval_harness.scores.comparing.sign_flips import listed_sign_flips
 from eval_harness.scores.outcomes import Outcomes
 
@@ -49,13 +49,13 @@ def outcomes(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, 
     return hits
 
 
-def draw(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, shared: float) -> Places:
+def draw(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, shared: float) -> RankRanges:
     """The ranks of models with these true shares, in one draw."""
     hits = outcomes(rng, shares, sizes, icc, shared).astype(np.float32)
     cluster, names = np.repeat(np.arange(len(sizes)), sizes), tuple(str(number) for number in range(len(shares)))
     units = np.arange(len(cluster)).astype(object)
     pairs = pairwise(Outcomes(names, "m", hits, np.ones_like(hits), cluster, units, True))
-    return places(pairs.value, pairs.p)
+    return rank_ranges(pairs.value, pairs.p)
 
 
 def led(models: int) -> Floats:

@@ -1,6 +1,6 @@
 """Reads the details of lighteval (`details_<task>_<date>.parquet`): `doc` with our ids in `doc.specific`, `model_response.text`.
 
-Format: lighteval 0.13. The tasks of `medprobe export-lighteval` put the ids there; a task of your own puts `{"question_id": ...}` into
+Format: lighteval 0.13. The tasks of `medprobe export-lighteval` put the ids there; a custom task puts `{"question_id": ...}` into
 `Doc.specific`.
 """
 

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import question_columns
-from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
+from dataset_builders.fingerprints import FACETS_READ, FACETS_READ_IF_GIVEN, READ_BY_SCORING
 from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
 from eval_harness.scores import score, units
 from eval_harness.scores.clustered import ratio_spread
 from eval_harness.scores.metrics import METRICS
 
-KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
+KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ, *FACETS_READ_IF_GIVEN)))
 """Columns of a question that a sample carries: all that scoring reads."""
 
 
@@ -29,9 +29,9 @@ def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: _plain(row.get(name)) for name in KEPT}
 
 
-def question_of(format: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def question_of(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a question, less its images, of a row as `datasets` gives it: labels as texts."""
-    names = {name: kind.names for name, kind in question_columns(format, images=False).items() if kind.names}
+    names = {name: kind.names for name, kind in question_columns(family, images=False).items() if kind.names}
     return {
         name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
         for name, value in row.items()
@@ -48,22 +48,22 @@ def _plain(value: Any) -> Any:
 
 
 def read_answer(
-    format: str, question: Mapping[str, Any], text: str | None, answer: Mapping[str, Any]
+    family: str, question: Mapping[str, Any], text: str | None, answer: Mapping[str, Any]
 ) -> dict[str, Any]:
     """An answer read as `medprobe score` does: `choice`, `status`, `rule`, `right`.
 
     `question`: its columns `KEPT`; `text`: its wording, which the reader uses where it may. `answer`: a line of a journal.
     """
-    asked = pd.DataFrame([{**question, "question": text}] if text is not None else [dict(question)])
+    table = pd.DataFrame([{**question, "question": text}] if text is not None else [dict(question)])
     line = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
-    [read] = read_answers(pd.DataFrame([line]), asked, format).to_dict("records")
-    choice = sorted(int(place) for place in read["choice"])
+    [read] = read_answers(pd.DataFrame([line]), table, family).to_dict("records")
+    choice = sorted(int(index) for index in read["choice"])
     right = read["status"] == "answered" and choice == sorted(question["answer"])
     return {"choice": choice, "status": read["status"], "rule": read["rule"], "right": right}
 
 
 def scores_of(
-    format: str, questions: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
+    family: str, questions: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """(metric -> value as `medprobe score` gives it, metric -> standard error in points), of the metrics that the answers speak for."""
     frame = pd.DataFrame(list(questions), columns=list(KEPT))
@@ -71,9 +71,9 @@ def scores_of(
         return {}, {}
     given = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
     found = {
-        name: each.value for name, each in score(format, frame, given).scores.items() if name in spec(format).metrics
+        name: each.value for name, each in score(family, frame, given).scores.items() if name in spec(family).metrics
     }
-    return {name: value for name, value in found.items() if value is not None}, _errors(units(format, frame, given))
+    return {name: value for name, value in found.items() if value is not None}, _errors(units(family, frame, given))
 
 
 def _errors(table: pd.DataFrame) -> dict[str, float]:

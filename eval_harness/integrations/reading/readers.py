@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.integrations import inspect_log, lighteval_details, lmms_samples, vlmevalkit
+from eval_harness.integrations import vlmevalkit
 from eval_harness.integrations.described import Described
+from eval_harness.integrations.reading import inspect_log, lighteval_details, lmms_samples
 from eval_harness.submissions.untrusted.files import Found
 
 READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, lighteval_details, vlmevalkit)

@@ -1,7 +1,7 @@
 """A private ledger: small JSON files in a private dataset repository on the Hub, or in a folder, changed one change at a time.
 
 A change is computed from the newest state and lands only if nothing came in between; otherwise it is computed again from what is there
-then. Whatever happens on the way, a change has landed whole or not at all. See also: what is written (`hidden_test.py`).
+then. Whatever happens on the way, a change has landed whole or not at all. See also: what is written (`bookings.py`).
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.pictures.targets import Skip, Skipped
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target
 from curation.gmai.sources import Dataset
 from curation.images.image_index import open_rgb
 from dataset_builders.images.lookup import SUFFIXES, ImageError
@@ -56,12 +57,12 @@ def relative(path: Path, dataset: Dataset) -> str:
 
 
 def open_picture(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
-    """(height, width, 3) uint8 of one file, and what it says of itself (patient, study, age, sex, modality; DICOM alone does).
+    """(height, width, 3) uint8 of one file, and what it says of itself (patient, study, age, sex, modality; only DICOM does).
 
     Raises Skipped where the file is no complete picture.
     """
     if path.suffix.lower() in DICOM:
-        from curation.gmai.readers.dicom_pixels import read_frame
+        from curation.gmai.pictures.dicom_pixels import read_frame
 
         return read_frame(path, dataset, label)
     try:
@@ -76,6 +77,32 @@ def patient_of(path: str, dataset: Dataset) -> str | None:
     """The patient that a file's name gives, by the dataset's pattern."""
     found = re.search(dataset.patient, path) if dataset.patient else None
     return found.group(1) if found else None
+
+
+def picture_of(
+    path: Path,
+    dataset: Dataset,
+    pixels: np.ndarray,
+    targets: list[Target],
+    said: dict[str, str],
+    given: Mapping[str, str | None] | None = None,
+) -> Picture:
+    """A picture with what its file says of itself (`said`) and what the source gives besides (`given`: patient, study, age, sex, site),
+    which comes first; a patient may also be in the file's name."""
+    name = relative(path, dataset)
+    listed = {field: value for field, value in (given or {}).items() if value}
+    facts = said | listed
+    patient = listed.get("patient") or patient_of(name, dataset) or said.get("patient")
+    facts.pop("patient", None)
+    return Picture(
+        name,
+        pixels,
+        targets,
+        patient=patient,
+        study=facts.pop("study", None),
+        modality=facts.pop("modality", None),
+        attributes=facts,
+    )
 
 
 class Names:

@@ -1,0 +1,96 @@
+"""What a dataset repository says of itself: its manifest, and the configs, files and labels in the header of its card."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.card_header import read_card_header
+
+REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    path = folder / "manifest.json"
+    if not path.is_file():
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["schema_version"] != 1:
+            raise BadInput(
+                f"{path}: was written by a newer medprobe (schema {manifest['schema_version']}). Update medprobe."
+            )
+        known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin"))
+        if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
+            raise KeyError
+        manifest.setdefault("partial", None)
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
+    return dict(manifest)
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The YAML at the top of the card; empty where there is none."""
+    path = folder / "README.md"
+    if not path.is_file():
+        return {}
+    try:
+        return read_card_header(path)[0] or {}
+    except (UnicodeDecodeError, yaml.YAMLError):
+        raise BadInput(f"{path}: the YAML at its top cannot be read.") from None
+
+
+def data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:
+    """Config -> split -> Parquet files (of those present), as the card says, else by our folder names."""
+    files: dict[str, dict[str, list[str]]] = {}
+    configs = card.get("configs")
+    for config in configs if isinstance(configs, list) else []:
+        for split, pattern in _patterns(config):
+            found = [name for name in present if fnmatch.fnmatchcase(name, pattern)]
+            if found:
+                files.setdefault(str(config.get("config_name")), {}).setdefault(split, []).extend(found)
+    if not files:
+        for name in present:
+            match = re.fullmatch(r"(?:(\w+)/)?(\w+?)-\d{5}-of-\d{5}\.parquet", name)
+            if match:
+                config = "questions" if match[1] in (None, "data") else match[1]
+                files.setdefault(config, {}).setdefault(match[2], []).append(name)
+    if "questions" not in files and "questions_text" not in files and "default" in files:
+        files["questions"] = files.pop("default")
+    return files if "questions" in files or "questions_text" in files else {}
+
+
+def _patterns(config: Any) -> Iterator[tuple[str, str]]:
+    given = config.get("data_files") if isinstance(config, dict) else None
+    if isinstance(given, str):
+        yield "train", given
+    for item in given if isinstance(given, list) else []:
+        if isinstance(item, dict) and "split" in item:
+            paths = item.get("path")
+            for path in paths if isinstance(paths, list) else [paths]:
+                yield str(item["split"]), str(path)
+
+
+def label_names(folder: Path, card: dict[str, Any]) -> dict[str, list[str]]:
+    """Names of ClassLabel columns by column, from the card."""
+    labels: dict[str, list[str]] = {}
+    infos = card.get("dataset_info")
+    for info in infos if isinstance(infos, list) else [infos] if isinstance(infos, dict) else []:
+        for feature in info.get("features") or []:
+            dtype = feature.get("dtype") if isinstance(feature, dict) else None
+            names = dtype.get("class_label", {}).get("names") if isinstance(dtype, dict) else None
+            if isinstance(names, dict):
+                labels[feature["name"]] = [str(names[key]) for key in sorted(names, key=int)]
+            elif isinstance(names, list):
+                labels[feature["name"]] = [str(name) for name in names]
+    return labels

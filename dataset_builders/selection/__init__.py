@@ -1,0 +1,1 @@
+"""Choosing questions: by facets, by branches of the lexical tree."""
