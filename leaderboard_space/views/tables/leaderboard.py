@@ -227,7 +227,7 @@ def _row(
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
     ends = interval(score.low, score.high)
     known = score.value is not None
-    mark = entry_mark(row.entry, metric, own_cell(row.entry, branches))
+    mark = entry_mark(row.entry, metric, None if row.recomputed else own_cell(row.entry, branches))
     said = [f"n {n}", mark] if known else [mark]  # what a narrow screen has no columns for
     if row.abstained:
         said.insert(1, f"{percent(row.abstained)}% abstained")
