@@ -166,7 +166,8 @@ async def many_readers(address: str, section: str, chosen: list[list[list[str]]]
 
     Opening it is timed by itself: Gradio makes a session for each reader, which costs about 12 ms once.
     """
-    async with httpx.AsyncClient(base_url=address, timeout=60, limits=httpx.Limits(max_connections=USERS)) as client:
+    limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)  # the server closes what was idle for 5 s
+    async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
         config: dict[str, Any] = (await client.get("/config")).json()
         component = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == f"mp-{FORMAT}")
 

@@ -269,17 +269,18 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
             api_visibility="private",
         )
     checked = [report, send, ready, how, told]
-    check.click(
+    scored = check.click(
         tab.check, form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
-    gr.on(  # a form that is complete is scored without being asked
+    complete = gr.on(  # a form that is complete is scored without being asked
         [files.upload, model.submit], tab.check_when_complete, form, checked, api_visibility="private", concurrency_limit=CHECKING,
         concurrency_id="check", show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     send.click(
         _in_the_name_of_who_asks(tab) if tab.signs_in else _as_this_machine(tab),
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
+        cancels=[scored, complete],  # a score that comes late would replace what became of sending
     )  # fmt: skip
     return whole, target, waiting
 
