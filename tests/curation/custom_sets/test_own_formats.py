@@ -10,26 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from curation.command_line import app
 from curation.custom_sets.custom_questions import read_questions
 from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from tests.curation.commands import curate
 from tests.curation.model_server import model_server
 
 ORGANS = ("brain", "chest", "knee")
-
-
-def run(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def raw_names(out, images):
@@ -79,12 +70,12 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
     with model_server(invent) as (url, log):
         words = ("hallucinate", questions, "--images", images, "--model", "stand-in", "--base-url", url, "--fakes", 12)
         more = ("--unrelated-by", "organ", "--table", tmp_path / "table.csv")
-        said = run(*words, "--out", out, *more)
+        said = curate(*words, "--out", out, *more)
         assert "fake: 12" in said
         assert len(log.asked) == 13  # one reply was no good and was asked for again
         with pytest.raises(BadInput, match="exists already"):
-            run(*words, "--out", out, *more)
-        run(*words, "--out", tmp_path / "another", *more)
+            curate(*words, "--out", out, *more)
+        curate(*words, "--out", tmp_path / "another", *more)
         assert len(log.asked) == 13  # replies are paid for once, whatever --out
     kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.asked}
     assert len(kinds) == 3
@@ -127,11 +118,11 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
 def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
     fakes = tmp_path / "fakes.jsonl"
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
-    run("hallucinate", questions, "--images", images, "--out", tmp_path / "o", "--fake-questions", fakes)
+    curate("hallucinate", questions, "--images", images, "--out", tmp_path / "o", "--fake-questions", fakes)
     document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
     assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN])
     with pytest.raises(BadInput, match="Give one of the two"):
-        run("hallucinate", questions, "--images", images, "--out", tmp_path / "p")
+        curate("hallucinate", questions, "--images", images, "--out", tmp_path / "p")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +179,7 @@ def probe_table(tmp_path, images):
 
 
 def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images, probe_table, tmp_path):
-    said = run("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed", "--unbalanced")
+    said = curate("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed", "--unbalanced")
     assert "not asked: position" in said  # no other image says where such a finding lies
     report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
     assert not any("paper" in line or "Table" in line for line in report.lines)
@@ -216,7 +207,7 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert rows["pair_id"].value_counts().max() == 2
     assert rows.loc["brain/0.png-abnormality", "image_license"] == "CC BY"
     key_file(tmp_path / "again").write_text(key_file(tmp_path / "own-probmed").read_text())
-    run("probe", probe_table, "--images", images, "--out", tmp_path / "again", "--unbalanced")
+    curate("probe", probe_table, "--images", images, "--out", tmp_path / "again", "--unbalanced")
     assert (tmp_path / "again" / "probmed.json").read_bytes() == (
         tmp_path / "own-probmed" / "probmed.json"
     ).read_bytes()
@@ -237,14 +228,14 @@ def test_rows_that_cannot_be_asked_about_are_named(images, probe_table, tmp_path
     with probe_table.open("a", newline="") as file:
         csv.writer(file).writerow(row)
     with pytest.raises(BadInput, match=says):
-        run("probe", probe_table, "--images", images, "--out", tmp_path / "o")
+        curate("probe", probe_table, "--images", images, "--out", tmp_path / "o")
     assert not (tmp_path / "o").exists()
 
 
 @pytest.mark.sources
 def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
     nih = sources / "chestxray14"
-    run(
+    curate(
         "probe", nih / "Data_Entry_sample.csv", "--images", nih / "images", "--out", tmp_path / "o", "--organ", "chest",
         "--modality", "X-ray", "--image-column", "Image Index", "--findings-column", "Finding Labels",
         "--boxes", nih / "BBox_List_2017.csv", "--unbalanced",

@@ -8,9 +8,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from curation.command_line import app
 from curation.custom_sets.balance import Fact, balanced_pairs, text_only
 from curation.custom_sets.boxes import PARTS, position_of, shares
 from curation.custom_sets.exclusion import (
@@ -24,6 +22,7 @@ from curation.custom_sets.probe_table import Probed
 from curation.custom_sets.probing import ASPECT_OF, probe
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from tests.curation.commands import curate
 
 NIH = (
     "Atelectasis",
@@ -198,13 +197,6 @@ def test_a_box_over_several_parts_has_no_position():
     assert tuple(shares((0, 0, 1, 1), (9, 9))) == PARTS
 
 
-def run(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.output
-
-
 def test_boxes_that_match_nothing_are_told_counted_and_refused(tmp_path):
     (tmp_path / "images").mkdir()
     rng = np.random.default_rng(0)
@@ -233,7 +225,7 @@ def test_boxes_that_match_nothing_are_told_counted_and_refused(tmp_path):
         "--boxes",
         tmp_path / "boxes.csv",
     )
-    said = run(*words, "--out", tmp_path / "o")
+    said = curate(*words, "--out", tmp_path / "o")
     assert (
         "boxes: 6 give a position, 0 lie across" in said
         and "1 are of images that the table does not have, 0 belong" in said
@@ -250,15 +242,15 @@ def test_boxes_that_match_nothing_are_told_counted_and_refused(tmp_path):
         csv.writer(file).writerow(("1.png", "Hernias of the hiatus", 1, 1, 5, 5))
         csv.writer(file).writerow(("2.png", "Pneumothorax", 1, 1, 5, 5))
     with pytest.raises(BadInput, match="2 boxes belong to no finding"):
-        run(*words, "--out", tmp_path / "p")
+        curate(*words, "--out", tmp_path / "p")
     assert not (tmp_path / "p").exists()
-    assert "2 belong to no finding" in run(*words, "--out", tmp_path / "p", "--drop-unmatched-boxes")
+    assert "2 belong to no finding" in curate(*words, "--out", tmp_path / "p", "--drop-unmatched-boxes")
     (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,80,40,40\n")
     with pytest.raises(BadInput, match="leaves its image"):
-        run(*words, "--out", tmp_path / "q")
+        curate(*words, "--out", tmp_path / "q")
     (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,x,4,4\n")
     with pytest.raises(BadInput, match="row 1"):
-        run(*words, "--out", tmp_path / "q")
+        curate(*words, "--out", tmp_path / "q")
 
 
 def test_where_labels_are_partial_only_what_is_named_absent_is_asked(tmp_path):

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from curation.command_line import app
 from curation.gmai import pipeline
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from curation.withdraw import withdraw
@@ -18,15 +16,8 @@ from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from tests.curation.commands import curate
 from tests.curation.gmai.phantoms import write_all
-
-
-def run(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def reviewed_pairs(names, questions):
@@ -67,12 +58,12 @@ def a_set(request, tmp_path):
     out = tmp_path / "my-set"
     if request.param == "mediconfusion":
         reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
-        run(
+        curate(
             "export", "my-set", "--questions", tmp_path / "questions", "--images", tmp_path / "images", "--out", out,
             "--table", tmp_path / "table.csv",
         )  # fmt: skip
     elif request.param == "probmed":
-        run("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
+        curate("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
     else:
         fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
         (tmp_path / "fakes.jsonl").write_text("".join(json.dumps(fake) + "\n" for fake in fakes))
@@ -86,7 +77,7 @@ def a_set(request, tmp_path):
             "--table",
             tmp_path / "table.csv",
         )
-        run(*words, "--fake-questions", tmp_path / "fakes.jsonl")
+        curate(*words, "--fake-questions", tmp_path / "fakes.jsonl")
     return request.param, out
 
 
@@ -96,7 +87,7 @@ def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
     build(format, name="my-set", source=out, out=tmp_path / "before")
     before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
     patient = pseudonyms_of(out).group("Patient 3")
-    said = run("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
+    said = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
     assert "taken out: 2 images" in said and f"medprobe build {format} --as my-set" in said
     build(format, name="my-set", source=out, out=tmp_path / "after")
     after = open_repository(tmp_path / "after").questions("test").set_index("question_id")
@@ -135,7 +126,7 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     first = pipeline.run(path, out, quiet=True)
     group = first.written[0].case.item.patient
     theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
-    assert "taken out" in run("withdraw", out, "--group", group)
+    assert "taken out" in curate("withdraw", out, "--group", group)
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()
     second = pipeline.run(path, out, quiet=True)
@@ -148,4 +139,4 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
     assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
     with pytest.raises(BadInput, match="no item is of 'nobody'"):
-        run("withdraw", out, "--group", "nobody")
+        curate("withdraw", out, "--group", "nobody")

@@ -1,6 +1,8 @@
 """The pairs that a search must find, by the plainest code there is."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def brute(med, gen, thresholds):
@@ -32,3 +34,15 @@ def clustered(rng, n, d, spread, dtype):
     """Embeddings (n, d) around few centres: many pairs are alike, as with real images."""
     centres = rng.standard_normal((max(1, n // 20), d)) + 1.0
     return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)
+
+
+_cosine = st.one_of(st.none(), st.floats(-1.5, 1.5), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))
+any_search = given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(0, 140),
+    dims=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    spread=st.sampled_from([0.0, 0.05, 0.5, 3.0]),
+    dtype=st.sampled_from(["float16", "float32", "float64"]),
+    limits=st.tuples(_cosine, _cosine, _cosine, _cosine),
+)
+"""The arguments of a test of any search: seed, n, dims, spread, dtype and limits."""

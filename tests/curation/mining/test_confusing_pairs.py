@@ -10,7 +10,7 @@ from curation.mining.pair_sampling import sample_pairs
 from curation.mining.pair_search import find_pairs
 from curation.mining.prefix_bound import make_prefix
 from dataset_builders.errors import BadInput
-from tests.curation.mining.brute_force import brute, clustered, same
+from tests.curation.mining.brute_force import any_search, brute, clustered, same
 
 
 def search_all(med, gen, thresholds):
@@ -25,18 +25,8 @@ def search_all(med, gen, thresholds):
     return found[0]
 
 
-cosine = st.one_of(st.none(), st.floats(-1.5, 1.5), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))
-
-
 @settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n=st.integers(0, 140),
-    dims=st.tuples(st.integers(1, 90), st.integers(1, 90)),
-    spread=st.sampled_from([0.0, 0.05, 0.5, 3.0]),
-    dtype=st.sampled_from(["float16", "float32", "float64"]),
-    limits=st.tuples(cosine, cosine, cosine, cosine),
-)
+@any_search
 def test_the_search_equals_brute_force(seed, n, dims, spread, dtype, limits):
     rng = np.random.default_rng(seed)
     med, gen = (clustered(rng, n, d, spread, dtype) for d in dims)

@@ -1,4 +1,4 @@
-"""Every number and sentence of the board over generated stores (see `generated.py`, which checks as many as one likes)."""
+"""Every number and sentence of the board over generated stores (see `page_checks.py`, which checks as many as one likes)."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import pytest
 
 from leaderboard_space.views import about
 from leaderboard_space.views.case_pages.case_results import MOST_RUNS
-from tests.leaderboard_space.generated import check_store, make, plain, printed
+from tests.leaderboard_space.generated import make, printed
+from tests.leaderboard_space.page_checks import check_store, plain
 from tests.sampling import few
 
 pytestmark = pytest.mark.slow

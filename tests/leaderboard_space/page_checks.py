@@ -1,0 +1,498 @@
+"""Every page of the board over a generated store, held against scores computed from its raw files.
+
+`python -m tests.leaderboard_space.page_checks --stores 200 --seed 7` checks many; a few are a test (`test_generated_stores.py`).
+See also: the stores (`generated.py`), what a sentence claims (`claims.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+from eval_harness.benchmarks import spec
+from eval_harness.results import Result, Score
+from eval_harness.scores import METRICS
+from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.submissions.submission import Submission
+from leaderboard_space import comparing
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.front import Front
+from leaderboard_space.html import text
+from leaderboard_space.service import Service
+from leaderboard_space.views import submit
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.comparing import compare
+from leaderboard_space.views.model_pages import model
+from tests.leaderboard_space.claims import (
+    Truth,
+    check_caption,
+    check_headline,
+    check_marks,
+    check_model_verdicts,
+    check_trust,
+    rounds_to,
+)
+from tests.leaderboard_space.generated import CASES, FACET, Raw, by_image_type, make, printed, raw
+
+
+def plain(fragment: str) -> str:
+    """HTML as the text a reader sees."""
+    return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
+
+
+def rows_of(page: str) -> list[tuple[str, str, str, str, str]]:
+    """(entry key, group, place, value, interval) of the rows of a leaderboard."""
+    table = page[page.index('<table class="board"') : page.index("</table>")] if '<table class="board"' in page else ""
+    rows = []
+    for body in table.split("<tbody>")[1:]:
+        head = re.search(r'<tr class="group"[^>]*><th[^>]*>(.*?) <span>(.*?)</span></th></tr>', body)
+        group = plain(head[1]) if head else ""
+        lines = re.findall(
+            r'<tr class="k-[^"]*" data-key="([^"]*)"><td class="place"[^>]*>(.*?)</td>.*?<td class="num val"[^>]*>(.*?)</td>'
+            r'<td class="num ci"[^>]*>(.*?)</td>',
+            body,
+        )
+        if head:
+            said = re.fullmatch(r"([\d,]+) (results?)", plain(head[2]))
+            assert said and int(said[1]) == len(lines) and (said[2] == "result") == (len(lines) == 1), head[0]
+        rows += [
+            (html.unescape(key), group, plain(place), plain(value), plain(ends)) for key, place, value, ends in lines
+        ]
+    return rows
+
+
+def check_store(store: Path, format: str, extra: list[Result]) -> int:
+    """Every page of the board over a store; returns how many pages were checked. Raises AssertionError."""
+    board = Board(store, extra)
+    service = Service(board)
+    pages = 0
+    for section in board.snapshot.sections[format]:
+        board.outcomes(section)
+        truth = raw(store, section)
+        whole = service.view({"format": format, "section": section.key, "shown": "all"})
+        metrics = re.findall(
+            r'<option value="([^"]*)"', re.search(r"<select data-metric>(.*?)</select>", whole["html"])[1]
+        )
+        labels = {label for found in truth.values() for label in found.cells.get(FACET.get(format, ""), {})}
+        every = {
+            label for label in labels if _holds_everything(format, label, truth)
+        }  # selecting it is selecting nothing
+        for metric in metrics:
+            for label in [None, *sorted(labels - every)[:1]]:
+                branches = [[FACET[format], label]] if label is not None else []
+                asked = {
+                    "format": format,
+                    "section": section.key,
+                    "shown": "all",
+                    "metric": metric,
+                    "branches": branches,
+                }
+                shown = service.view(asked)
+                if shown["state"]["metric"] == metric:
+                    check_panel(shown["html"], truth, metric, (FACET[format], label) if label else None, format)
+                    pages += 1
+        check_breakdown(service, format, section, truth)
+        check_comparison(board, format, section, truth)
+        check_other_views(service, format, section, truth)
+        pages += 3
+    if not board.snapshot.sections[format]:
+        assert "No results yet." in service.view({"format": format})["html"]
+    else:
+        check_front(service, format, [raw(store, section) for section in board.snapshot.sections[format]])
+    return pages
+
+
+def check_behind(page: str, scores: list[Score]) -> None:
+    """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
+    for low, high, n, of in re.findall(
+        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b", html.unescape(page)
+    ):
+        assert any(
+            (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
+            and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
+            and (bool(low) or score.low is None)
+            for score in scores
+        ), (low, high, n, of)
+
+
+def check_other_views(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
+    page = service.breakdown({"format": format, "section": section.key, "shown": "all"})
+    values = {
+        (found.result.model.name, metric): found.scores[metric].value
+        for found in truth.values()
+        for metric in found.scores
+    }
+    for name, x, y in re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page):
+        model = html.unescape(name)
+        assert rounds_to(x, values[model, "set_accuracy"]) and rounds_to(y, values[model, "confusion"]), (model, x, y)
+    assert ("Dashed lines are chance." in page or "Short dashes are chance" in page) <= ('class="guess"' in page)
+    if '<table class="board transfer"' in page:
+        table = page[page.index('<table class="board transfer"') :]
+        check_behind(table[: table.index("</table>")], [*by_image_type(service.board.store, section, truth)])
+    for found in [found for found in truth.values() if found.units is not None][:2]:
+        check_submitted(found, format)
+    for key, found in truth.items():
+        listed = dict(
+            re.findall(
+                r"<dt>(.*?)</dt><dd>(.*?)</dd>", service.detail({"format": format, "section": section.key, "key": key})
+            )
+        )
+        said = {
+            name: int(n.replace(",", "")) for n, name in re.findall(r"(\d[\d,]*) ([a-z]+)", listed.get("Answers", ""))
+        }
+        assert said == {name: n for name, n in found.result.statuses.items() if n}, (key, listed)
+        assert int(listed["Questions"].partition(", ")[0].replace(",", "")) == found.result.benchmark.questions
+        assert ("Submitted by" in listed) == (found.account is not None) and ("Withdrawn" in listed) == found.withdrawn
+        assert html.unescape(listed["Model"]).startswith(found.result.model.name)
+        assert listed.get("Reader") == (
+            str(found.result.reader_version or 1) if found.result.kind == "measured" else None
+        )
+
+
+def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -> None:
+    """The first screen's matrix and sentence, and the first sentence of models' own pages, by what the store holds."""
+    front, metric = Front(service), spec(format).headline
+    rows = [found for truth in sections for found in truth.values()]
+    every = [score for found in rows for score in found.scores.values()]
+    page = front.page({"all": "1"})
+    check_behind(page, every)
+    table = re.search(r'<table class="matrix".*?</table>', page, re.DOTALL)
+    marks = []
+    for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', table[0] if table else "", re.DOTALL):
+        for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):
+            known = [found.scores.get(metric) for found in rows if found.result.model.name == html.unescape(key)]
+            assert any(score and score.value is not None and rounds_to(value, score.value) for score in known), (
+                key,
+                value,
+            )
+            marks.append(mark)
+    sentence = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    counts = {mark: marks.count(mark) for mark in "▲≈▼"}
+    tested = sum(counts.values())
+    if sentence != "No model here has been tested against guessing yet.":
+        check_trust(sentence, tested, counts["▲"], counts["▼"])
+    elif "the paper's random run" not in page:  # which has no exact chance to be tested against
+        assert tested == 0, (sentence, marks)
+    check_topics(front, format, rows)
+    for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
+        own = model.page(service, {"id": name})
+        said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
+        check_model_verdicts(
+            said,
+            [
+                found.scores[metric].verdict
+                for found in rows
+                if found.result.model.name == name and metric in found.scores
+            ],
+        )
+
+
+APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}
+
+
+def _apart(truth: dict[str, Raw]) -> dict[str, str]:
+    """Results that are not ranked with the others, and why."""
+    read = {key: found.result.reader_version or 1 for key, found in truth.items() if found.result.kind == "measured"}
+    newest = max(read.values(), default=1)
+    why = {key: "official" for key, found in truth.items() if found.result.method.extraction == "official"}
+    why |= {key: "older" for key, version in read.items() if version < newest}
+    return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
+
+
+def _holds_everything(format: str, label: str, truth: dict[str, Raw]) -> bool:
+    """Whether every question carries a label."""
+    held = [
+        (raw.cells.get(FACET[format], {}).get(label, {}), raw.scores) for raw in truth.values() if raw.units is not None
+    ]
+    return any("irrelevant" in cell and cell["irrelevant"].n == whole["irrelevant"].n for cell, whole in held)
+
+
+def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, str] | None, format: str) -> None:
+    """The headline, the caption, the table's groups and numbers, and the notes of one panel."""
+    info = info_of(metric)
+    rows = rows_of(page)
+    held: dict[str, Score] = {}
+    stand_apart = _apart(truth)
+    for key, group, place, value, ends in rows:
+        assert group.startswith(("read by", "withdrawn")) == (key in stand_apart), (key, group)
+        if key in stand_apart:
+            assert group.startswith(APART[stand_apart[key]]), (key, group)
+            assert place in ("–", "ref") or stand_apart[key] == "official", (key, place)
+        found = truth[key].scores if cell is None else truth[key].cells.get(cell[0], {}).get(cell[1], {})
+        score = found.get(metric, Score(value=None, n=0, n_cases=0))
+        held[key] = score
+        if score.value is None:
+            assert value == "–", (key, metric, value)
+        else:
+            assert rounds_to(value, score.value), (key, metric, value, score.value)
+        if score.low is not None and score.high is not None:
+            low, high = ends.split("–")
+            assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
+        words = {
+            "better": "significantly better than",
+            "worse": "significantly worse than",
+            "no different": "not told apart from",
+        }
+        if key in stand_apart:
+            continue
+        if group and score.verdict:
+            assert group.startswith(words[score.verdict]), (group, score)
+        elif group:
+            assert group in ("not compared with chance", "ranked"), (group, score)
+    main = {key: score for key, score in held.items() if key not in stand_apart}
+    baselines = [key for key in main if truth[key].result.model.kind == "baseline"]
+    ranked, models = [], []
+    sources = {
+        truth[key].account or truth[key].result.kind
+        for key in main
+        if key not in baselines and main[key].value is not None
+    }
+    for key, _, place, _, _ in rows:
+        if key in main and key not in baselines and held[key].value is not None:
+            first = int(place.partition("–")[0])
+            who, account = truth[key].result.model.name, truth[key].account
+            models.append(who)
+            name = f"{who} ({account})" if account and len(sources) > 1 else who
+            ranked.append(Truth(name, held[key].value or 0.0, held[key].verdict, first))
+    up = info.higher_is_better is not False
+    ranked.sort(key=lambda row: -row.value if up else row.value)
+    headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    check_headline(
+        headline, ranked, baselines=sum(held[key].value is not None for key in baselines),
+        uncounted=sum(score.value is None for score in main.values()), stand_apart=len(held) - len(main),
+        partial=len(truth) - len(held), up=up, models=len(set(models)) == len(models),
+    )  # fmt: skip
+    check_places([row for row in rows if row[0] in main], truth, held, metric, up, cell)
+    check_place_titles(page, {key: place for key, _, place, _, _ in rows if key in main and place[:1].isdigit()})
+    known = [score for score in held.values() if score.value is not None]
+    drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
+    check_caption(
+        plain(re.search(r'<p class="sub">(.*?)</p>', page)[1]),  # type: ignore[index]
+        sizes={(score.n, score.n_cases) for score in known}, case=CASES[format],
+        chances={None if score.chance is None else round(score.chance, 6) for score in known},
+        bars=(len(drawn), len(known)), selected=cell is not None, up=info.higher_is_better,
+    )  # fmt: skip
+    for note in re.findall(r'<li class="note">(.*?)</li>', page):
+        said = plain(note)
+        if found := re.match(r"(\d+) models? not ranked here: (only published|this score)", said):
+            hidden = {
+                raw.result.model.name
+                for key, raw in truth.items()
+                if key not in held and raw.result.model.kind != "baseline"
+            }
+            hidden -= {truth[key].result.model.name for key in held}
+            kinds = {raw.result.kind for raw in truth.values() if raw.result.model.name in hidden}
+            assert int(found[1]) <= len(hidden) and ("published" in kinds) >= (found[2] == "only published"), said
+        if said.startswith("Published cells are shown as printed"):
+            assert any(truth[key].result.kind == "published" for key in held), said
+
+
+def check_place_titles(page: str, places: dict[str, str]) -> None:
+    """What the tooltip of a rank says of the other ranked rows."""
+    for key, said in re.findall(r'data-key="([^"]*)"><td class="place" title="([^"]*)"', page):
+        if html.unescape(key) not in places:
+            continue
+        found = re.fullmatch(
+            r"(may be|not) the best; of the others (\d+) significantly ahead, (\d+) significantly behind, (\d+) not told apart from it",
+            html.unescape(said),
+        )
+        assert found, said
+        first = int(places[html.unescape(key)].partition("–")[0])
+        assert sum(map(int, found.groups()[1:])) == len(places) - 1, (said, places)
+        assert (found[1] == "may be") == (first == 1) and (first > 1 or found[2] == "0"), (said, places)
+
+
+def check_submitted(found: Raw, format: str) -> None:
+    """What the tab Submit says of a result's scores and responses, and how it counts problems."""
+    result = found.result
+    empty = pd.DataFrame()
+    problems = [
+        *(f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(found.scores) % 9)),
+        *["a.csv: is cut off"] * (result.benchmark.questions % 2),
+    ]
+    refused = plain(submit.report(Submission("run", None, result, empty, empty, problems=problems)))  # type: ignore[arg-type]
+    assert ("cannot be submitted as it is" in refused) == bool(problems) != ("ready to be submitted" in refused), (
+        refused
+    )
+    if problems:
+        kinds = len({line[:7] for line in problems})
+        assert f"{len(problems)} problem{'s' * (len(problems) > 1)}" in refused, refused
+        again = re.findall(r"The same (\d+) more times?", refused)
+        assert sum(map(int, again)) == len(problems) - kinds and (f"of {kinds} kind" in refused) == (
+            kinds < len(problems)
+        )
+    page = submit.report(Submission("run", None, result, empty, empty))  # type: ignore[arg-type]
+    named = {info_of(metric, format).label: score for metric, score in found.scores.items()}
+    rows = re.findall(
+        r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>',
+        page,
+    )
+    for label, value, ends, _, n, verdict in rows:
+        score = named[html.unescape(label)]
+        assert score.value is None or rounds_to(value.removesuffix(" %"), score.value), (label, value, score)
+        if score.low is not None and score.high is not None:
+            low, high = ends.split("–")
+            assert rounds_to(low, score.low) and rounds_to(high, score.high), (label, ends, score)
+        assert int(n.partition(" ")[0].replace(",", "")) == score.n, (label, n, score)
+        said = {"better": "significantly better", "worse": "significantly worse", "no different": "not told apart"}
+        assert verdict.startswith(said.get(score.verdict or "", "")) and bool(verdict) == bool(score.verdict), (
+            label,
+            verdict,
+        )
+    responses = re.search(r"Responses: (.*?)\.<", page)
+    counts = sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) [a-z]", responses[1])) if responses else 0
+    assert counts == sum(result.statuses.values()), (responses, result.statuses)
+
+
+def check_topics(front: Front, format: str, rows: list[Raw]) -> None:
+    """The page of a topic: its first sentence, how many marks are corrected together, and every number in its tables."""
+    labels = front.labels()
+    for id, topic in list(topics(labels).items())[:40]:
+        held = matching(topic, labels)
+        if not held or any(label.facet != FACET.get(format) for label, _ in held):
+            continue
+        page = front.topic({"id": id, "all": format})
+        sentence = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
+        same = any(how == "same" for _, how in held)
+        assert sentence.endswith(" knows of it." if same else " knows something related."), (sentence, held)
+        marks = re.findall(r'<span class="mark">(.)</span>', page)
+        number = re.search(r"at 95% for all ([\d,]+) marks?", page)
+        assert number and int(number[1].replace(",", "")) == sum(mark != "·" for mark in marks), (number, marks)
+        check_behind(
+            page,
+            [
+                score
+                for found in rows
+                for cell in found.cells.get(FACET[format], {}).values()
+                for score in cell.values()
+            ],
+        )
+        return
+
+
+def check_places(
+    rows: list[tuple[str, str, str, str, str]],
+    truth: dict[str, Raw],
+    held: dict[str, Score],
+    metric: str,
+    up: bool,
+    cell: tuple[str, str] | None,
+) -> None:
+    """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair alone; who shares rank 1 is not beaten by
+    anybody even at the strictest correction for all pairs (Bonferroni's)."""
+    if cell is not None or (METRICS.get(metric) and METRICS[metric].unit == "count"):
+        return
+    compared = {
+        key: truth[key].units for key, *_ in rows if truth[key].units is not None and held[key].value is not None
+    }
+    compared = {key: frame for key, frame in compared.items() if truth[key].result.model.kind != "baseline"}
+    place = {key: int(shown.partition("–")[0]) for key, _, shown, _, _ in rows if key in compared}
+    for key in compared:
+        ahead = [other for other in compared if (held[other].value - held[key].value) * (1 if up else -1) > 1e-9]  # type: ignore[operator]
+        p = [paired_test(compared[key], compared[other], metric).p for other in ahead]  # type: ignore[arg-type]
+        if place[key] > 1 and all(raw.units is not None for raw in truth.values()):
+            assert p and min(p) < 0.05, (metric, key, place[key], p)
+        if place[key] == 1:
+            pairs = len(compared) * (len(compared) - 1) / 2
+            assert not p or min(p) * pairs >= 0.05, (metric, key, p)
+
+
+def check_breakdown(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """Signs and numbers of the heat map, and the legend under it."""
+    if format not in FACET:
+        return
+    page = service.breakdown({"format": format, "section": section.key, "shown": "all", "facet": FACET[format]})
+    match = re.search(
+        r'<table class="heat" data-table="breakdown".*?</table>(?:</div>)?(<p class="fine signs">.*?</p>)?',
+        page,
+        re.DOTALL,
+    )
+    if match is None:
+        return
+    heads = [html.unescape(name) for name in re.findall(r'<th scope="col" data-sort="([^"]*)"', match[0])][1:]
+    metric = service.view({"format": format, "section": section.key, "shown": "all"})["state"]["metric"]
+    if f"by {FACET[format]}" not in plain(page).lower():
+        return
+    by_name: dict[str, list[Raw]] = {}
+    for found in truth.values():
+        by_name.setdefault(found.result.model.name, []).append(found)
+    cells = []
+    for line in re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi>.*?</th>(.*?)</tr>', match[0], re.DOTALL):
+        name = html.unescape(line[0])
+        (one,) = by_name[name if name in by_name else name.rpartition(" (")[0]]
+        for label, (kind, body) in zip(
+            heads, re.findall(r'<td class="([\w ]+)"[^>]*>(.*?)</td>', line[1]), strict=True
+        ):
+            score = one.cells.get(FACET[format], {}).get(label, {}).get(metric)
+            if score is None or score.value is None:
+                assert kind == "none", (label, line[0])
+                continue
+            value, sign = re.fullmatch(r"(.*?)<i>(.*?)</i>", body).groups()  # type: ignore[union-attr]
+            assert rounds_to(html.unescape(value), score.value), (label, value, score)
+            assert (kind == "few") == (score.n_cases < 30), (kind, score)
+            cells.append((sign.strip(), score.verdict, kind == "few"))
+    check_marks(plain(match[1] or ""), cells)
+
+
+def check_comparison(board: Board, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """The finding of the page Compare, against the paired test of the two runs' own units."""
+    key = f"{format}/{section.key}"
+    page = compare.page(board, {"set": key})
+    found = cases.page(board, {"set": key, "order": "wrong"})
+    if f'value="{key}" selected' in found and "not in the store" not in found:
+        of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
+        number = of["case_id"].nunique()
+        assert f'<h2 class="finding" data-title="Cases">{number} case{"" if number == 1 else "s"}.</h2>' in found
+    answered = [entry for entry, one in truth.items() if one.units is not None]
+    if f'value="{key}" selected' not in page or len(answered) < 2:
+        return
+    if "no score in common" in page:
+        assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
+        return
+    found = comparing.compared(board, {"set": key})
+    assert found is not None
+    chosen = [entry.key for entry in found.chosen]
+    for entry in found.chosen:
+        assert text(found.named[entry.key], 300) in page
+    metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
+    finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    one, other = (truth[name] for name in chosen)
+    if one.scores[metric].value is None or other.scores[metric].value is None:
+        assert "cannot be compared" in finding, finding
+        return
+    test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
+    if test.p >= 0.05:
+        assert "cannot be told apart" in finding, (finding, test)
+    else:
+        upper = one if test.difference > 0 else other
+        assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is significantly ", finding), (finding, test)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stores", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    pages = 0
+    for seed in range(given.seed, given.seed + given.stores):
+        with tempfile.TemporaryDirectory() as folder:
+            format = make(Path(folder), seed)
+            try:
+                pages += check_store(Path(folder), format, printed(format, seed))
+            except Exception as error:
+                raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
+    print(json.dumps({"stores": given.stores, "pages": pages}))
+
+
+if __name__ == "__main__":
+    main()
