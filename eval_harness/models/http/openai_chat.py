@@ -226,11 +226,11 @@ class OpenAIChat(Backend):
             try:
                 with flight.one():
                     scored = self._scored(request, messages, read)
-                    reply = None if scored else self._once(server, messages, sent)
+                    if scored is None:
+                        reply = self._once(server, messages, sent)
                 if scored is not None:
                     self._answered(flight)
                     return scored
-                assert reply is not None
                 reply = self._told_from_reasoning(server, request, reply)
                 if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
