@@ -159,7 +159,7 @@ def test_the_columns_are_there_only_where_a_question_shows_several(made, tmp_pat
 def test_a_server_is_sent_all_images(made, tmp_path):
     base, shown = made
     with ChaosServer() as server:
-        settings = Settings(base_url=server.url, timeout=5.0)
+        settings = Settings(base_url=server.url, timeout=60.0)
         config = EvalConfig(
             benchmark="gmai-mmbench", data=str(base / "set"), out=tmp_path / "run", model="openai:m", settings=settings
         )

@@ -93,7 +93,7 @@ def test_killing_while_a_server_misbehaves(workdir):
 
     def arguments(server, out):
         return (
-            *("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--timeout", 1),
+            *("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--timeout", 5),
             *("--in-flight", 6, "--out", out),
         )
 

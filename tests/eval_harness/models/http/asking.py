@@ -22,7 +22,7 @@ def request(number=0, **changes):
 
 
 def model(server, **changes):
-    backend = OpenAIChat("m", Settings(base_url=server.url, **({"timeout": 1.0} | changes)))
+    backend = OpenAIChat("m", Settings(base_url=server.url, **({"timeout": 60.0} | changes)))
     backend.first_wait = 0.02
     return backend
 

@@ -40,7 +40,7 @@ def test_a_server_that_is_not_there_is_told_within_seconds(monkeypatch, url, wor
     start = time.monotonic()
     with pytest.raises(BadInput, match=f"no server can be reached: .*({words})"):
         list(OpenAIChat("m", Settings(base_url=url)).generate([request(i) for i in range(20)]))
-    assert time.monotonic() - start < 8  # 2 to 4; more on a busy machine
+    assert time.monotonic() - start < 25  # 2 to 4; more on a busy machine
 
 
 PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</style></head><body>A</body></html>"

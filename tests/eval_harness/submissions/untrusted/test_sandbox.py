@@ -122,13 +122,12 @@ def test_many_threads_at_once_each_get_their_own_answer():
 
 def test_large_submissions_hold_up_no_small_one(monkeypatch):
     monkeypatch.setattr(sandbox, "LANES", ((1 << 20, 2, 100), (16 << 20, 1, 2), (1 << 62, 1, 4)))
-    threads = [threading.Thread(target=sandbox.in_turn, args=[5 << 20, 100, sandboxed.sleep, 3.0]) for _ in range(3)]
+    threads = [threading.Thread(target=sandbox.in_turn, args=[5 << 20, 100, sandboxed.sleep, 4.0]) for _ in range(3)]
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    start = time.monotonic()
     assert sandbox.in_turn(1000, 100, sandboxed.add, 1, 2) == 3
-    assert time.monotonic() - start < 2
+    assert all(thread.is_alive() for thread in threads), "the first of them has not ended"
     with pytest.raises(Unavailable, match="Come back"):
         sandbox.in_turn(5 << 20, 100, sandboxed.add, 1, 2)
     for thread in threads:
