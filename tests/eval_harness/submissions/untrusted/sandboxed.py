@@ -33,9 +33,9 @@ def swallow():
             continue
 
 
-def sleep(seconds=1000.0):
-    time.sleep(seconds)
-    return seconds
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.02)
 
 
 def sleep_in_a_child(mark=None):
