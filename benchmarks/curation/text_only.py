@@ -1,10 +1,11 @@
 """What a reader without images gets of the sets that `medprobe curate probe` and `hallucinate` make, on sources of different kinds.
 
-    python benchmarks/curation/text_only.py --sources FOLDER [--seeds 5]
+    python benchmarks/curation/text_only.py --sources FOLDER [--medpix FOLDER] [--seeds 5]
 
-FOLDER: real files of the public benchmarks, as the tests marked `sources` read them; only their labels and texts are used. Percent, the
-largest over seeds. `text`, `words`, `aspect`: the readers of `curation/custom_sets/balance.py`, who know how often each text is right with
-yes in this very set. `letter`: the letter that is right most often among questions with as many options. `gives up`: always the way out.
+--sources: real files of the public benchmarks, as the tests marked `sources` read them. --medpix: the folder `MedPix-2-0` of MedPix 2.0
+(github.com/CHILab1/MedPix-2.0). Only labels and texts are used. Percent, the largest over seeds. `text`, `words`, `aspect`: the readers of
+`curation/custom_sets/balance.py`, who know how often each text is right with yes in this very set. `letter`: the letter that is right most
+often among questions with as many options. `gives up`: always the way out.
 `text` of hallucination sets: whether the way out is right, by the question's words.
 """
 
@@ -77,7 +78,16 @@ def roco(folder: Path) -> Iterator[Probed]:
                 yield Probed(str(row["image"]), organs[0], kinds[0], findings, ("",) * len(findings))
 
 
-def ward(_: Path) -> Iterator[Probed]:
+def medpix(folder: Path) -> Iterator[Probed]:
+    """MedPix 2.0: CT and MR images with the region and the diagnosis of their case, as the atlas's editors gave them."""
+    topics = {case["U_id"]: case["Topic"]["Title"] for case in json.loads((folder / "Case_topic.json").read_text())}
+    for entry in json.loads((folder / "Descriptions.json").read_text()):
+        title = (topics.get(entry["U_id"]) or "").strip()
+        findings = (title,) if title else None
+        yield Probed(entry["image"], entry["Location Category"], entry["Type"], findings, ("",) if title else ())
+
+
+def ward() -> Iterator[Probed]:
     """Drawn: three organs, five modalities, positions in words, findings that go by two names."""
     rng = random.Random(0)
     organs = {
@@ -175,11 +185,14 @@ def _known(keys: list[Any], answers: list[Any]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--sources", type=Path, required=True)
+    parser.add_argument("--medpix", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    probed: dict[str, Callable[[Path], Iterator[Probed]]] = {"ChestX-ray14": nih, "ROCO": roco, "drawn ward": ward}
-    for name, read in probed.items():
-        images = list(read(given.sources))
+    probed = {"ChestX-ray14": nih(given.sources), "ROCO": roco(given.sources), "drawn ward": ward()}
+    if given.medpix is not None:
+        probed["MedPix"] = medpix(given.medpix)
+    for name, found in probed.items():
+        images = list(found)
         for balanced in (True, False):
             runs = [of_probe(images, seed, balanced) for seed in range(given.seeds)]
             most = {reader: max(scores[reader] for _, scores in runs) for reader in runs[0][1]}
@@ -193,11 +206,11 @@ def main() -> None:
     }
     for name, take in asked.items():
         own = list(take(given.sources))
-        found: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
+        by_scenario: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
         for seed in range(given.seeds):
             for scenario, count, readers in of_hallucinate(own, seed):
-                found[scenario].append((count, readers))
-        for scenario, each in found.items():
+                by_scenario[scenario].append((count, readers))
+        for scenario, each in by_scenario.items():
             said = ", ".join(f"{reader} {max(scores[reader] for _, scores in each):.1f}" for reader in each[0][1])
             print(f"hallucinate {name}, {scenario}: {each[0][0]} questions; {said}", flush=True)
 

@@ -63,7 +63,8 @@ def gmai(
             typer.echo(f"{count:7} {what}")
     typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")
     typer.echo(
-        f"keep {out / PRIVATE} and {out / 'dataset-answers'} to yourself: file names, patients' key, the test's answers"
+        f"keep to yourself: {out / PRIVATE} (pictures), {out / 'dataset.key'} and {out / 'dataset.names.csv'} (which file is which id), "
+        f"{out / 'dataset-answers'} (the test's answers)"
     )
 
 

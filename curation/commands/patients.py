@@ -19,22 +19,58 @@ def deidentify(
     no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,
     planted: Annotated[int, typer.Option(help="made-up texts that the search is measured on")] = 24,
     keep_dicom: Annotated[bool, typer.Option("--keep-dicom", help="also write the cleaned DICOM files")] = False,
+    keep_column: Annotated[
+        list[str] | None, typer.Option(help="also copy this column of the table (may be given again)")
+    ] = None,
+    name_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="column of the table that names the patient: its words go from the other texts of its row (may be given again)"
+        ),
+    ] = None,
 ) -> None:
     """Take names out of images and DICOM files, set apart what may hold burned-in text, report what was removed."""
     from curation.deidentify.folder import deidentify as deidentify_folder
+    from curation.deidentify.folder import files_below
+    from curation.deidentify.table import PatientTable
     from curation.images.image_table import read_any
+    from dataset_builders.errors import BadInput
 
     known = None
     if table is not None:
-        known = read_any(table).rename(columns={image_column: "image", group_column: "group"})
+        raw = read_any(table)
+        for column in (image_column, *(keep_column or ()), *(name_column or ())):
+            if column not in raw.columns:
+                raise BadInput(f"{table}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}).")
+        raw = raw.rename(columns={image_column: "image", group_column: "group"})
+        files = [path.relative_to(images).as_posix() for path in files_below(images)]
+        known = PatientTable(raw, files, table, keep_column or (), name_column or ())
     report = deidentify_folder(images, out, known, not no_text_search, planted, keep_dicom)
     typer.echo(
         f"taken: {', '.join(f'{count} {what}' for what, count in report['files'].items())}; groups: {report['groups']}"
     )
+    if split := report["patient_ids_in_several_groups"]:
+        typer.echo(
+            f"{split} PatientIDs have images in several groups of {table}, so that a patient may come to both sides of a split. "
+            f"Group by patient, or leave the column {group_column!r} out."
+        )
     for why, count in report["not_taken"].items():
         typer.echo(f"not taken: {count} ({why})")
     typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
     typer.echo(report["text"]["recall"] or "burned-in text: the search was not measured")
+    if known is not None:
+        if known.report.columns:
+            typer.echo(
+                f"columns of {table} left out: {', '.join(known.report.columns)} (--keep-column copies one; --name-column takes its words "
+                "out of the other texts)"
+            )
+        if known.report.rows_without_image:
+            typer.echo(f"rows of {table} whose image is not there: {known.report.rows_without_image}")
+        typer.echo(f"words that name the row's patient, removed from texts: {known.report.words}")
+        if known.report.rows_to_read:
+            typer.echo(
+                f"{known.report.rows_to_read} rows hold a word of their file's name or folder: read their texts before you go on"
+            )
     if report["text"]["images_with_text"]:
         typer.echo(
             f"{report['text']['images_with_text']} images may hold burned-in text: decide with medprobe curate texts {out}"

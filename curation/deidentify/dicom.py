@@ -93,7 +93,7 @@ def _clean(dataset: Dataset, pseudonyms: Pseudonyms, removed: Counter[str], word
                 _clean(item, pseudonyms, removed, words)
             continue
         elif element.VR in (*TEXT, *TIMES) or (
-            element.VR == "CS" and not all(map(CODE.fullmatch, map(str, _values(element))))
+            element.VR == "CS" and not all(map(CODE.fullmatch, map(str, values_of(element))))
         ):
             words.update(_words(element))
         elif element.VR in ("OB", "OW", "OF", "OD", "OL", "OV") and tag.group not in (0x0028,):
@@ -133,7 +133,8 @@ def _uid(uid: str, pseudonyms: Pseudonyms) -> str:
     return f"2.25.{int(pseudonyms.of('u', uid).split('-')[1], 16)}"
 
 
-def _values(element: Any) -> list[Any]:
+def values_of(element: Any) -> list[Any]:
+    """The values of an element, none where it is empty."""
     value = element.value
     return list(value) if element.VM > 1 else [] if value is None else [value]
 
@@ -143,7 +144,7 @@ def _words(element: Any) -> set[str]:
     if element.VR == "SQ":
         return {word for item in element.value for inner in item for word in _words(inner)}
     found: set[str] = set()
-    for value in _values(element):
+    for value in values_of(element):
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
         if text in DUMMIES or len(text) > 4096:
             continue

@@ -5,7 +5,7 @@ burned-in text set apart for a person, a table with keyed groups, a report.
     OUT/pending/<id>.png        text was found: `medprobe curate texts OUT` asks a person
     OUT/texts.jsonl             boxes of the text found (never what it says)
     OUT/dicom/<id>.dcm          with `dicom`: data sets by the basic profile, of images without text
-    OUT/table.csv               image, group, and the other columns of the table given
+    OUT/table.csv               image, group, and the columns of the table given that later steps read (`table.py`)
     OUT/deidentification.json   what was removed, with counts: for the ethics board, and carried by every set made of the images
     OUT.key, OUT.names.csv      beside it, private: the key, and which file became which id
 
@@ -17,8 +17,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +28,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.deidentify.dicom import METHOD, deidentify_dataset
+from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import Box, Recall, find_text, measure_recall
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
@@ -56,6 +56,9 @@ class Report:
     pending: int = 0
     recall: Recall | None = None
     searched: bool = True
+    table: dict[str, int] = field(default_factory=dict)
+    split_patients: int = 0
+    """PatientIDs whose images the table puts into several groups."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -66,7 +69,9 @@ class Report:
             "files": dict(sorted(self.files.items())),
             "not_taken": dict(sorted(self.unreadable.items())),
             "groups": len(self.groups),
+            "patient_ids_in_several_groups": self.split_patients,
             "removed_elements": dict(self.removed.most_common()),
+            "table": self.table,
             "text": {
                 "searched": self.searched,
                 "images_with_text": self.pending,
@@ -80,7 +85,7 @@ class Report:
 def deidentify(
     folder: Path,
     out: Path,
-    known: pd.DataFrame | None = None,
+    known: PatientTable | None = None,
     search_text: bool = True,
     planted: int = 24,
     keep_dicom: bool = False,
@@ -88,18 +93,20 @@ def deidentify(
 ) -> dict[str, Any]:
     """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
 
-    known: the images' table (image: path, name or stem; group; other columns are copied as they are). The group of a DICOM file is its
-    PatientID unless the table says another. planted: texts that the search is measured on (0: none).
+    known: the images' table. The group of a DICOM file is its PatientID unless the table says another. planted: texts that the search is
+    measured on (0: none).
     Raises BadInput where there is nothing to take; files that cannot be read are counted by reason.
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    paths = list(_files(folder))
-    if not paths:
-        raise BadInput(f"{folder}: holds no images and no DICOM files.")
+    paths = files_below(folder)
     pseudonyms = pseudonyms_of(out)
-    rows = _table_rows(known)
-    report, names, table = Report(searched=search_text), [], []
+    report, names = Report(searched=search_text), []
+    groups: dict[str, str] = {}
+    identifiers: dict[str, set[str]] = defaultdict(set)
+    """Group -> words that name its patient, of all its files."""
+    groups_of: dict[str, set[str]] = defaultdict(set)
+    """PatientID -> the groups its images are in."""
     sample: list[Image.Image] = []
     out.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(out.parent, f".{out.name}.") as work:
@@ -109,12 +116,12 @@ def deidentify(
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=quiet):
                 name = path.relative_to(folder).as_posix()
                 try:
-                    data, group, dataset = _picture(path, pseudonyms, report)
+                    data, patient, words, dataset = _picture(path, pseudonyms, report)
                 except (ImageError, OSError) as error:
                     report.unreadable[_reason(str(error))] += 1
                     continue
-                row = rows.get(name) or rows.get(path.name) or rows.get(path.stem) or {}
-                group = pseudonyms.group(str(row.get("group") or group or ""))
+                group = pseudonyms.group((known.group_of(name) if known else "") or patient)
+                identifiers[group or name] |= words
                 new = file_name(pseudonyms.of("i", name), data)
                 boxes = find_text(open_rgb(data)) if search_text else []
                 if boxes:
@@ -128,11 +135,17 @@ def deidentify(
                     sample.append(open_rgb(data))
                 report.groups.update({group} - {""})
                 names.append((new, name))
-                table.append(
-                    {"image": new, "group": group, **{k: v for k, v in row.items() if k not in ("image", "group")}}
-                )
-        if not table:
+                groups[name] = group
+                groups_of[patient].add(group)
+        if not names:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.unreadable)}).")
+        table = [
+            {"image": new, "group": groups[name], **row}
+            for new, name in names
+            for row in (known.rows_of(name, identifiers[groups[name] or name]) if known else [{}])
+        ]
+        report.table = known.report.document() if known else {}
+        report.split_patients = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
         if search_text and planted:
             random.Random(0).shuffle(sample)
             report.recall = measure_recall(sample, planted)
@@ -145,12 +158,18 @@ def deidentify(
     return document
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def files_below(folder: Path) -> list[Path]:
+    """The images and DICOM files below a folder, sorted. Raises BadInput where there are none."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and (path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or _is_dicom(path)):
-            yield path
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and (path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or _is_dicom(path))
+    ]
+    if not found:
+        raise BadInput(f"{folder}: holds no images and no DICOM files.")
+    return found
 
 
 def _is_dicom(path: Path) -> bool:
@@ -158,13 +177,14 @@ def _is_dicom(path: Path) -> bool:
         return file.read(132)[128:] == b"DICM"
 
 
-def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, Any]:
-    """(the picture without metadata, the patient's id where the file has one, the cleaned DICOM data set). Raises ImageError, OSError."""
+def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, set[str], Any]:
+    """(the picture without metadata, the patient's id where the file has one, words in it that name people, the cleaned DICOM data set).
+    Raises ImageError, OSError."""
     if path.suffix.lower() in SUFFIXES and not _is_dicom(path):
         data = path.read_bytes()
         check_image(data)
         report.files["images"] += 1
-        return strip_metadata(data), "", None
+        return strip_metadata(data), "", set(), None
     import pydicom
 
     from curation.gmai.pictures.dicom_pixels import reading, shown
@@ -176,7 +196,7 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
             if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
                 raise ImageError("a DICOM file of several frames")
             picture = Image.fromarray(shown(dataset, None))
-            patient = str(dataset.get("PatientID", "") or "")
+            patient, words = str(dataset.get("PatientID", "") or ""), identifiers_of(dataset)
             report.removed.update(deidentify_dataset(dataset, pseudonyms))
         except ImageError:
             raise
@@ -187,20 +207,12 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
     report.files["dicom"] += 1
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
-    return strip_metadata(buffer.getvalue()), patient, dataset
+    return strip_metadata(buffer.getvalue()), patient, words, dataset
 
 
 def _reason(text: str) -> str:
     """A reason to count by, without what in it depends on the file."""
     return text.split("(", maxsplit=1)[0].split(":", maxsplit=1)[0].strip()[:80]
-
-
-def _table_rows(known: pd.DataFrame | None) -> dict[str, dict[str, Any]]:
-    return (
-        {}
-        if known is None
-        else {str(row["image"]): {str(k): v for k, v in row.items()} for row in known.to_dict("records")}
-    )
 
 
 def read_boxes(out: Path) -> dict[str, list[Box]]:

@@ -1,13 +1,16 @@
 """The first stage: reads every unit of every dataset once, keeps its pictures without their metadata, and journals the rest.
 
 A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on) and
-`pictures/<sha256>.png`. It is not for publication. Patients, studies and items go by the keyed hashes of `dataset.key`.
+`pictures/<sha256>.png`. It is not for publication. Files, patients, studies and items go by the keyed hashes of `dataset.key`.
+
+See also: which file is which id (`file_ids.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,11 +20,12 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from curation.gmai.file_ids import FileIds
 from curation.gmai.pictures.geometry import encode_mask, fit, scale_mask, scale_pixels
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
 from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, Sources
-from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
+from dataset_builders.contents.pseudonyms import ID, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
@@ -30,6 +34,7 @@ JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
 WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
+HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 2
 
 
@@ -75,23 +80,32 @@ def read_items(
     """
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
+    _key_files(private)
     gone = read_withdrawn(private)
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
-    with Journal(private / JOURNAL) as journal:
+    with Journal(private / JOURNAL) as journal, FileIds(private.with_name("dataset")) as files:
         done = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
         for dataset in sources.datasets:
             units, left_out = units_of(dataset, sources)
-            skips += left_out
+            skips += [_keyed(skip, files) for skip in left_out]
             read = _settings(dataset, sources)
             found: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=quiet):
                 state = _state(unit, read)
-                entry = done.get((dataset.name, unit.key))
-                if entry is None or entry["state"] != state or not _is_there(entry, private):
-                    entry = _read(unit, dataset, sources, private, ids, gone) | {"state": state}
+                entry = done.get((dataset.name, files.of(dataset.name, unit.key)))
+                if (
+                    entry is None
+                    or entry["state"] != state
+                    or not _is_there(entry, private)
+                    or not files.knows(_skipped_files(entry))
+                ):
+                    entry = _read(unit, dataset, sources, private, ids, gone, files) | {"state": state}
                     journal.append(entry)
+                if entry["items"] or _skipped_files(entry):  # of a patient who has withdrawn nothing is listed
+                    files.add(dataset.name, unit.key)
+                    files.keep(_skipped_files(entry))
                 own = [_item(each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
                 skips += [Skip(**each) for each in entry["skips"]]
@@ -113,6 +127,29 @@ def read_items(
             f"no dataset gives a single target. {'What was skipped: ' + first if first else 'They are empty'}."
         )
     return items, skips, counts
+
+
+def _keyed(skip: Skip, files: FileIds) -> Skip:
+    """The same with an id in place of the file."""
+    return skip if skip.reason == HAS_WITHDRAWN else replace(skip, what=files.add(skip.dataset, skip.what))
+
+
+def _skipped_files(entry: dict[str, Any]) -> list[str]:
+    """The ids of what a journal's entry says was skipped, but for patients who have withdrawn."""
+    return [skip["what"] for skip in entry["skips"] if skip["reason"] != HAS_WITHDRAWN]
+
+
+def _key_files(private: Path) -> None:
+    """Put ids in place of the file names that a journal of an earlier version holds."""
+    entries = read_journal(private / JOURNAL)
+    if all(re.fullmatch(ID, entry["unit"]) for entry in entries):
+        return
+    with FileIds(private.with_name("dataset")) as files:
+        for entry in entries:
+            if not re.fullmatch(ID, entry["unit"]):
+                entry["unit"] = files.add(entry["dataset"], entry["unit"])
+                entry["skips"] = [asdict(_keyed(Skip(**skip), files)) for skip in entry["skips"]]
+    replace_file(private / JOURNAL, b"".join(map(line_of, entries)))
 
 
 def _item(entry: dict[str, Any]) -> Item:
@@ -146,26 +183,44 @@ def read_withdrawn(private: Path) -> frozenset[str]:
 
 
 def withdraw_patient(private: Path, group: str) -> dict[str, int]:
-    """Take a patient's pictures out of the work folder, with what was journalled of them; returns counts. The next run makes the set
-    without them. `group`: the keyed id, as in the column `group` of the set.
+    """Take a patient's pictures out of the work folder, with what was journalled and listed of them; returns counts. The next run makes
+    the set without them. `group`: the patient as the sources call them, or the keyed id, as in the column `group` of the set.
 
-    Raises BadInput for an id that no item has.
+    Raises BadInput for a patient of whom there is no item, and for a name that two sources give to different patients.
     """
     with lock(private, "gmai"):
+        _key_files(private)
         entries = read_journal(private / JOURNAL)
-        theirs = [entry for entry in entries if any(item["patient"] == group for item in entry["items"])]
-        kept = [entry for entry in entries if not any(item["patient"] == group for item in entry["items"])]
-        if not theirs:
+        patient = _patient_called(group, entries, pseudonyms_of(private.with_name("dataset")))
+        if patient is None:
             raise BadInput(
-                f"{private}: no item is of {group!r}. Give the id as in the column `group` of the set (g-...)."
+                f"{private}: no item is of {group!r}. Give the patient as the sources do, or the id in the set's column `group` (g-...)."
             )
-        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {group})).encode())
+        is_theirs = [any(item["patient"] == patient for item in entry["items"]) for entry in entries]
+        theirs = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if is_one]
+        kept = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if not is_one]
+        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {patient})).encode())
         replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
+        files = FileIds(private.with_name("dataset"))
+        files.drop({name for entry in theirs for name in (entry["unit"], *_skipped_files(entry))})
         used = {item["picture"] for entry in kept for item in entry["items"]}
         pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
         for picture in pictures:
             (private / PICTURES / f"{picture}.png").unlink(missing_ok=True)
     return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}
+
+
+def _patient_called(name: str, entries: list[dict[str, Any]], ids: Pseudonyms) -> str | None:
+    """The id of the patient whose id or name in a source this is. Raises BadInput where sources call several patients so."""
+    registries = {entry.get("registry", entry["dataset"]) for entry in entries} | {"dicom"}
+    meant = {name, *(ids.group(f"{registry}\0{name}") for registry in registries)}
+    found = meant & {item["patient"] for entry in entries for item in entry["items"]}
+    if len(found) > 1:
+        raise BadInput(
+            f"{name!r} is a patient of several sources, which may be different people. Give the id in the column `group` of the set: "
+            f"{', '.join(sorted(found))}."
+        )
+    return found.pop() if found else None
 
 
 def _settings(dataset: Dataset, sources: Sources) -> str:
@@ -188,9 +243,9 @@ def _is_there(entry: dict[str, Any], private: Path) -> bool:
 
 
 def _read(
-    unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
+    unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str], files: FileIds
 ) -> dict[str, Any]:
-    """The journal's entry of one unit; its pictures are on the disk."""
+    """The journal's entry of one unit; its pictures are on the disk, and what was skipped of it goes on the list of files."""
     items: list[dict[str, Any]] = []
     skips: list[Skip] = []
     try:
@@ -201,9 +256,16 @@ def _read(
     except Skipped as reason:
         items, skips = [], [Skip(dataset.name, unit.key, str(reason))]
     except (BadInput, MemoryError, OSError) as error:
-        items, skips = [], [Skip(dataset.name, unit.key, f"cannot be read ({' '.join(str(error).split())[:100]})")]
-    skips += unit.skips
-    return {"dataset": dataset.name, "unit": unit.key, "items": items, "skips": [asdict(skip) for skip in skips]}
+        items, skips = [], [Skip(dataset.name, unit.key, f"cannot be read ({cause(error)})")]
+    if items or not any(skip.reason == HAS_WITHDRAWN for skip in skips):
+        skips += unit.skips
+    return {
+        "dataset": dataset.name,
+        "registry": dataset.registry,
+        "unit": files.of(dataset.name, unit.key),
+        "items": items,
+        "skips": [asdict(_keyed(skip, files)) for skip in skips],
+    }
 
 
 def _store(
@@ -216,7 +278,7 @@ def _store(
     own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
     patient = ids.group(f"{dataset.registry}\0{picture.patient or own_study}")
     if patient in gone:
-        return [], [Skip(dataset.name, patient, "its patient has withdrawn")]
+        return [], [Skip(dataset.name, patient, HAS_WITHDRAWN)]
     original = picture.pixels.shape
     factor = fit(sources.longest_side, picture.pixels)
     pixels = np.ascontiguousarray(scale_pixels(picture.pixels, factor))

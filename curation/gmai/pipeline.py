@@ -24,6 +24,7 @@ from curation.gmai.labelling.labels import LabelTable, read_labels
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.pictures.targets import Skip, reasons
 from curation.gmai.sources import Sources, read_sources
+from curation.images.file_names import list_beside
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
@@ -62,11 +63,11 @@ def run(
     table = read_labels(sources.labels)
     private = out / PRIVATE
     with lock(private, "gmai"):
-        private.chmod(0o700)  # its journal and lists name files
+        private.chmod(0o700)  # it holds pictures that nobody has looked at yet
         remove_temp_files(private)
         items, skips, read = read_items(sources, private, quiet)
         _write_skips(private / SKIPPED, skips)
-        notes = _skip_notes(skips, private / SKIPPED)
+        notes = _skip_notes(skips, private / SKIPPED, list_beside(out / "dataset"))
         tasks, departments = values_of(sources)
         tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
         cases, possible, left_out, unmapped = make_cases(items, sources, table, tagged)
@@ -209,10 +210,10 @@ def _write_skips(path: Path, skips: list[Skip]) -> None:
     _csv(path, ["dataset", "what", "reason"], [[skip.dataset, skip.what, skip.reason] for skip in skips])
 
 
-def _skip_notes(skips: list[Skip], path: Path) -> list[str]:
+def _skip_notes(skips: list[Skip], path: Path, names: Path) -> list[str]:
     """One line per dataset and reason. It may end up in a log, so files are named in the private list alone."""
     lines = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
-    return [*lines, f"which files these are: {path}"] if lines else []
+    return [*lines, f"which files these are: {path}, by the ids of {names}"] if lines else []
 
 
 def _write_unmapped(path: Path, unmapped: dict[tuple[str, str], int]) -> None:

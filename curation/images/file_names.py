@@ -44,7 +44,11 @@ def write_list(path: Path, rows: Iterable[tuple[str, str]]) -> None:
 
     def write(partial: Path) -> None:
         with os.fdopen(
-            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="", encoding="utf-8"
+            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            "w",
+            newline="",
+            encoding="utf-8",
+            errors="surrogateescape",  # a name that is not UTF-8 is written as it is on the disk
         ) as file:
             csv.writer(file).writerows([("image", "file"), *rows])
 
@@ -58,7 +62,7 @@ def file_names(folder: Path) -> dict[str, str]:
         return {}
     if not path.is_file():
         raise BadInput(f"{path}: is not there; it says which files {folder} is about. Put it back.")
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         return {row["image"]: row["file"] for row in csv.DictReader(file)}
 
 

@@ -163,11 +163,12 @@ def _roco_licences(path: Path) -> pd.DataFrame:
 def _texts(raw: pd.DataFrame, column: str) -> pd.Series:
     if column not in raw.columns:
         return pd.Series([""] * len(raw), index=raw.index, dtype=object)
-    return (
-        raw[column]
-        .map(lambda value: "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip())
-        .astype(object)
-    )
+    return raw[column].map(cell_text).astype(object)
+
+
+def cell_text(value: object) -> str:
+    """What a cell says; "" for an empty one."""
+    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
 
 
 def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -183,8 +184,10 @@ def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFra
     folded: dict[str, int | None] = {}
     for at, name in enumerate(rows):
         if at not in exact:
-            folded[_folded(name)] = None if _folded(name) in folded else at  # two that fold alike: neither is meant
-    also = _rows_of(images, folded, _folded)
+            folded[folded_name(name)] = (
+                None if folded_name(name) in folded else at
+            )  # two that fold alike: neither is meant
+    also = _rows_of(images, folded, folded_name)
     found = [second if first is None else first for first, second in zip(found, also, strict=True)]
     if images and all(row is None for row in found):
         raise BadInput(
@@ -212,5 +215,6 @@ def _rows_of(images: list[str], rows: Mapping[str, int | None], written: Callabl
     return found
 
 
-def _folded(name: str) -> str:
+def folded_name(name: str) -> str:
+    """A name without what file systems and spreadsheets change in it: case, how accents are written, `\\`, a leading `./`."""
     return unicodedata.normalize("NFC", name.replace("\\", "/").removeprefix("./")).casefold()

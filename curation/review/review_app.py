@@ -28,9 +28,10 @@ from curation.review.serving import HERE, serve_page
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
+from dataset_builders.images.metadata import strip_metadata
 
-SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
-"""Formats that browsers show; others, and 16-bit greys, are sent as PNG."""
+SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+"""What `strip_metadata` gives; films, which show what no model sees, and 16-bit greys are sent as PNG of one picture."""
 SCALE = list(range(1, 11))
 SCORING = f"{WRONG}: wrong or irrelevant; {KEEP_FROM} and more: good enough to keep"
 DIRECT: dict[str, Any] = {"queue": False, "trigger_mode": "multiple"}
@@ -73,10 +74,10 @@ def build_app(questions: Path, images: Path, access: Access | None = None) -> Fa
 
 
 def _for_browser(data: bytes) -> tuple[str, bytes]:
-    """(media type, bytes) of an image at full resolution."""
+    """(media type, bytes) of an image at full resolution, without metadata: a reviewer may be at another machine."""
+    data = strip_metadata(data)
     with Image.open(io.BytesIO(data)) as image:
         kind = SHOWN_AS_THEY_ARE.get(image.format or "")
-        # A film would show what no model sees: encoders and harness take the first picture.
         if kind and not getattr(image, "is_animated", False) and image.mode in ("L", "RGB", "RGBA", "P", "1"):
             return kind, data
     buffer = io.BytesIO()

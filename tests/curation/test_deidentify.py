@@ -3,9 +3,12 @@
 import io
 import json
 import random
+import re
+import unicodedata
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pydicom
 import pytest
 from fastapi.testclient import TestClient
@@ -16,10 +19,11 @@ from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittle
 from curation.deidentify.dicom import deidentify_dataset
 from curation.deidentify.folder import deidentify, read_boxes
 from curation.deidentify.review_texts import build_app, decide, pending_images
+from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import covered, find_text, measure_recall
 from dataset_builders.contents.pseudonyms import Pseudonyms, key_file
 from dataset_builders.errors import BadInput
-from tests.planting import KINDS, found_below, found_in, image_file, planted
+from tests.planting import FAMILY, GIVEN, KINDS, Planted, found_below, found_in, image_file, planted
 
 PRIVATE = (r"\.key$", r"\.names\.csv$")
 
@@ -106,6 +110,44 @@ def test_real_files_keep_their_pixels_and_lose_their_names(name):
     data.save_as(buffer, enforce_file_format=True)
     assert not any(value.encode() in buffer.getvalue() for value in values if len(value) >= 5)
     assert (pydicom.dcmread(io.BytesIO(buffer.getvalue())).pixel_array == before).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, seed):
+    """Two patients in a study, several rows of an image, a column nobody asked for; whatever the accents and the case, and no word more."""
+    rng = random.Random(seed)
+    people = [
+        Planted(f"{family}^{given}", f"PAT{rng.randrange(10**8):08d}", "")
+        for family, given in zip(FAMILY, GIVEN, strict=False)
+    ]
+    files = [f"study {k // 2}/{rng.choice('ab')}{k}.dcm" for k in range(len(people))]
+    rows, headers = [], {}
+    for file, person in zip(files, people, strict=True):
+        header = Dataset()
+        header.PatientName, header.PatientID = person.name, person.number
+        headers[file] = identifiers_of(header)
+        family = rng.choice([str, str.upper, lambda text: unicodedata.normalize("NFD", text)])(
+            person.name.split("^")[0]
+        )
+        for question in range(rng.randrange(1, 3)):
+            caption = f"{family}, {person.number}: effusion of study {question}; white matter of patient {question}"
+            rows.append(
+                {
+                    "image": rng.choice([file, Path(file).stem]),
+                    "caption": caption,
+                    "mrn": person.number,
+                    "organ": "brain",
+                }
+            )
+    table = PatientTable(pd.DataFrame([*rows, {"image": "gone", "caption": "x"}]), files, tmp_path / "t.csv")
+    made = [row for file in files for row in table.rows_of(file, headers[file])]
+    assert found_in(repr(made).encode(), people) == [] and len(made) == len(rows)
+    for row in made:
+        assert set(row) == {"caption", "organ"}
+        assert re.fullmatch(
+            r"(\[removed\]-?)+, \[removed\]: effusion of study \d; white matter of patient \d", row["caption"]
+        )
+    assert table.report.columns == ["mrn"] and table.report.rows_without_image == 1 and table.report.cells == len(rows)
 
 
 def with_text(text, size=22, side=320):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from curation.gmai.pictures.slices import square_pixels
-from curation.gmai.pictures.targets import Skipped
+from curation.gmai.pictures.targets import Skipped, cause
 from curation.gmai.pictures.windows import to_grey, to_rgb, window_for
 from curation.gmai.sources import Dataset
 
@@ -48,7 +48,7 @@ def header(path: Path) -> Any:
         except Skipped:
             raise
         except Exception as error:  # pydicom raises errors of many kinds on damaged files
-            raise Skipped(f"is no DICOM file ({' '.join(str(error).split())[:60]})") from None
+            raise Skipped(f"is no DICOM file ({cause(error)})") from None
 
 
 def about(data: Any) -> dict[str, str]:
@@ -97,7 +97,7 @@ def pixels(data: Any) -> np.ndarray:
         try:
             array: np.ndarray = data.pixel_array
         except Exception as error:  # decoders raise errors of many kinds
-            raise Skipped(f"its pixels cannot be decoded ({' '.join(str(error).split())[:80]})") from None
+            raise Skipped(f"its pixels cannot be decoded ({cause(error)})") from None
     return array
 
 

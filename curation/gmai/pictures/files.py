@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, cause
 from curation.gmai.sources import Dataset
 from curation.images.image_index import open_rgb
 from dataset_builders.images.lookup import SUFFIXES, ImageError
@@ -43,7 +43,7 @@ def pictures_below(dataset: Dataset) -> tuple[list[Path], list[Skip]]:
         elif path.name.lower().endswith(VOLUMES):
             skips.append(Skip(dataset.name, _name(path, dataset), "is a volume: read it with the reader nifti"))
         elif path.suffix.lower() not in NO_PICTURES:
-            skips.append(Skip(dataset.name, _name(path, dataset), f"{path.suffix} is no picture"))
+            skips.append(Skip(dataset.name, _name(path, dataset), "is no picture"))
     return pictures, skips
 
 
@@ -52,7 +52,7 @@ def _name(path: Path, dataset: Dataset) -> str:
 
 
 def relative(path: Path, dataset: Dataset) -> str:
-    """What a file is called in the journal: its path below the dataset's."""
+    """What a file is called in the curator's list: its path below the dataset's."""
     return _name(path, dataset)
 
 
@@ -70,7 +70,7 @@ def open_picture(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndar
     except ImageError as error:
         raise Skipped(str(error)) from None
     except OSError as error:
-        raise Skipped(f"cannot be read ({error.strerror})") from None
+        raise Skipped(f"cannot be read ({cause(error)})") from None
 
 
 def patient_of(path: str, dataset: Dataset) -> str | None:

@@ -39,7 +39,7 @@ class Picture:
     """
 
     key: str
-    """Where it comes from, below the dataset's path: for the journal and the curator, never for the benchmark."""
+    """Where it comes from, below the dataset's path: for the curator's list, never for the benchmark."""
     pixels: np.ndarray
     """(height, width, 3) uint8"""
     targets: list[Target]
@@ -67,12 +67,17 @@ class Skip:
 
     @property
     def kind(self) -> str:
-        """The reason without its details, which may name a file or quote one."""
+        """The reason without its details."""
         return self.reason.split(" (", maxsplit=1)[0]
 
 
 class Skipped(Exception):
-    """Raised by a reader for one picture or volume that cannot be used; the message is the reason."""
+    """Raised by a reader for one picture or volume that cannot be used; the message is the reason. It names no file, quotes no cell."""
+
+
+def cause(error: Exception) -> str:
+    """What a library's error says, without its message, which may name the file: a file may be called like its patient."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ def _target(annotation: dict[str, Any], names: dict[Any, str], shape: tuple[int,
     """The target of one annotation: its mask where it has a segmentation, else its box."""
     label = names.get(annotation.get("category_id"), "")
     if not label:
-        raise Skipped(f"an annotation's category {annotation.get('category_id')!r} is not listed")
+        raise Skipped(f"an annotation's category is not listed (category {annotation.get('category_id')!r})")
     segmentation = annotation.get("segmentation")
     if segmentation:
         return Target(label, "mask", mask=decode(segmentation, shape))

@@ -24,7 +24,7 @@ from curation.gmai.pictures.dicom_pixels import (
     values,
 )  # fmt: skip
 from curation.gmai.pictures.files import files_below, patient_of, picture_of, relative
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
 from curation.gmai.pictures.volumes import Labelled, pictures_of
 from curation.gmai.readers.tables import labels_in, rows_by_image
 from curation.gmai.sources import Dataset, Sources
@@ -190,7 +190,7 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
         except Skipped:
             raise
         except Exception as error:  # highdicom raises errors of many kinds on what it does not take
-            raise Skipped(f"a SEG that highdicom cannot read ({' '.join(str(error).split())[:80]})") from None
+            raise Skipped(f"a SEG that highdicom cannot read ({cause(error)})") from None
     found: dict[str, np.ndarray] = {}
     for at, number in enumerate(sorted(names)):
         mask = planes[..., at] > 0.5

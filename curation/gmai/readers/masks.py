@@ -18,7 +18,7 @@ from curation.gmai.pictures.files import (
     relative,
     size_mismatch,
 )  # fmt: skip
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.images.lookup import SUFFIXES
 
@@ -96,4 +96,4 @@ def _values(mask: Path) -> np.ndarray:
                 return grey[..., 0]
             return np.asarray(image).astype(np.int64)
     except (OSError, ValueError, SyntaxError) as error:
-        raise Skipped(f"its mask cannot be read ({error})") from None
+        raise Skipped(f"its mask cannot be read ({cause(error)})") from None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from curation.gmai.pictures.files import files_below, patient_of
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Unit
+from curation.gmai.pictures.targets import Picture, Skip, Skipped, Unit, cause
 from curation.gmai.pictures.volumes import Labelled, pictures_of
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
@@ -124,7 +124,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
     except Skipped:
         raise
     except Exception as error:  # nibabel raises errors of many kinds on damaged files
-        raise Skipped(f"is no complete NIfTI ({' '.join(str(error).split())[:80]})") from None
+        raise Skipped(f"is no complete NIfTI ({cause(error)})") from None
     return values, np.asarray(canonical.affine), spacing
 
 

@@ -9,12 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from curation.gmai.pictures.files import Names, open_picture, picture_of, pictures_below, relative
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.sources import Columns, Dataset, Sources
-from curation.images.image_table import read_any
+from curation.images.image_table import cell_text, read_any
 from dataset_builders.errors import BadInput
 
 ATTRIBUTES = ("age", "sex", "site")
@@ -50,14 +48,10 @@ def rows_by_image(dataset: Dataset, columns: Columns) -> dict[str, list[dict[str
         )
     rows: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in table[list(dict.fromkeys(wanted))].to_dict("records"):
-        texts = {str(name): _text(value) for name, value in row.items()}
+        texts = {str(name): cell_text(value) for name, value in row.items()}
         if texts[columns.image]:
             rows[texts[columns.image]].append(texts)
     return rows
-
-
-def _text(value: Any) -> str:
-    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
 
 
 def _units(
@@ -123,7 +117,7 @@ def number_box(values: list[Any]) -> tuple[float, float, float, float]:
     try:
         x, y, width, height = (float(value) for value in values)
     except (TypeError, ValueError):
-        raise Skipped(f"a box is no four numbers ({', '.join(map(str, values))})") from None
+        raise Skipped("a box is no four numbers") from None
     if not all(map(math.isfinite, (x, y, width, height))) or width <= 0 or height <= 0:
         raise Skipped("a box has no area")
     return x, y, width, height

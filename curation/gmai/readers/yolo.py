@@ -56,7 +56,10 @@ def _classes(folder: Path, dataset: Dataset) -> dict[int, str]:
 
 def _load(path: Path, text: Path, classes: dict[int, str], dataset: Dataset) -> list[Picture]:
     pixels, said = open_picture(path, dataset)
-    lines = [line for line in read_text(text).splitlines() if line.strip()]
+    try:
+        lines = [line for line in read_text(text).splitlines() if line.strip()]
+    except BadInput:
+        raise Skipped("its text file is not UTF-8, or cannot be read") from None
     if not lines:
         raise Skipped("its text file names no target")
     targets = [_target(line, number, classes, pixels.shape[:2]) for number, line in enumerate(lines, 1)]

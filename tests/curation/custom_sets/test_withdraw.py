@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
+from curation.images.file_names import file_names
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from curation.withdraw import withdraw
 from curation.writing.question_writing import DRAFTS
@@ -16,6 +17,7 @@ from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.journal import read_journal
 from tests.curation.commands import curate
 from tests.curation.gmai.phantoms import write_all
 
@@ -126,7 +128,12 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     first = pipeline.run(path, out, quiet=True)
     group = first.written[0].case.item.patient
     theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
-    assert "taken out" in curate("withdraw", out, "--group", group)
+    entries = read_journal(out / "private" / "journal.jsonl")
+    unit = next(entry["unit"] for entry in entries if any(item["patient"] == group for item in entry["items"]))
+    file = file_names(out / "dataset")[unit]
+    calls = [p for p in (f"c{k}" for k in range(8)) if pseudonyms_of(out / "dataset").group(f"coco-ct\0{p}") == group]
+    assert "taken out" in curate("withdraw", out, "--group", *(calls or [group]))
+    assert unit not in file_names(out / "dataset")
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()
     second = pipeline.run(path, out, quiet=True)
@@ -138,5 +145,6 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     assert all((w.question, w.choice) == before[w.case.case] for w in kept)
     assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
     assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
+    assert file not in file_names(out / "dataset").values()
     with pytest.raises(BadInput, match="no item is of 'nobody'"):
         curate("withdraw", out, "--group", "nobody")

@@ -1,0 +1,164 @@
+"""The table beside de-identified images: only columns that later steps read, and in their texts no word that is known to name the
+row's patient (from the DICOM header, the column `group`, and columns that are said to hold names).
+
+Other words may name somebody too: what a program cannot know, a person has to read.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from curation.deidentify.dicom import values_of
+from curation.images.image_table import cell_text, folded_name
+from dataset_builders.errors import BadInput
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
+
+READ = {
+    "image", "caption", "group", "license", "source",  # every step
+    "organ", "modality", "findings", "positions", "absent",  # probe
+    "question", "options", "answer",  # hallucinate; option_A ... too
+}  # fmt: skip
+"""Columns that later steps read by these names."""
+WORD = re.compile("(?:[^\\W_][\u0300-\u036f]*)+")
+"""Letters and digits, with accents that are signs of their own."""
+OPTION = re.compile(r"(?i)(?:option|choice)_[a-z]")
+REMOVED = "[removed]"
+NUMBERS = ("PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "StudyID")
+"""Elements that hold a person's number (every element of the kind PN holds a name)."""
+
+
+@dataclass
+class TableReport:
+    """Counts of what was taken out of a table. `columns`: the names of those left out, for the screen."""
+
+    columns: list[str] = field(default_factory=list)
+    words: int = 0
+    cells: int = 0
+    rows_without_image: int = 0
+    rows_to_read: int = 0
+    """Rows whose texts hold a word of their file's name or folder."""
+
+    def document(self) -> dict[str, int]:
+        return {
+            "columns_left_out": len(self.columns), "words_removed": self.words, "cells_changed": self.cells,
+            "rows_without_image": self.rows_without_image, "rows_to_read": self.rows_to_read,
+        }  # fmt: skip
+
+
+def _by_name(files: list[str]) -> dict[str, list[str]]:
+    """What a row may call a file (path, name, name without suffix, these folded) -> the files meant; a nearer name comes first."""
+    found: dict[str, list[str]] = {}
+    for nearest in (str, lambda file: PurePosixPath(file).name, lambda file: PurePosixPath(file).stem):
+        for written in (nearest, lambda file, nearest=nearest: folded_name(nearest(file))):
+            also: dict[str, list[str]] = defaultdict(list)
+            for file in files:
+                also[written(file)].append(file)
+            found = also | found
+    return found
+
+
+class PatientTable:
+    """The rows of a table by image, and what is known to name the patients of each.
+
+    known: has a column `image` (path, name or stem of a file in `files`; several rows of an image stay several). keep: further columns to
+    copy. names: columns whose words are taken out of the other texts of their row. Raises BadInput for a column that is not there, and
+    where the table names no image, or one row would fit several.
+    """
+
+    def __init__(
+        self, known: pd.DataFrame, files: list[str], path: Path, keep: Sequence[str] = (), names: Sequence[str] = ()
+    ) -> None:
+        texts = pd.DataFrame({str(name): known[name].map(cell_text) for name in known.columns})
+        texts = texts[texts["image"] != ""]
+        called = _by_name(files)
+        self._rows: dict[str, list[dict[str, str]]] = defaultdict(list)
+        for row in texts.to_dict("records"):
+            meant = called.get(row["image"]) or called.get(folded_name(row["image"])) or []
+            if len(meant) > 1:
+                raise BadInput(
+                    f"{path}: row {row['image']!r} fits both {meant[0]} and {meant[1]}. Name images by their path below the folder."
+                )
+            if meant:
+                self._rows[meant[0]].append({str(name): str(value) for name, value in row.items()})
+        if not self._rows:
+            raise BadInput(
+                f"{path}: names none of the {len(files)} images (an image is called {files[0]}, a row {next(iter(texts['image']), '-')})."
+            )
+        self._names = tuple(names)
+        columns = [str(name) for name in texts.columns]
+        self.columns = [name for name in columns if name in READ or OPTION.fullmatch(name) or name in keep]
+        left_out = [name for name in columns if name not in self.columns]
+        self.report = TableReport(left_out, rows_without_image=len(texts) - sum(map(len, self._rows.values())))
+
+    def group_of(self, file: str) -> str:
+        """What the table says a file belongs to; "" where it does not say."""
+        return next((row["group"] for row in self._rows.get(file, ()) if row.get("group")), "")
+
+    def rows_of(self, file: str, identifiers: set[str]) -> list[dict[str, str]]:
+        """The rows of a file without its name and group, their texts without words that name its patient."""
+        made = []
+        in_path = words_of(re.sub(r"\.\w+$", "", file), 5)
+        for row in self._rows.get(file, [{}]):
+            own = identifiers | number_words(row.get("group", ""))
+            own = own.union(*(words_of(row[name]) for name in self._names if name in row))
+            kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
+            clean = {name: self._without(text, own) for name, text in kept.items()}
+            self.report.rows_to_read += any(words_of(text) & in_path for text in clean.values())
+            made.append(clean)
+        return made
+
+    def _without(self, text: str, words: set[str]) -> str:
+        clean, count = without_words(text, words)
+        self.report.words += count
+        self.report.cells += bool(count)
+        return clean
+
+
+def words_of(text: str, least: int = 3) -> set[str]:
+    """The words of a text, accents and case folded, that have so many signs or more."""
+    return {folded for word in WORD.findall(text) if len(folded := _folded(word)) >= least}
+
+
+def number_words(text: str) -> set[str]:
+    """The words of an id that are or hold numbers, of four signs or more: `PAT0012345`, not `study`."""
+    return {word for word in words_of(text, 4) if any(sign.isdigit() for sign in word)}
+
+
+def without_words(text: str, words: set[str]) -> tuple[str, int]:
+    """The text with `[removed]` in place of these words, and how many those were."""
+    count = 0
+
+    def checked(word: re.Match[str]) -> str:
+        nonlocal count
+        if _folded(word[0]) not in words:
+            return word[0]
+        count += 1
+        return REMOVED
+
+    return (WORD.sub(checked, text) if words else text), count
+
+
+def _folded(word: str) -> str:
+    plain = "".join(sign for sign in unicodedata.normalize("NFKD", word) if not unicodedata.combining(sign))
+    return plain.casefold()
+
+
+def identifiers_of(dataset: Dataset) -> set[str]:
+    """The words of a DICOM data set, sequences included, that name people or are their numbers."""
+    found: set[str] = set()
+    for element in dataset.iterall():
+        if element.VR == "PN":
+            found |= words_of(" ".join(map(str, values_of(element))))
+        elif element.keyword in NUMBERS:
+            found |= number_words(" ".join(map(str, values_of(element))))
+    return found
