@@ -3,17 +3,15 @@
 Wiring only; what is shown comes from
 `service.py` and `views/`.
 
-`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks.
+`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks and what answers its pages (`endpoint.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from functools import partial, wraps
 from importlib.util import find_spec
@@ -39,6 +37,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.endpoint import Endpoint, Function
 from leaderboard_space.front import Front
 from leaderboard_space.html import text
 from leaderboard_space.preview import TITLE, Preview
@@ -52,11 +51,9 @@ from leaderboard_space.views.model_pages import model
 
 ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-WORKERS = ThreadPoolExecutor(2, thread_name_prefix="answer")
-"""Threads that answer readers. Scoring is the interpreter's work: more threads would only take turns on it (see benchmarks/README.md)."""
 SESSIONS = 500
-"""Sessions that are remembered. One costs about 80 kB (a copy of every component), and Gradio would keep 10,000; who comes back after
-500 others finds the page as it was first drawn."""
+"""Sessions that are remembered; only Submit begins one. It costs about 80 kB (a copy of every component), and Gradio would keep 10,000; who
+comes back after 500 others finds the form as it was first drawn."""
 UPLOADS_KEPT = 3600
 """Seconds that an uploaded file is kept."""
 FONTS = ["system-ui", "sans-serif"]
@@ -64,9 +61,9 @@ FONTS = ["system-ui", "sans-serif"]
 
 def build_app(
     store: str | Path | None, data: Sequence[str] = (), may_write: bool = False, hidden: HiddenTest | None = None
-) -> gr.Blocks:
-    """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub); None shows
-    published results alone.
+) -> tuple[gr.Blocks, Middleware]:
+    """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub), and what answers its
+    pages; None shows published results alone.
 
     `data`: datasets (folders or Hub repositories) that answers can be handed in for, besides the questions that the store keeps;
     results on an earlier version of them are retired. `may_write`: readers may add to the store as this machine (they sit at it).
@@ -80,6 +77,20 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False, claims=claimed)
     front = Front(service)
+    functions: dict[str, Function] = {"overview/search": front.search}
+    for format in BENCHMARKS:
+        for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
+            functions[f"{format}/{ask.__name__}"] = ask
+    drawn: dict[str, tuple[Function, Function]] = {
+        "overview": (front.page, front.file),
+        "topic": (front.topic, front.topic_file),
+        "model": (partial(model.page, service), partial(model.file, service)),
+        "compare": (partial(compare.page, board), partial(compare.file, board)),
+        "cases": (partial(cases.page, board), partial(cases.file, board)),
+        "submit": (submitting.page, submitting.file),
+    }
+    for name, (draw, save) in drawn.items():
+        functions |= {f"{name}/page": draw, f"{name}/file": save}
     sheets = ("board.css", "pages.css", "plots.css", "narrow.css")
     style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in sheets)
     with gr.Blocks(
@@ -96,19 +107,15 @@ def build_app(
         )
         with gr.Tabs(elem_id="mp-tabs"):
             with gr.Tab("Overview", id="overview", elem_id="tab-overview"):
-                _overview(front)
+                _overview(front.page({}))
             for format in BENCHMARKS:
                 with gr.Tab(LABELS[format], id=format, elem_id=f"tab-{format}"):
-                    _benchmark(format, service)
-            for name, views in (("Compare", compare), ("Cases", cases)):
+                    _benchmark(format)
+            for name in ("Compare", "Cases", "Topic", "Model"):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
-                    _page(name.lower(), partial(views.page, board), partial(views.file, board))
-            with gr.Tab("Topic", id="topic", elem_id="tab-topic"):
-                _page("topic", front.topic, front.topic_file)
-            with gr.Tab("Model", id="model", elem_id="tab-model"):
-                _page("model", partial(model.page, service), partial(model.file, service))
+                    _page(name.lower())
             with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
-                _page("submit", submitting.page, submitting.file, elem_id="mp-submit-page")
+                _page("submit", elem_id="mp-submit-page")
                 form, target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
                 gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
@@ -135,7 +142,7 @@ def build_app(
     sandbox.start()
     claimed.watch()
     board.watch()  # last: reading answers would slow the building of the page down
-    return app
+    return app, Middleware(Endpoint, functions=functions, service=service)
 
 
 def _claimed(claimed: Claims, board: Board) -> str:
@@ -172,22 +179,22 @@ def serve(
     Raises BadInput when `store` is no results store, or the port is taken.
     """
     _check_port(host, port)
-    app = build_app(store, data, may_write=host in LOOPBACK and get_space() is None, hidden=hidden)
+    app, endpoint = build_app(store, data, may_write=host in LOOPBACK and get_space() is None, hidden=hidden)
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         app.launch(
             server_name=host,
             server_port=port,
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(),
+            **launch_options(endpoint),
         )
     _answer_agents_in_json(app)
     print(f"The board is on http://{host}:{port} (Ctrl-C ends it).", flush=True)
     app.block_thread()
 
 
-def launch_options() -> dict[str, Any]:
-    """What `launch` needs for the board's look, and for calling nobody outside."""
+def launch_options(*middleware: Middleware) -> dict[str, Any]:
+    """What `launch` needs for the board's look, and for calling nobody outside. `middleware`: what answers the pages."""
     theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="blue", neutral_hue="slate")
     return {
         "theme": theme,
@@ -196,7 +203,7 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
-        "app_kwargs": {"middleware": [Middleware(BodyLimit), Middleware(Preview)]},
+        "app_kwargs": {"middleware": [Middleware(BodyLimit), Middleware(Preview), *middleware]},
         "state_session_capacity": SESSIONS,
         "head": f"<script>{_scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
@@ -216,35 +223,15 @@ def _answer_agents_in_json(app: gr.Blocks) -> None:
     server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
-def _benchmark(format: str, service: Service) -> None:
+def _benchmark(format: str) -> None:
     """One benchmark's tab: a single component that draws itself and asks the server for what changes."""
-
-    async def view(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(service.view, request, service)
-
-    async def tree(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(service.tree, request, service)
-
-    async def breakdown(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(service.breakdown, request, service)
-
-    async def detail(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(service.detail, request, service)
-
-    async def export(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(service.export, request, service)
-
-    async def cite(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(service.cite, request, service)
-
     gr.HTML(
         f'<div class="mp" data-format="{format}"><aside class="side" aria-label="Selection"></aside>'
         '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
         '</section><p class="heard" role="status"></p></div>',
         elem_id=f"mp-{format}",
         apply_default_css=False,
-        js_on_load="medprobeBenchmark(element, server);",
-        server_functions=[view, tree, breakdown, detail, export, cite],
+        js_on_load="medprobeBenchmark(element);",
     )
 
 
@@ -267,75 +254,35 @@ def _navigation() -> str:
     return f'<nav id="mp-nav" aria-label="Pages"><div role="tablist">{links}</div></nav>'
 
 
-def _overview(front: Front) -> None:
-    """The first screen: the search, and under it a page like the others."""
-
-    async def find_anything(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(front.search, request)
-
+def _overview(first: str) -> None:
+    """The first screen: the search, and under it a page like the others, which shows at first what nobody has chosen yet."""
     search = (
         '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
         'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories and models" '
         'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
         '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
     )
-    _page(
-        "overview",
-        front.page,
-        front.file,
-        before=search,
-        first=front.page({}),
-        script="medprobeSearch(element, server);",
-        more=[find_anything],
-    )
+    _page("overview", search, first, "medprobeSearch(element);")
 
 
 def _page(
     name: str,
-    draw: Callable[[Any], str],
-    save: Callable[[Any], dict[str, str]],
     before: str = "",
     first: str = '<h2 class="finding">Reading the results.</h2>',
     script: str = "",
-    more: Sequence[Callable[..., Any]] = (),
     elem_id: str | None = None,
 ) -> None:
     """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files.
 
-    `before`: HTML that stands above it and stays; `first`: what it shows at first; `script`, `more`: further script and functions for it;
-    `elem_id`: where not "mp-" and its name.
+    `before`: HTML that stands above it and stays; `first`: what it shows at first; `script`: a further script for it; `elem_id`: where not
+    "mp-" and its name.
     """
-
-    async def whole_page(request: dict[str, Any]) -> dict[str, Any]:  # gr.HTML has an attribute `page` of its own
-        return await _answer(draw, request)
-
-    async def page_file(request: dict[str, Any]) -> dict[str, Any]:
-        return await _answer(save, request)
-
     gr.HTML(
         f'{before}<div class="mp-page" data-page="{name}">{first}</div>',
         elem_id=elem_id or f"mp-{name}",
         apply_default_css=False,
-        js_on_load=f"medprobePage(element, server);{script}",
-        server_functions=[whole_page, page_file, *more],
+        js_on_load=f"medprobePage(element);{script}",
     )
-
-
-async def _answer(function: Callable[[Any], Any], request: Any, service: Service | None = None) -> dict[str, Any]:
-    """The answer to a request, or one line about what is wrong with it; nothing a browser sends takes the board down.
-
-    What the service can answer at once is left to WORKERS; who waits for answers still being read waits in a thread of his own.
-    """
-    asked = request if isinstance(request, dict) else {}
-    loop = asyncio.get_running_loop()
-    try:
-        if service is None:
-            return {"ok": await loop.run_in_executor(None, function, asked)}
-        if not service.ready(asked):
-            await loop.run_in_executor(None, service.wait, asked)
-        return {"ok": await loop.run_in_executor(WORKERS, function, asked)}
-    except BadInput as error:
-        return {"error": str(error)}
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
         about = plot_note(query.section, found, query.branches)
         rows = [row for row in found.standing if row.entry.key in keys]
         drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, format, about)
-        drawn += plots.by_cost(rows, tokens_of(rows), query.metric, format, about)
+        drawn += plots.by_cost(rows, tokens_of([row.entry for row in rows]), query.metric, format, about)
         if spec(query.section.format).by_image_type:
             entries = memory.entries(query)
             named = (one, transfer.OF_THE_PAPER)

@@ -6,6 +6,7 @@ See also: queries (`query.py`), what is answered (`service.py`).
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from leaderboard_space.views.tables.published_cells import published_cells
 
 MANY = 100
 """Results beyond which a selection is shown before its ranks are known: the tests of all pairs take seconds then."""
+RANKS_AFTER = 0.3
+"""Seconds after which the computing of ranks begins: until then the interpreter is the table's and the breakdown's."""
 REMEMBERED = 512
 
 
@@ -56,14 +59,17 @@ class Memory:
         with self._lock:
             if key in self._values:
                 return self._values[key]
+        found = self.remember(("unranked", *query.key), lambda: _standings(query, with_ranks=False))
+        with self._lock:
             begins = key not in self._ranking
             self._ranking.add(key)
         if begins:
-            self._beside.submit(self._rank, key, query)
-        return self.remember(("unranked", *query.key), lambda: _standings(query, with_ranks=False))
+            self._beside.submit(self._rank, key, query, time.monotonic() + RANKS_AFTER)
+        return found
 
-    def _rank(self, key: tuple[Any, ...], query: BoardQuery) -> None:
+    def _rank(self, key: tuple[Any, ...], query: BoardQuery, begins: float) -> None:
         try:
+            time.sleep(max(0.0, begins - time.monotonic()))
             self.standings(query)
         finally:
             with self._lock:

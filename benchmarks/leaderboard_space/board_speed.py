@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -162,30 +162,30 @@ def in_browser(address: str, section: str) -> None:
 
 
 async def many_readers(address: str, section: str, chosen: list[list[list[str]]]) -> None:
-    """All readers, who have the board open, change their selection at the same moment, each to another one.
-
-    Opening it is timed by itself: Gradio makes a session for each reader, which costs about 12 ms once.
-    """
+    """All readers open the board at the same moment (its page, the overview, a benchmark's table), then change their selection, each to
+    another one. One process asks for all of them, on the same two cores as the server."""
     limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)  # the server closes what was idle for 5 s
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
-        config: dict[str, Any] = (await client.get("/config")).json()
-        component = next(c["id"] for c in config["components"] if c["props"].get("elem_id") == f"mp-{FORMAT}")
 
-        async def ask(number: int, branches: list[list[str]]) -> float:
-            start = time.perf_counter()
-            body = {
-                "session_hash": f"reader{number}",
-                "component_id": component,
-                "fn_name": "view",
-                "data": {"format": FORMAT, "section": section, "branches": branches},
-            }
-            answer = await client.post("/gradio_api/component_server", json=body)
+        async def ask(branches: list[list[str]]) -> None:
+            asked = {"format": FORMAT, "section": section, "branches": branches}
+            answer = await client.post(f"/board/{FORMAT}/view", json=asked)
             assert "ok" in answer.json(), answer.text[:200]
+
+        async def open_board() -> None:
+            assert "<html" in (await client.get("/")).text
+            assert "ok" in (await client.post("/board/overview/page", json={})).json()
+            await ask([])
+
+        async def timed(task: Coroutine[Any, Any, None]) -> float:
+            start = time.perf_counter()
+            await task
             return time.perf_counter() - start
 
-        await ask(-1, [])
-        line(f"{USERS} readers open the board at once", list(await asyncio.gather(*(ask(n, []) for n in range(USERS)))))
-        spent = await asyncio.gather(*(ask(number, branches) for number, branches in enumerate(chosen[USERS:])))
+        await open_board()
+        opened = await asyncio.gather(*(timed(open_board()) for _ in range(USERS)))
+        line(f"{USERS} readers open the board at once", list(opened))
+        spent = await asyncio.gather(*(timed(ask(branches)) for branches in chosen[USERS:]))
         line(f"{USERS} readers at once, each another selection", list(spent))
 
 
@@ -197,11 +197,20 @@ def main() -> None:
     process, address = start_server(store)
     try:
         in_browser(address, section)
+        spent = seconds_of(process.pid)
         asyncio.run(many_readers(address, section, chosen))
+        line(f"  time of the server's processor for {2 * USERS} of these", seconds_of(process.pid) - spent)
+        print("load of the machine:", *(f"{load:.1f}" for load in os.getloadavg()), flush=True)
         print(f"the server held at most {most_memory(process.pid) / 1e9:.2f} GB", flush=True)
     finally:
         process.terminate()
         process.wait()
+
+
+def seconds_of(pid: int) -> float:
+    """Seconds of the processor that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def most_memory(pid: int) -> int:

@@ -1,13 +1,13 @@
 // One benchmark's page: draws the tree of branches, asks the server for what a selection changes, keeps the state in the address.
-// `element` is the component, `server` has the functions named in app.py.
+// `element` is the component.
 // Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
-function medprobeBenchmark(element, server) {
+function medprobeBenchmark(element) {
 const root = element.querySelector(".mp");
 if (!root) return;
 const side = root.querySelector(".side"), panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
-const format = root.dataset.format;
+const format = root.dataset.format, server = medprobe.server(format);
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, find: "", rows: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null, mapOpen = null;
+let stamp = panel.dataset.stamp || null, treeKey = null, treeSet = null, asked = 0, groups = [], rows = [], query = "", current = null, mapOpen = null, treeShows = null;
 const open = new Set();
 let counted = (node) => String(node.count), counts = {};
 const facets = medprobeFacets((path, on) => {
@@ -203,6 +203,9 @@ function drawTree() {
   if (!list) return;
   drawChips(chips);
   facets.show(state.branches, counts);
+  const shows = keyOf([treeKey, state.branches, [...open], query, current]);
+  if (shows === treeShows && list.firstChild) return;
+  treeShows = shows;
   const wanted = query.trim().toLowerCase(), had = list.contains(document.activeElement), scroll = list.scrollTop;
   rows = [];
   list.replaceChildren();

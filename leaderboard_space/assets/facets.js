@@ -14,54 +14,54 @@ const make = (tag, className, text) => {
 };
 const LONG = 8;
 
-function drawFacet(facet, at) {
-  const box = make("details", "facet"), own = facet.values.filter((value) => chosen.has(keyOf(value.path))).length;
+function frame(facet) {  // all of a facet but its labels, of which there may be hundreds: these are made when it is opened
+  const box = make("details", "facet"), title = make("summary", "", facet.label), list = make("div", "values"), name = facet.label.toLowerCase();
+  Object.assign(facet, { box, list, many: make("small"), none: make("p", "fine", "No " + name + " of that name."), rows: null });
   box.dataset.facet = facet.facet;
-  box.open = opened.has(facet.facet) ? opened.get(facet.facet) : own > 0 || at === 0;
-  box.addEventListener("toggle", () => opened.set(facet.facet, box.open));
-  const title = make("summary", "", facet.label);
-  title.append(make("small", "", own ? own + " of " + facet.values.length : String(facet.values.length)));
-  const list = make("div", "values");
+  box.addEventListener("toggle", () => { opened.set(facet.facet, box.open); follow(facet); });
+  title.append(facet.many);
   list.setAttribute("role", "group");
   list.setAttribute("aria-label", facet.label);
   box.append(title);
   if (facet.values.length > LONG) {
     const search = make("input", "of-facet");
     search.type = "search";
-    search.placeholder = "Search " + facet.label.toLowerCase();
-    search.setAttribute("aria-label", "Search " + facet.label.toLowerCase());
+    search.placeholder = "Search " + name;
+    search.setAttribute("aria-label", "Search " + name);
     search.value = queries.get(facet.facet) || "";
-    search.dataset.key = "search " + facet.facet;
-    search.addEventListener("input", () => { queries.set(facet.facet, search.value); drawValues(facet, list); });
+    search.addEventListener("input", () => { queries.set(facet.facet, search.value); follow(facet); });
     box.append(search);
   }
   box.append(list);
-  drawValues(facet, list);
   return box;
 }
-function drawValues(facet, list) {
-  const wanted = (queries.get(facet.facet) || "").trim().toLowerCase(), now = counts[facet.facet];
-  const rows = facet.values.map((value, at) => ({ ...value, count: now ? now[at] : value.count }))
-    .filter((value) => !wanted || value.label.toLowerCase().includes(wanted)).map((value) => {
-      const row = make("label", value.count || chosen.has(keyOf(value.path)) ? "" : "empty"), input = make("input");
-      input.type = "checkbox";
-      input.checked = chosen.has(keyOf(value.path));
-      input.dataset.key = keyOf(value.path);
-      input.addEventListener("change", () => choose(value.path, input.checked));
-      const many = make("span", "count", value.count.toLocaleString("en"));
-      row.append(input, make("span", "label", value.label), many);
-      return row;
-    });
-  list.replaceChildren(...(rows.length ? rows : [make("p", "fine", "No " + facet.label.toLowerCase() + " of that name.")]));
+function row(value) {
+  const box = make("label"), input = make("input"), many = make("span", "count");
+  input.type = "checkbox";
+  input.addEventListener("change", () => choose(value.path, input.checked));
+  box.append(input, make("span", "label", value.label), many);
+  return { box, input, many };
 }
-function draw() {
-  const had = host.contains(document.activeElement) ? document.activeElement.dataset.key : null, typed = had && document.activeElement.selectionStart;
-  const scrolls = new Map([...host.querySelectorAll(".facet")].map((box) => [box.dataset.facet, box.querySelector(".values").scrollTop]));
-  host.replaceChildren(...facets.map(drawFacet));
-  for (const box of host.querySelectorAll(".facet")) box.querySelector(".values").scrollTop = scrolls.get(box.dataset.facet) || 0;
-  const again = had && [...host.querySelectorAll("input")].find((input) => input.dataset.key === had);
-  if (again) again.focus({ preventScroll: true });
-  if (again && again.type === "search") again.setSelectionRange(typed, typed);
+function follow(facet) {  // what is chosen, the counts and the search change what stands there: nothing that has the focus or is scrolled moves
+  const isOn = facet.values.map((value) => chosen.has(keyOf(value.path))), on = isOn.filter(Boolean).length, now = counts[facet.facet];
+  if (!opened.has(facet.facet)) facet.box.open = on > 0 || facet === facets[0];
+  facet.many.textContent = on ? on + " of " + facet.values.length : String(facet.values.length);
+  if (!facet.box.open) return;
+  if (!facet.rows) {
+    facet.rows = facet.values.map(row);
+    facet.list.append(...facet.rows.map(({ box }) => box), facet.none);
+  }
+  const wanted = (queries.get(facet.facet) || "").trim().toLowerCase();
+  let left = 0;
+  facet.values.forEach((value, at) => {
+    const { box, input, many } = facet.rows[at], count = now ? now[at] : value.count, said = count.toLocaleString("en");
+    input.checked = isOn[at];
+    if (many.textContent !== said) many.textContent = said;
+    box.classList.toggle("empty", !count && !isOn[at]);
+    box.hidden = wanted !== "" && !value.label.toLowerCase().includes(wanted);
+    left += !box.hidden;
+  });
+  facet.none.hidden = left > 0;
 }
 return {
   host,
@@ -75,11 +75,12 @@ return {
       facet: facet.facet, label: facet.label,
       values: facet.nodes.map(([source, count, , shown]) => ({ path: ["=" + facet.facet, source], label: shown || source, count })),
     }));
+    host.replaceChildren(...facets.map(frame));
   },
   show: (branches, found) => {
     chosen = new Set(branches.filter((path) => path[0].startsWith("=")).map(keyOf));
     counts = found || {};
-    draw();
+    facets.forEach(follow);
   },
 };
 }

@@ -1,10 +1,10 @@
 // A page that is a form and what follows from it: every choice in it is sent to the server, which answers with the whole page.
-// `element` is the component, `server` has `whole_page` and `page_file`. The state is what the address says: #/NAME/ID?key=value; `id`
+// `element` is the component; the server has `page` and `file` of it. The state is what the address says: #/NAME/ID?key=value; `id`
 // is asked for like any other key, a key that stands there several times is a list.
-function medprobePage(element, server) {
+function medprobePage(element) {
 const root = element.querySelector(".mp-page");
 if (!root) return;
-const name = root.dataset.page;
+const name = root.dataset.page, server = medprobe.server(name);
 let state = {}, sorts = {}, asked = 0, patience = 40;
 
 function arrive(route) {
@@ -24,7 +24,7 @@ async function update() {
   const number = ++asked;
   const slow = setTimeout(() => root.classList.add("busy"), 150);
   try {
-    const answer = await server.whole_page(state);
+    const answer = await server.page(state);
     if (number !== asked) return;
     if ("error" in answer) root.textContent = answer.error;
     else {
@@ -67,7 +67,7 @@ function keepTyped(field, value) {  // a name that was being typed when the answ
   if (input.list && [...input.list.options].some((one) => one.value === value)) named(input);
 }
 async function save(of, as) {
-  const answer = await server.page_file({ ...state, of, as, link: link() });
+  const answer = await server.file({ ...state, of, as, link: link() });
   const box = root.querySelector(".cite");
   if ("ok" in answer && as === "cite") { box.textContent = answer.ok.text; box.hidden = !box.hidden; }
   else if ("ok" in answer) saveFile(answer.ok);

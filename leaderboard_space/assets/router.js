@@ -3,7 +3,7 @@
 // A page that changes its own state calls `push` (a step in the history) or `rewrite` (the same view, said in full).
 window.medprobe = (() => {
   const pages = new Map(), last = new Map();
-  let shown = null;
+  let shown = null, inSight = null;
   const decoded = (part) => { try { return decodeURIComponent(part); } catch (error) { return part; } };
   const tabs = () => [...document.querySelectorAll("#mp-nav [role=tab]")];
   const first = () => tabs()[0].dataset.page, home = () => tabs()[0].dataset.home;
@@ -28,7 +28,8 @@ window.medprobe = (() => {
       tab.tabIndex = tab === (chosen || all[0]) ? 0 : -1;
       tab.setAttribute("href", last.get(tab.dataset.page) || tab.dataset.home);
     }
-    if (chosen) {  // on a narrow screen the strip scrolls: keep the chosen tab in sight
+    if (chosen && chosen !== inSight) {  // on a narrow screen the strip scrolls: keep the chosen tab in sight
+      inSight = chosen;
       const strip = chosen.parentElement;
       strip.scrollLeft = chosen.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
     }
@@ -105,5 +106,13 @@ window.medprobe = (() => {
     });
     show();
   }
-  return { read, build, visit, register, start, title, push: tell("pushState"), rewrite: tell("replaceState") };
+  // What a page asks the server for (endpoint.py): server("compare").page(request) gives { ok } or { error }.
+  const server = (page) => new Proxy({}, {
+    get: (_, name) => async (request) => {
+      const answer = await fetch("board/" + page + "/" + name, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
+      if (!answer.ok) throw new Error(answer.status);
+      return answer.json();
+    },
+  });
+  return { read, build, visit, register, start, title, server, push: tell("pushState"), rewrite: tell("replaceState") };
 })();

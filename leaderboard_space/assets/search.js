@@ -1,6 +1,6 @@
 // The one search of the first screen: a combobox whose hits are links. `/` leads there from any page.
-function medprobeSearch(element, server) {
-const box = element.querySelector(".mp-search");
+function medprobeSearch(element) {
+const server = medprobe.server("overview"), box = element.querySelector(".mp-search");
 if (!box) return;
 const field = box.querySelector("input"), list = box.querySelector("[role=listbox]"), said = box.querySelector(".hear");
 let asked = 0, timer = null, at = -1, hits = [];
@@ -39,7 +39,7 @@ async function ask() {
   const query = field.value.trim(), number = ++asked;
   if (!query) { hits = []; said.textContent = ""; said.classList.remove("none"); close(); return; }
   let answer;
-  try { answer = await server.find_anything({ query }); } catch (error) { answer = { error: "The server did not answer." }; }
+  try { answer = await server.search({ query }); } catch (error) { answer = { error: "The server did not answer." }; }
   if (number !== asked) return;
   if ("error" in answer) { said.textContent = answer.error; said.classList.add("none"); return; }
   hits = answer.ok;

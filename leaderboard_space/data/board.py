@@ -24,6 +24,7 @@ from dataset_builders.fingerprints import PREFIX, fingerprint_of
 from eval_harness.results import Result, scan_store
 from eval_harness.results.landing import LANDING, WITHDRAWN, read_provenance
 from eval_harness.results.store_source import Folder, open_store
+from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.outcomes import (
     Layout,
     RunUnits,
@@ -106,9 +107,13 @@ class Board:
 
     def prepare(self) -> None:
         """Read the answers of all sections, so that the first reader does not wait for them."""
-        for sections in self.snapshot.sections.values():
-            for section in sections:
-                self.outcomes(section)
+        for section in [section for sections in self.snapshot.sections.values() for section in sections]:
+            is_new = section.loading is None
+            self.outcomes(section)
+            if is_new:
+                tokens_of(
+                    section.entries
+                )  # kept from now on: reading them for the first plot by cost takes as long as all the rest
 
     def outcomes(self, section: Section, patience: float | None = None) -> Loaded | None:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from leaderboard_space.data.ranks.standings import Row
+from leaderboard_space.data.store.sections import Entry
 
 COLUMNS = ["tokens_in", "tokens_out"]
 
 
-def tokens_of(rows: Sequence[Row]) -> dict[str, float]:
+def tokens_of(entries: Sequence[Entry]) -> dict[str, float]:
     """Entry key -> tokens per answered request, read and written together, of the runs that recorded both for at least half of them."""
     found = {}
-    for row in rows:
-        path = row.entry.answers
-        if path is None or row.entry.result.kind != "measured":
+    for entry in entries:
+        path = entry.answers
+        if path is None or entry.result.kind != "measured":
             continue
         try:
             tokens = _tokens(path, path.stat().st_mtime_ns)
         except OSError:
             continue
         if tokens is not None:
-            found[row.entry.key] = tokens
+            found[entry.key] = tokens
     return found
 
 

@@ -1,0 +1,97 @@
+"""What the pages ask the server for, over plain HTTP: POST /board/PAGE/FUNCTION with the request as JSON.
+
+Gradio's own way for a page's script (`server_functions`) begins a session for every reader first, a copy of every component: 12 ms of the
+processor and 80 kB each, for pages that keep all they know in their address.
+See also: the browser's side (`server` in `assets/router.js`), which functions there are (`app.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.service import Service
+
+Function = Callable[[dict[str, Any]], Any]
+"""Answers a request with what JSON can hold; raises BadInput where something is wrong with it."""
+
+PREFIX = "/board/"
+WORKERS = ThreadPoolExecutor(2, thread_name_prefix="answer")
+"""Threads that answer readers of a benchmark's page. Scoring is the interpreter's work: more threads would only take turns on it (see
+benchmarks/README.md)."""
+COMPRESSED_FROM = 2000
+"""Bytes of an answer from which on it is compressed (at level 1: a tenth of the size for 1 ms per 100 kB)."""
+
+
+class Endpoint:
+    """ASGI middleware: answers requests under PREFIX by the function of that path; everything else passes.
+
+    `functions`: path ("PAGE/FUNCTION") -> function. `service`: for the functions that answer from answers which may still be read."""
+
+    def __init__(self, app: Any, functions: Mapping[str, Function], service: Service | None = None) -> None:
+        self.app, self.functions, self.service = app, functions, service
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
+        if not path.startswith(PREFIX):
+            await self.app(scope, receive, send)
+            return
+        function = self.functions.get(path.removeprefix(PREFIX))
+        if function is None or scope["method"] != "POST":
+            await _send(send, 404, {"error": "The board has no such page."})
+            return
+        body = await _body(receive)
+        if body is None:
+            return  # whoever asked has gone
+        try:
+            request = json.loads(body)
+        except (ValueError, RecursionError):
+            await _send(send, 400, {"error": "The request is not JSON."})
+            return
+        answer = await answer_to(function, request if isinstance(request, dict) else {}, self.service)
+        packs = b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b"")
+        await _send(send, 200, answer, packs)
+
+
+async def answer_to(function: Function, request: dict[str, Any], service: Service | None) -> dict[str, Any]:
+    """The answer to a request (`ok`), or one line about what is wrong with it (`error`); nothing a browser sends takes the board down.
+
+    What the service can answer at once is left to WORKERS; who waits for answers still being read waits in another thread.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        if service is None or getattr(function, "__self__", None) is not service:
+            return {"ok": await loop.run_in_executor(None, function, request)}
+        if not service.ready(request):
+            await loop.run_in_executor(None, service.wait, request)
+        return {"ok": await loop.run_in_executor(WORKERS, function, request)}
+    except BadInput as error:
+        return {"error": str(error)}
+
+
+async def _body(receive: Any) -> bytes | None:
+    """A request's body; None where its sender hung up."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _send(send: Any, status: int, answer: dict[str, Any], packs: bool = False) -> None:
+    content = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    if packs and len(content) >= COMPRESSED_FROM:
+        content = gzip.compress(content, 1, mtime=0)
+        headers.append((b"content-encoding", b"gzip"))
+    headers.append((b"content-length", str(len(content)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
