@@ -18,6 +18,7 @@ function frame(facet) {  // all of a facet but its labels, of which there may be
   const box = make("details", "facet"), title = make("summary", "", facet.label), list = make("div", "values"), name = facet.label.toLowerCase();
   Object.assign(facet, { box, list, many: make("small"), none: make("p", "fine", "No " + name + " of that name."), rows: null });
   box.dataset.facet = facet.facet;
+  box.open = opened.get(facet.facet) || false;
   box.addEventListener("toggle", () => { opened.set(facet.facet, box.open); follow(facet); });
   title.append(facet.many);
   list.setAttribute("role", "group");
