@@ -65,11 +65,11 @@ async def answer_to(function: Function, request: dict[str, Any], service: Servic
     """
     loop = asyncio.get_running_loop()
     try:
-        if service is None or getattr(function, "__self__", None) is not service:
-            return {"ok": await loop.run_in_executor(None, function, request)}
-        if not service.ready(request):
-            await loop.run_in_executor(None, service.wait, request)
-        return {"ok": await loop.run_in_executor(WORKERS, function, request)}
+        if service is not None and getattr(function, "__self__", None) is service:
+            if not service.ready(request):
+                await loop.run_in_executor(None, service.wait, request)
+            return {"ok": await loop.run_in_executor(WORKERS, function, request)}
+        return {"ok": await loop.run_in_executor(None, function, request)}
     except BadInput as error:
         return {"error": str(error)}
 
