@@ -7,7 +7,9 @@ import random
 import re
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -47,9 +49,14 @@ def planted(rng: random.Random) -> Planted:
     )
 
 
+@cache
+def _needles(people: tuple[Planted, ...]) -> dict[bytes, str]:
+    return {needle: what for person in people for needle, what in person.needles().items()}
+
+
 def found_in(data: bytes, people: list[Planted]) -> list[str]:
     """The needles found in bytes, upper and lower case alike, also in what is packed inside (zlib, as PNG and PDF do)."""
-    needles = {needle: what for person in people for needle, what in person.needles().items()}
+    needles = _needles(tuple(people))
     hits = []
     for where, part in (("", data), *(("unpacked ", piece) for piece in _unpacked(data))):
         folded = part.lower()
@@ -78,8 +85,8 @@ def found_below(folder: Path, people: list[Planted], leave_out: tuple[str, ...] 
         if path.is_file():
             hits += [f"{name}: {hit}" for hit in found_in(path.read_bytes(), people)]
             if path.suffix == ".parquet":
-                for row in pq.read_table(path).to_pylist():
-                    hits += [f"{name}, a cell: {hit}" for cell in _cells(row) for hit in found_in(cell, people)]
+                cells = b"\0\n".join(_cells(pq.read_table(path).to_pylist()))
+                hits += [f"{name}, a cell: {hit}" for hit in found_in(cells, people)]
     return hits
 
 
@@ -194,3 +201,47 @@ def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, s
         return buffer.getvalue() + person.everything.encode(), ".gif"
     picture(rng).save(buffer, "BMP")
     return buffer.getvalue() + person.everything.encode(), ".bmp"
+
+
+def dicom_file(person: Planted, rng: random.Random) -> Any:
+    """A CT slice that names the person at the top, in nested sequences, private elements, overlays, free text and file meta."""
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian, generate_uid
+
+    data = Dataset()
+    data.file_meta = FileMetaDataset()
+    data.file_meta.TransferSyntaxUID = rng.choice([ExplicitVRLittleEndian, ImplicitVRLittleEndian])
+    data.file_meta.MediaStorageSOPClassUID = CTImageStorage
+    data.file_meta.SourceApplicationEntityTitle = person.number[:16]
+    data.SOPClassUID, data.SOPInstanceUID = CTImageStorage, generate_uid()
+    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID
+    data.StudyInstanceUID, data.SeriesInstanceUID = generate_uid(), generate_uid()
+    data.SpecificCharacterSet = "ISO_IR 192"
+    data.PatientName, data.PatientID, data.PatientBirthDate = person.name, person.number, "19610312"
+    data.Modality, data.Manufacturer, data.InstitutionName = "CT", person.name, person.everything
+    data.StudyDescription, data.ImageComments, data.ProtocolName = person.everything, person.everything, person.name
+    data.ImageType = ["ORIGINAL", "PRIMARY", rng.choice(["AXIAL", person.number])]
+    data.SoftwareVersions, data.PositionReferenceIndicator = person.number, person.name[:16]
+    inner = Dataset()
+    inner.CodeValue, inner.CodingSchemeDesignator, inner.CodeMeaning = person.number, "L", person.everything
+    deeper = Dataset()
+    deeper.TextValue, deeper.PersonName, deeper.ReferencedSOPInstanceUID = (
+        person.everything,
+        person.name,
+        data.SOPInstanceUID,
+    )
+    inner.ContentSequence = [deeper]
+    data.ProcedureCodeSequence = [inner]
+    data.AnatomicRegionSequence = [inner]
+    block = data.private_block(0x0041, "MAKER", create=True)
+    block.add_new(0x01, "LO", person.everything)
+    block.add_new(0x02, "OB", person.everything.encode())
+    data.add_new(0x60000022, "LO", person.name)  # OverlayDescription
+    data.add_new(0x60001500, "LO", person.everything)  # OverlayLabel
+    data.add_new(0x00091001, "UN", person.everything.encode())
+    data.Rows, data.Columns, data.SamplesPerPixel, data.PhotometricInterpretation = 40, 48, 1, "MONOCHROME2"
+    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 0
+    data.RescaleSlope, data.RescaleIntercept = 1, -1024
+    data.PixelData = np.random.default_rng(rng.randrange(9**9)).integers(0, 4096, (40, 48), dtype=np.uint16).tobytes()
+    data.preamble = person.number.encode().ljust(128, b"\0")
+    return data

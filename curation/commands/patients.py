@@ -66,6 +66,10 @@ def deidentify(
             )
         if known.report.rows_without_image:
             typer.echo(f"rows of {table} whose image is not there: {known.report.rows_without_image}")
+        if known.report.images_without_row:
+            typer.echo(
+                f"images without a row in {table}, which {out / 'table.csv'} leaves out: {known.report.images_without_row}"
+            )
         typer.echo(f"words that name the row's patient, removed from texts: {known.report.words}")
         if known.report.rows_to_read:
             typer.echo(

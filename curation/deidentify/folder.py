@@ -40,7 +40,7 @@ from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.temporary import temporary_folder
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
-TEXTS, PENDING = "texts.jsonl", "pending"
+TEXTS, PENDING, TABLE = "texts.jsonl", "pending", "table.csv"
 SAMPLE = 24
 """Images that text is planted on."""
 
@@ -149,7 +149,7 @@ def deidentify(
         if search_text and planted:
             random.Random(0).shuffle(sample)
             report.recall = measure_recall(sample, planted)
-        pd.DataFrame(table).to_csv(work / "table.csv", index=False)
+        pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
         document = report.document()
         (work / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         write_list(list_beside(out), names)

@@ -1,7 +1,7 @@
 """A page on which a person decides about images that seem to hold burned-in text: black out the boxes, keep the image as it is, or drop it.
 
 Every decision is in `decisions.jsonl` (who, when, which, what) before the page says so, and is carried out at once: the image goes from
-pending/ to images/, or is deleted. Serves on this machine only.
+pending/ to images/, or is deleted, with its rows in table.csv. Serves on this machine only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from html import escape
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 from fastapi import FastAPI, Form, HTTPException, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from PIL import Image, ImageDraw
 
-from curation.deidentify.folder import PENDING, REPORT, read_boxes
+from curation.deidentify.folder import PENDING, REPORT, TABLE, read_boxes
 from curation.deidentify.texts import mask
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
@@ -70,6 +71,9 @@ def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
         waiting.rename(out / "images" / image)
     else:
         waiting.unlink()
+        table = pd.read_csv(out / TABLE, dtype=str, keep_default_na=False)
+        rest = table[table["image"] != image]
+        replace_file(out / TABLE, lambda path: rest.to_csv(path, index=False))
     report = json.loads((out / REPORT).read_text(encoding="utf-8"))
     report["text"] |= {
         "undecided": len(pending_images(out)),

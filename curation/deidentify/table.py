@@ -45,14 +45,14 @@ class TableReport:
     words: int = 0
     cells: int = 0
     rows_without_image: int = 0
+    images_without_row: int = 0
     rows_to_read: int = 0
     """Rows whose texts hold a word of their file's name or folder."""
 
     def document(self) -> dict[str, int]:
-        return {
-            "columns_left_out": len(self.columns), "words_removed": self.words, "cells_changed": self.cells,
-            "rows_without_image": self.rows_without_image, "rows_to_read": self.rows_to_read,
-        }  # fmt: skip
+        return {name: count for name, count in vars(self).items() if name != "columns"} | {
+            "columns_left_out": len(self.columns)
+        }
 
 
 def _by_name(files: list[str]) -> dict[str, list[str]]:
@@ -107,8 +107,9 @@ class PatientTable:
     def rows_of(self, file: str, identifiers: set[str]) -> list[dict[str, str]]:
         """The rows of a file without its name and group, their texts without words that name its patient."""
         made = []
+        self.report.images_without_row += file not in self._rows
         in_path = words_of(re.sub(r"\.\w+$", "", file), 5)
-        for row in self._rows.get(file, [{}]):
+        for row in self._rows.get(file, ()):
             own = identifiers | number_words(row.get("group", ""))
             own = own.union(*(words_of(row[name]) for name in self._names if name in row))
             kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from dataset_builders.schema import Case
+
+T = TypeVar("T")
 
 
 def sharing_images(cases: list[Case]) -> list[list[Case]]:
     """The connected components of cases that share images, in order of their first case."""
-    return _sharing(cases, lambda case: [image.image_id for image in case.images])
+    return connected(cases, lambda case: [image.image_id for image in case.images])
 
 
 def sharing_groups(cases: list[Case]) -> list[list[Case]]:
     """The connected components of cases whose images share a group (patient, study, article); an image without one is alone."""
-    return _sharing(cases, lambda case: [image.group for image in case.images if image.group])
+    return connected(cases, lambda case: [image.group for image in case.images if image.group])
 
 
 def sharing_anything(cases: list[Case]) -> list[list[Case]]:
@@ -24,7 +27,7 @@ def sharing_anything(cases: list[Case]) -> list[list[Case]]:
         images = [("image", image.image_id) for image in case.images]
         return images + [("group", image.group) for image in case.images if image.group]
 
-    return _sharing(cases, held)
+    return connected(cases, held)
 
 
 def in_several_splits(splits: dict[str, list[Case]]) -> dict[str, list[str]]:
@@ -36,12 +39,13 @@ def in_several_splits(splits: dict[str, list[Case]]) -> dict[str, list[str]]:
     return {group: names for group, names in found.items() if len(names) > 1}
 
 
-def _sharing(cases: Sequence[Case], held: Callable[[Case], Iterable[Hashable]]) -> list[list[Case]]:
+def connected(cases: Sequence[T], held: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
+    """The connected components of what holds something in common, in order of their first member."""
     owner: dict[Hashable, int] = {}
-    groups: list[list[Case] | None] = []
+    groups: list[list[T] | None] = []
     for case in cases:
         touched = sorted({owner[thing] for thing in held(case) if thing in owner})
-        merged: list[Case] = []
+        merged: list[T] = []
         for number in touched:
             merged.extend(groups[number] or [])
             groups[number] = None

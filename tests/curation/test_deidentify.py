@@ -1,7 +1,7 @@
-"""Made-up patients planted in DICOM files, image files and their names are in no byte of what `deidentify` writes or says."""
+"""DICOM data sets, tables and pictures lose what names their patient. See also: everything that `deidentify` writes and says
+(`test_no_patient_leaves.py`)."""
 
 import io
-import json
 import random
 import re
 import unicodedata
@@ -11,69 +11,23 @@ import numpy as np
 import pandas as pd
 import pydicom
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image, ImageDraw, ImageFont
-from pydicom.dataset import Dataset, FileMetaDataset
-from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian, generate_uid
+from pydicom.dataset import Dataset
 
 from curation.deidentify.dicom import deidentify_dataset
-from curation.deidentify.folder import deidentify, read_boxes
-from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import covered, find_text, measure_recall
-from dataset_builders.contents.pseudonyms import Pseudonyms, key_file
-from dataset_builders.errors import BadInput
-from tests.planting import FAMILY, GIVEN, KINDS, Planted, found_below, found_in, image_file, planted
+from dataset_builders.contents.pseudonyms import Pseudonyms
+from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
 
 PRIVATE = (r"\.key$", r"\.names\.csv$")
-
-
-def a_dataset(person, rng):
-    """A CT slice that names the person at the top, in nested sequences, private elements, overlays, free text and file meta."""
-    data = Dataset()
-    data.file_meta = FileMetaDataset()
-    data.file_meta.TransferSyntaxUID = rng.choice([ExplicitVRLittleEndian, ImplicitVRLittleEndian])
-    data.file_meta.MediaStorageSOPClassUID = CTImageStorage
-    data.file_meta.SourceApplicationEntityTitle = person.number[:16]
-    data.SOPClassUID, data.SOPInstanceUID = CTImageStorage, generate_uid()
-    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID
-    data.StudyInstanceUID, data.SeriesInstanceUID = generate_uid(), generate_uid()
-    data.SpecificCharacterSet = "ISO_IR 192"
-    data.PatientName, data.PatientID, data.PatientBirthDate = person.name, person.number, "19610312"
-    data.Modality, data.Manufacturer, data.InstitutionName = "CT", person.name, person.everything
-    data.StudyDescription, data.ImageComments, data.ProtocolName = person.everything, person.everything, person.name
-    data.ImageType = ["ORIGINAL", "PRIMARY", rng.choice(["AXIAL", person.number])]
-    data.SoftwareVersions, data.PositionReferenceIndicator = person.number, person.name[:16]
-    inner = Dataset()
-    inner.CodeValue, inner.CodingSchemeDesignator, inner.CodeMeaning = person.number, "L", person.everything
-    deeper = Dataset()
-    deeper.TextValue, deeper.PersonName, deeper.ReferencedSOPInstanceUID = (
-        person.everything,
-        person.name,
-        data.SOPInstanceUID,
-    )
-    inner.ContentSequence = [deeper]
-    data.ProcedureCodeSequence = [inner]
-    data.AnatomicRegionSequence = [inner]
-    block = data.private_block(0x0041, "MAKER", create=True)
-    block.add_new(0x01, "LO", person.everything)
-    block.add_new(0x02, "OB", person.everything.encode())
-    data.add_new(0x60000022, "LO", person.name)  # OverlayDescription
-    data.add_new(0x60001500, "LO", person.everything)  # OverlayLabel
-    data.add_new(0x00091001, "UN", person.everything.encode())
-    data.Rows, data.Columns, data.SamplesPerPixel, data.PhotometricInterpretation = 40, 48, 1, "MONOCHROME2"
-    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 0
-    data.RescaleSlope, data.RescaleIntercept = 1, -1024
-    data.PixelData = np.random.default_rng(rng.randrange(9**9)).integers(0, 4096, (40, 48), dtype=np.uint16).tobytes()
-    data.preamble = person.number.encode().ljust(128, b"\0")
-    return data
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_data_set_holds_nothing_of_its_patient(seed):
     rng = random.Random(seed)
     person = planted(rng)
-    data = a_dataset(person, rng)
+    data = dicom_file(person, rng)
     before = data.pixel_array.copy()
     study, own = data.StudyInstanceUID, data.SOPInstanceUID
     whole = io.BytesIO()
@@ -92,7 +46,7 @@ def test_a_data_set_holds_nothing_of_its_patient(seed):
     assert (again.pixel_array == before).all()
     assert (again.PatientIdentityRemoved, again.Modality, again.RescaleIntercept) == ("YES", "CT", -1024)
     assert removed["PatientName"] == 1 and removed["private elements"] >= 2
-    other = a_dataset(person, random.Random(seed + 1000))
+    other = dicom_file(person, random.Random(seed + 1000))
     other.StudyInstanceUID = study
     deidentify_dataset(other, Pseudonyms(b"k" * 32))
     assert other.StudyInstanceUID == data.StudyInstanceUID != study  # one study stays one
@@ -156,55 +110,6 @@ def with_text(text, size=22, side=320):
     draw.text((20, 30), text, font=ImageFont.load_default(size), fill=235)
     box = tuple(int(side) for side in draw.textbbox((20, 30), text, font=ImageFont.load_default(size)))
     return image, box
-
-
-@pytest.mark.parametrize("seed", range(1))
-def test_a_folder_loses_every_name_and_a_person_decides_about_text(tmp_path, seed, capfd):
-    rng = random.Random(seed)
-    people = [planted(rng) for _ in range(5)]
-    raw = tmp_path / "raw"
-    for number, person in enumerate(people):
-        folder = raw / person.name.replace("^", " ")
-        folder.mkdir(parents=True, exist_ok=True)
-        a_dataset(person, rng).save_as(folder / f"{person.number}.dcm", enforce_file_format=True)
-        data, suffix = image_file(rng.choice(KINDS), person, rng)
-        (folder / f"{person.number} {number}{suffix}").write_bytes(data)
-    for k in range(3):
-        with_text("MUSTERFRAU^ERIKA 12.03.1961")[0].save(raw / f"text {people[0].number} {k}.png")
-    (raw / "broken.dcm").write_bytes(b"nothing")
-    (raw / f"{people[1].name}.png").write_bytes(b"nothing")
-    out = tmp_path / "out" / "clean"
-    report = deidentify(raw, out, planted=1, keep_dicom=True)
-    assert found_below(tmp_path / "out", people, PRIVATE) == []
-    assert found_in("".join(capfd.readouterr()).encode(), people) == []
-    assert report["files"] == {"dicom": 5, "images": 8} and sum(report["not_taken"].values()) == 2
-    assert report["groups"] == 5 and report["text"]["images_with_text"] >= 3
-    assert "planted texts found" in report["text"]["recall"]
-    for private in (key_file(out), out.with_name("clean.names.csv")):
-        assert private.stat().st_mode & 0o077 == 0
-    waiting = pending_images(out)
-    assert len(waiting) == report["text"]["images_with_text"]
-    client = TestClient(build_app(out))
-    assert waiting[0] in client.get("/").text
-    assert client.get(f"/picture/{waiting[0]}").headers["content-type"] == "image/png"
-    assert client.post("/decide", data={"image": waiting[0], "decision": "mask", "reviewer": " "}).status_code in (
-        409,
-        422,
-    )
-    assert pending_images(out) == waiting
-    for image, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
-        boxes = read_boxes(out)[image]
-        assert client.post("/decide", data={"image": image, "decision": decision, "reviewer": "Ada"}).status_code == 200
-        assert (out / "images" / image).is_file() == (decision != "drop")
-        if decision == "mask":
-            shown = np.asarray(Image.open(out / "images" / image).convert("L"))
-            assert all((shown[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes)
-    report = json.loads((out / "deidentification.json").read_text())
-    assert report["text"]["decisions"] == {"mask": 1, "keep": 1, "drop": 1}
-    assert report["text"]["undecided"] == len(pending_images(out)) == len(waiting) - 3
-    with pytest.raises(BadInput, match="waits for no decision"):
-        decide(out, waiting[0], "keep", "Ada")
-    assert found_below(tmp_path / "out", people, PRIVATE) == []
 
 
 def test_text_is_found_where_it_stands_and_its_recall_is_measured():

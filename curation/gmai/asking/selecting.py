@@ -13,6 +13,7 @@ from curation.gmai.cases import Case
 from curation.gmai.items import PICTURES
 from curation.gmai.sources import Sources
 from curation.images.file_names import file_names
+from dataset_builders.contents.case_groups import connected
 from dataset_builders.errors import BadInput
 
 THUMBNAIL = 16
@@ -111,14 +112,16 @@ def _value(case: Case, name: str) -> str:
 
 
 def split(cases: list[Case], sources: Sources) -> dict[str, str]:
-    """Case -> validation or test, by patient: patients go to validation, in an order drawn with the seed, until its share is full."""
-    own: dict[str, list[Case]] = defaultdict(list)
-    for case in cases:
-        own[case.item.patient].append(case)
+    """Case -> validation or test, by patient, and where two share a picture by both: patients go to validation, in an order drawn with the
+    seed, until its share is full."""
+
+    def shown_by(case: Case) -> list[str]:
+        return [case.item.patient, *(picture for picture, _ in case.item.pictures)]
+
     wanted = round(sources.validation * len(cases))
     splits: dict[str, str] = {}
     shown = 0
-    for patient_cases in sorted(own.values(), key=lambda each: min(case.order for case in each)):
+    for patient_cases in sorted(connected(cases, shown_by), key=lambda each: min(case.order for case in each)):
         name = "validation" if shown < wanted else "test"
         shown += len(patient_cases) if name == "validation" else 0
         splits |= {case.case: name for case in patient_cases}

@@ -48,9 +48,8 @@ def a_source(folder, rng, people):
         (folder / file).write_text(json.dumps(document, ensure_ascii=False))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, seed, capfd):
-    rng = random.Random(seed)
+def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, capfd):
+    rng = random.Random(0)
     people = [planted(rng) for _ in range(6)]
     a_source(tmp_path / "source", rng, [*people, people[0]])
     assert found_below(tmp_path / "source", people)

@@ -1,0 +1,284 @@
+"""Made-up patients, planted wherever a hospital's files carry one, are in no byte of what any command writes, says, serves or sends.
+
+The ward's files go through every command that the command line lists, one after the other: a new command has to be run here too, or say
+why it cannot meet a patient. Searched at the end: every file below the folder, names and Parquet cells included (but for what the user
+gave, and the keys and lists that are there to be private), both output streams, the pages, and every request to a model's server.
+"""
+
+import base64
+import json
+import random
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer.main
+import yaml
+from fastapi.testclient import TestClient
+from PIL import Image, ImageDraw, ImageFont
+
+import medprobe as command_line
+from curation.deidentify.folder import read_boxes
+from curation.review.review_log import CHECKS, SCORES, ReviewLog
+from tests.commands import medprobe
+from tests.curation.model_server import model_server
+from tests.localhub.accounts import CURATOR
+from tests.planting import KINDS, dicom_file, found_below, found_in, image_file, planted
+
+GIVEN = (r"^raw(/|$)", r"^given(/|$)")
+"""What the user had before, and commands only read."""
+PRIVATE = (r"\.key$", r"\.names\.csv$")
+"""What is there to say who is who; its owner alone can read it."""
+CANNOT = {
+    "demo": "draws sets of its own",
+    "board": "shows a store and built sets, which are searched, and reads nothing else",
+}
+"""Commands that meet no patient -> why."""
+FORMATS = {"pairs-set": "mediconfusion", "probe-set": "probmed", "halt-set": "halt-medvqa"}
+
+
+@dataclass
+class Ward:
+    """A hospital's files, and what was typed, said, served and sent."""
+
+    folder: Path
+    people: list
+    address: str = ""
+    typed: list[str] = field(default_factory=list)
+    said: list[bytes] = field(default_factory=list)
+
+    def run(self, line, *more, code=0):
+        """Type `medprobe LINE MORE` in the ward's folder; returns what it printed."""
+        done = medprobe(*shlex.split(line), *more, cwd=self.folder, code=code, HF_TOKEN=CURATOR)
+        self.typed.append(line)
+        self.said.append(f"{done.stdout}{done.stderr}".encode())
+        return done.stdout
+
+    def ask(self, line):
+        return self.run(f"{line} --model stand-in --base-url {self.address}")
+
+
+def listed(group, words=()):
+    """Every command below one of the command line."""
+    if hasattr(group, "commands"):
+        return {each for name, command in group.commands.items() for each in listed(command, (*words, name))}
+    return {" ".join(words)}
+
+
+def filled(folder, people, rng):
+    """The ward's files: images of every kind and DICOM files that carry their patients in every way, some of them broken, in folders called
+    like them; a table of facts (`words.csv`), and one whose captions name the patients (`notes.csv`)."""
+    raw, given = folder / "raw", folder / "given"
+    given.mkdir()
+    rows = []
+    for number in range(26):
+        person = people[number % len(people)]
+        below = raw / person.name.replace("^", " ") / person.position
+        below.mkdir(parents=True, exist_ok=True)
+        if number < 22:
+            data, suffix = image_file(KINDS[number % len(KINDS)], person, rng)
+            path = below / f"{person.name} {number}{suffix}"
+            path.write_bytes(data)
+        else:
+            path = below / f"{person.number}.{number}.dcm"
+            dicom_file(person, rng).save_as(path, enforce_file_format=True)
+        rows.append(
+            {
+                "image": path.relative_to(raw).as_posix(), "group": person.number, "patient_name": person.name, "seen_at": person.position,
+                "caption": f"Picture {number}. " + "A bright spot on a grey ground, with some noise all over it. " * 3,
+                "organ": ("chest", "brain", "knee")[number % 3], "modality": rng.choice(["CT", "MRI"]),
+                "findings": rng.choice(["hernia", "aneurysm", "normal"]), "label": ("Effusion", "Mass")[number % 2],
+                "license": "CC BY 4.0", "source": "Ward 7",
+                "question": f"Which lesion is shown ({number})?", "option_A": "a cyst", "option_B": "a stone", "answer": "A",
+            }
+        )  # fmt: skip
+    text = Image.fromarray(np.random.default_rng(3).integers(0, 50, (320, 320), dtype=np.uint8))
+    ImageDraw.Draw(text).text((20, 30), "MUSTERFRAU^ERIKA", font=ImageFont.load_default(22), fill=235)
+    for number in range(3):
+        text.save(raw / f"{people[0].name} {number}.png")
+    for name in (
+        f"{people[1].name}.png",
+        f"{people[1].name}.dcm",
+        f"broken.{people[1].number}",
+        f"{people[1].name}.nii.gz",
+    ):
+        (raw / name).write_bytes(b"\x89PNG nothing")
+    words = pd.DataFrame(rows)
+    words.to_csv(given / "words.csv", index=False)
+    images = words[~words["image"].str.endswith(".dcm")]
+    images.to_csv(given / "images.csv", index=False)
+    named = words["patient_name"].str.replace("^", ", ") + " " + words["group"] + ": " + words["caption"]
+    words.assign(caption=named).to_csv(given / "notes.csv", index=False)
+    fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(22)]
+    (given / "fakes.jsonl").write_text("".join(json.dumps(fake) + "\n" for fake in fakes))
+    (given / "nifti").mkdir()
+    (given / "nifti" / f"{people[1].name}.nii.gz").write_bytes(b"nothing")
+    columns = {"image": "image", "label": "label", "patient": "group"}
+    labelled = {"path": "../raw", "annotations": "words.csv", "columns": columns, "region": "chest", "patients": "ward"}
+    sets = [
+        {"name": "films", "reader": "csv", "modality": "X-ray"} | labelled,
+        {"name": "slices", "reader": "dicom"} | labelled,
+        {"name": "volumes", "reader": "nifti", "path": "../raw", "annotations": "nifti", "classes": {1: "liver"}, "modality": "CT"},
+    ]  # fmt: skip
+    (given / "sources.yaml").write_text(yaml.safe_dump({"datasets": sets, "near_duplicate": -1, "per_patient": None}))
+
+
+def answer(prompt, before):
+    if isinstance(prompt, list):  # a question with its image
+        return "A"
+    if "Categories:" in prompt:
+        return "Pulmonary"
+    if prompt.startswith("I am analyzing"):
+        return "Side and size"
+    return "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2"
+
+
+def deidentify(ward, served):
+    clean = ward.folder / "clean"
+    ward.run(
+        "curate deidentify raw --out clean --table given/notes.csv --name-column patient_name --keep-dicom --planted 1"
+    )
+    table = pd.read_csv(clean / "table.csv")
+    assert table["caption"].str.contains("[removed]", regex=False).sum() == 26
+    assert not set(table) & {"patient_name", "seen_at"}
+    boxes = read_boxes(clean)
+    assert {path.name for path in (clean / "pending").iterdir()} == boxes.keys() and len(boxes) == 3
+
+    def decide(client):
+        for decision in ("mask", "keep", "drop"):
+            page = client.get("/")
+            image = re.search(r"/picture/(\S+?)'", page.text)[1]
+            unsigned = client.post("/decide", data={"image": image, "decision": decision, "reviewer": " "})
+            assert unsigned.status_code in (409, 422) and (clean / "pending" / image).is_file()
+            yield from (page.content, client.get(f"/picture/{image}").content)
+            yield client.post("/decide", data={"image": image, "decision": decision, "reviewer": "Ada"}).content
+            assert (clean / "images" / image).is_file() == (decision != "drop")
+            assert not (clean / "pending" / image).exists()
+            if decision == "mask":
+                shown = np.asarray(Image.open(clean / "images" / image).convert("L"))
+                assert all((shown[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
+        again = client.post("/decide", data={"image": image, "decision": "keep", "reviewer": "Ada"})
+        assert again.status_code == 409 and "waits for no decision" in again.text
+
+    served(decide)
+    ward.run("curate texts clean")
+    report = json.loads((clean / "deidentification.json").read_text())
+    assert report["files"] == {"dicom": 4, "images": 25} and sum(report["not_taken"].values()) == 2
+    assert report["text"]["decisions"] == {"mask": 1, "keep": 1, "drop": 1} and report["text"]["undecided"] == 0
+    assert report["groups"] == len(ward.people) and "planted texts found" in report["text"]["recall"]
+    ward.ask("curate captions clean/table.csv --out facts.csv --tries 1")
+    ward.run("curate probe clean/table.csv --images clean/images --out clean-set")
+
+
+def mine(ward, served, models):
+    for name in ("clip", "dinov2"):
+        ward.run(f"curate embed raw --out embeddings --name {name} --device cpu --encoder transformers:{models / name}")
+    thresholds = "--med-at-least=-1 --gen-at-most=1 --top 6 --cap-per-image 2 --near-duplicate=-1"
+    ward.run(f"curate pairs embeddings --out pairs --med clip --gen dinov2 {thresholds} --table given/images.csv")
+    ward.run("curate histograms pairs --embeddings embeddings --encoder dinov2 --out histograms.html")
+    ward.ask("curate write pairs --table given/images.csv --out questions --price 2.5,10")
+    ward.ask("curate categorize questions")
+    ward.ask("curate patterns questions")
+    log = ReviewLog(ward.folder / "questions")
+    pictures = [f"/picture/{pair}/{side}" for pair in log.pairs for side in (1, 2)]
+    served(lambda client: [client.get(path).content for path in ("/", "/config", *pictures)])
+    ward.run("curate review questions --images raw")
+    for at, pair in enumerate(log.pairs):
+        for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, True) for check in CHECKS)):
+            log.change("Ada", pair, name, value)
+    ward.run("curate export pairs-set --questions questions --images raw --pairs pairs --table given/images.csv")
+
+
+def make_sets(ward, served):
+    """A set of every other kind."""
+    ward.run("curate probe given/images.csv --images raw --out probe-set")
+    given = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
+    ward.run(f"curate hallucinate {given} --out halt-set")
+    assert " x is no complete NIfTI" in ward.run(
+        "curate gmai given/sources.yaml --out gmai-set"
+    )  # what is skipped is counted
+    served(lambda client: [client.get(path).content for path in ("/", "/config")])
+    ward.run("curate gmai-tag gmai-set --taggers Ada,Bo,Cy")
+    ward.run("curate gmai-validate gmai-set")
+    for name in FORMATS:
+        (ward.folder / name / "about.yaml").write_text("deidentification: all metadata removed by the tool\n")
+
+
+def build_and_publish(ward):
+    """Every set, and once more without a patient."""
+    for name, format in FORMATS.items():
+        ward.run(f"build {format} --as {name} --source {name} --out data/{name}")
+        ward.ask(f"curate quality data/{name} --out quality-{name}.html")
+    ward.run("publish data/probe-set ORG/probe-set --private")
+    withdrawn = ward.people[0].number
+    for name, format in FORMATS.items():
+        ward.run(f"curate withdraw {name} --group {withdrawn}")
+        ward.run(f"build {format} --as {name} --source {name} --out after/{name}")
+    ward.run("diff data/probe-set after/probe-set")
+    ward.run(f"curate withdraw gmai-set --group {withdrawn}")
+    ward.run(f"curate gmai given/sources.yaml --out gmai-set --blind-model stand-in --base-url {ward.address}")
+    for command in ("export-tsv", "export-lmms-eval", "export-lighteval"):
+        ward.run(f"{command} data/probe-set --out {command}")
+
+
+def evaluate(ward):
+    for name in FORMATS:
+        server = f"--model openai:stand-in --base-url {ward.address} --cache replies"
+        ward.run(f"eval {name} --data data/{name} {server} --out runs/{name}")
+    tasks = {"models": ["baseline:chance"], "benchmarks": [{"benchmark": "halt-set", "data": "data/halt-set"}]}
+    (ward.folder / "models.yaml").write_text(yaml.safe_dump(tasks))
+    ward.run("sweep models.yaml --out sweep")
+    ward.run("score runs/probe-set")
+    ward.run("aggregate best runs/probe-set runs/probe-set", code=2)
+    ward.run("adversarial-pairs runs/probe-set")
+    ward.run("calibration runs/probe-set", code=2)
+    ward.run("export-eval-results runs/probe-set --dataset ORG/probe-set --out x.yaml", code=2)
+    ward.run("publish-score runs/probe-set ORG/model --dataset ORG/probe-set --dry-run", code=2)
+    ward.run("submit runs/probe-set --to store --account ada --data data/probe-set")
+    ward.run("verify store --data data/probe-set")
+    ward.run("rescore store --data data/probe-set")
+    result = next((ward.folder / "store").rglob("result.json")).parent.relative_to(ward.folder / "store")
+    ward.run("annotate store --note seen --account ada", result)
+    ward.run("results --results store")
+    ward.run("compare runs/probe-set runs/probe-set")
+    ward.run("withdraw store --reason 'asked to' --account ada", result)
+
+
+def sent(log):
+    """Every request's texts, and its images as bytes."""
+    texts = repr(log.asked)
+    return [texts.encode(), *(base64.b64decode(data) for data in re.findall(r"base64,([A-Za-z0-9+/=]+)", texts))]
+
+
+@pytest.mark.slow
+def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    people = [planted(random.Random(seed)) for seed in (0, 1, 2, 7)]
+    ward = Ward(tmp_path, people)
+    filled(tmp_path, people, random.Random(1))
+    hits = found_below(tmp_path, people)
+    assert {hit.split(": ")[0] for hit in hits} >= {f"given/{name}.csv" for name in ("words", "images", "notes")}
+    assert len(hits) > 500  # the search finds what was planted
+
+    def served(visit):
+        monkeypatch.setattr("uvicorn.run", lambda app, **_: ward.said.extend(visit(TestClient(app))))
+
+    with model_server(answer) as (ward.address, log):
+        deidentify(ward, served)
+        mine(ward, served, models)
+        make_sets(ward, served)
+        build_and_publish(ward)
+        evaluate(ward)
+    commands = listed(typer.main.get_command(command_line.app))
+    ran = {command for command in commands for line in ward.typed if line.startswith(f"{command} ")}
+    assert commands - ran == CANNOT.keys()
+    assert found_below(tmp_path, people, (*GIVEN, *PRIVATE)) == []
+    everything = (*ward.said, *sent(log), caplog.text.encode())
+    assert [hit for text in everything for hit in found_in(text, people)] == []
+    private = [path for path in tmp_path.rglob("*") if any(re.search(pattern, path.name) for pattern in PRIVATE)]
+    assert len(private) >= 6
+    assert all(path.stat().st_mode & 0o077 == 0 for path in private)
