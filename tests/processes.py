@@ -6,6 +6,7 @@ For tests that start servers and kill what runs: each is a real process, and kil
 from __future__ import annotations
 
 import atexit
+import gc
 import hashlib
 import importlib
 import json
@@ -157,6 +158,7 @@ def _serve(descriptor: int, address: Path, preloaded: list[str]) -> None:
     """
     for name in preloaded:
         importlib.import_module(name)
+    gc.freeze()
     if SANDBOX in sys.modules:
         sys.modules[SANDBOX].start()
     children: dict[socket.socket, set[int]] = {}

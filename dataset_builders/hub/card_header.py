@@ -8,6 +8,10 @@ from typing import Any
 
 import yaml
 
+LOADER = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the same in C, where PyYAML was built with it: ten times as quick
+
 
 def read_card_header(path: Path) -> tuple[dict[str, Any] | None, str]:
     """(metadata, the text below it) of a card; None where it does not begin with a mapping between two lines of ---.
@@ -16,5 +20,5 @@ def read_card_header(path: Path) -> tuple[dict[str, Any] | None, str]:
     """
     text = path.read_text(encoding="utf-8-sig")
     found = re.match(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", text, re.DOTALL | re.MULTILINE)
-    header = yaml.safe_load(found[1]) if found else None
+    header = yaml.load(found[1], Loader=LOADER) if found else None
     return (header, text[found.end() :]) if found and isinstance(header, dict) else (None, text)
