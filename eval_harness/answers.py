@@ -24,7 +24,7 @@ from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing, said_of
 from eval_harness.benchmarks import part, spec
 
-READER_VERSION = 5
+READER_VERSION = 6
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 
@@ -108,7 +108,7 @@ def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str
 def _read_first_turn(raw: str, texts: OptionTexts, question_type: str, question: str | None) -> Reading | None:
     """What a response says explicitly before a question that the model went on to put to itself ("B\nQuestion: ...")."""
     turn = _NEXT_QUESTION.search(raw, 1)
-    before = raw[: turn.start()].strip() if turn else ""
+    before = raw[: turn.start() + 1].strip() if turn else ""
     if not before:
         return None
     reading = _read_marked(before, texts, question_type, question)
@@ -122,8 +122,8 @@ def _ends(text: str) -> str:
 
 
 _NEXT_QUESTION = re.compile(
-    r"(?:\n[ \t*#>]{0,8}|(?<=[.!?])[ ]{1,4})(?:(?:next )?question|q|user|human|instruction)\s*\d{0,3}\s*:"
-    r"|\n#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b",
+    r"[\n.!?](?:(?:(?<=\n)[ \t*#>]{0,8}|[ ]{1,4})(?:(?:next )?question|q|user|human|instruction)\s*\d{0,3}\s*:"
+    r"|(?<=\n)#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b)",
     re.IGNORECASE,
 )
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.plain_text import hints, says, words_in
-from eval_harness.answer_reading.polarity import denied_after, is_denied, is_past, is_supposed
+from eval_harness.answer_reading.polarity import denied_after, is_asked, is_denied, is_past, is_supposed
 
 Found = tuple[int, ...] | None
 
@@ -26,7 +26,7 @@ HEAD = re.compile(
 )
 _NEXT = re.compile(
     rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?P<by>,\s*and|,\s*or|,\s*then|,|/|&|\+|;|\band\b|\bor(?: maybe| possibly| perhaps)?\b|\bnor\b"
-    rf"|\bthen\b|\bvs\b\.?|\bversus\b|\b(?:et|und|y)\b)\s*(?:options?\s+)?{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
+    rf"|\bthen\b|\bvs\b\.?|\bversus\b|\b(?:et|und|y)\b|[和与及或])\s*(?:options?\s+)?{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
     re.IGNORECASE,
 )
 _AFTER_A = re.compile(
@@ -36,7 +36,7 @@ _AFTER_A = re.compile(
     r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
     re.IGNORECASE,
 )
-_ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'>|/&]|[-–—]\s|and\b|or\b|nor\b)")
+_ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'<>|/&]|[-–—]\s|and\b|or\b|nor\b)")
 _GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
 _PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
 _REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
@@ -137,7 +137,7 @@ def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False
             break
         if place in letters and not _ENDS.match(text, more.end()):  # "between C and D, D is better": a new clause
             break
-        alternatives |= more["by"].lower().strip(", .").split(" ")[0] in ("or", "nor", "vs", "versus")
+        alternatives |= more["by"].lower().strip(", .").split(" ")[0] in ("or", "nor", "vs", "versus", "或")
         letters.append(place)
         end = more.end()
     return letters, end, alternatives
@@ -363,7 +363,7 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
         passed = end
         if len(places) > 1 and _WEIGHED.search(text[max(0, match.start() - 24) : match.start()]):
             continue
-        if is_supposed(text, match.start()) or is_past(text, match.start()):
+        if is_supposed(text, match.start()) or is_past(text, match.start()) or is_asked(text, end):
             continue
         if is_denied(text, match.start(), end):
             denied.update(places)

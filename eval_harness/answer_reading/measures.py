@@ -10,21 +10,11 @@ import re
 import unicodedata
 
 _DIGIT = re.compile(r"\d|[℃√\\]")
-_HINT_OF_BOUND = re.compile(r"[<>≤≥⩽⩾]|than|least|most|below|under|above|over|exceed", re.IGNORECASE)
-_BOUNDS = (
-    (
-        r"(?:>=|[≥⩾]|\b(?:at least|(?:no|not) less than|(?:greater|more|larger|higher) than or equal to))\s*(?=[\d.])",
-        " atleast ",
-    ),
-    (
-        r"(?:<=|[≤⩽]|\b(?:at most|(?:no|not) more than|(?:less|lower|smaller|fewer) than or equal to))\s*(?=[\d.])",
-        " atmost ",
-    ),
-    (r"(?:(?<![-=|<])<|\b(?:(?:less|lower|smaller|fewer) than|below|under))\s*(?=[\d.])", " lessthan "),
-    (
-        r"(?:(?<![-=|>])>|\b(?:(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=[\d.])",
-        " morethan ",
-    ),
+_BOUND = (
+    r"(?=[<>≥≤⩾⩽abefghlmnosu])(?:(?P<atleast>>=|[≥⩾]|\b(?:at least|(?:no|not) less than|(?:greater|more|larger|higher) than or equal to))"
+    r"|(?P<atmost><=|[≤⩽]|\b(?:at most|(?:no|not) more than|(?:less|lower|smaller|fewer) than or equal to))"
+    r"|(?P<lessthan>(?<![-=|<])<|\b(?:(?:less|lower|smaller|fewer) than|below|under))"
+    r"|(?P<morethan>(?<![-=|>])>|\b(?:(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?)))\s*(?=[\d.])"
 )
 _LATEX_MEASURES = (
     (r"\\[dt]?frac\s*\{([^{}]{1,40})\}\s*\{([^{}]{1,40})\}", r"\1/\2"),
@@ -35,15 +25,13 @@ _LATEX_MEASURES = (
     (r"\\lt(?![a-z])", "<"),
     (r"\\gt(?![a-z])", ">"),
 )
-_SIGNS = (
-    (r"±\s*(?=[\d.])", " plusminus "),
-    (r"(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d)", " minus "),
-    (r"(?<![\w.,)\]}°%\"'])\+(?=\.?\d)", " plus "),
+_SIGN = (
+    r"(?P<plusminus>±\s*(?=[\d.]))|(?P<minus>(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d))"
+    r"|(?P<plus>(?<![\w.,)\]}°%\"'])\+(?=\.?\d))"
 )
-_DEGREES = (
-    (r"(?:°\s?|℃|\b(?:degrees?|deg)\s+)(?:(?<=℃)|C(?:elsius)?\b)", " celsius "),
-    (r"(?:°\s?|\b(?:degrees?|deg)\s+)F(?:ahrenheit)?\b", " fahrenheit "),
-    (r"°|(?<=\d)\s*\b(?:degrees?|deg)\b", " degrees "),
+_DEGREE = (
+    r"(?P<celsius>(?:°\s?|℃|\b(?:degrees?|deg)\s+)(?:(?<=℃)|C(?:elsius)?\b))"
+    r"|(?P<fahrenheit>(?:°\s?|\b(?:degrees?|deg)\s+)F(?:ahrenheit)?\b)|(?P<degrees>°|(?<=\d)\s*\b(?:degrees?|deg)\b)"
 )
 _UNITS = (
     (r"(?<=\d)\s*(?:millimet(?:er|re)s?)\b", " mm"),
@@ -52,14 +40,21 @@ _UNITS = (
     (r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
 )
 _RANGES = ((r"(?<=\d) to (?=\d)", "-"), (r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"))
+
+
+def _as_word(found: re.Match[str]) -> str:
+    """The name of the group that was found, as a word of its own."""
+    return f" {found.lastgroup} "
+
+
 _STEPS = tuple(
     (re.compile(hint, re.IGNORECASE), tuple((re.compile(pattern, re.IGNORECASE), put) for pattern, put in patterns))
     for hint, patterns in (
         (r"\\", _LATEX_MEASURES),
         (r",\d{3}", ((r"(?<=\d),(?=\d{3}(?!\d))", ""),)),
-        (_HINT_OF_BOUND.pattern, _BOUNDS),
-        (r"[-−–‒+±]|minus|negative", _SIGNS),
-        (r"[°℃]|\bdeg", _DEGREES),
+        (r"(?:[<>=≤≥⩽⩾]|than|equal to|least|most|below|under|above|over|exceed(?:s|ing)?)\s*[\d.]", ((_BOUND, _as_word),)),
+        (r"[-−–‒+±]\.?\d|±|(?:minus|negative)\s+\d", ((_SIGN, _as_word),)),
+        (r"[°℃]|\bdeg", ((_DEGREE, _as_word),)),
         (r"\d\s?(?:%|[a-zµ])", _UNITS),
         (r"\d (?:to|and) \d", _RANGES),
     )

@@ -70,13 +70,14 @@ _SHORT_HTML = re.compile(r"<([biup])>([^<>]{0,400})</\1>", re.IGNORECASE)
 _LATEX = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
 )
-_MARKUP = re.compile(
-    r"\*+|(?<![^\W_])_+|_+(?![^\W_])|`+|\\[()\[\],;!]|\$+|^[ \t]*(?:#{1,6}[ \t]*|>+[ \t]+(?!\d))", re.MULTILINE
+_MARKUP = (
+    ("_", re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")),
+    ("\\", re.compile(r"\\[()\[\],;!]")),
+    ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
+    (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
-_MARKS = re.compile(r"[*_`$#>\\]")
-_IS_SHORT = re.compile(r"\b(there|it|that)'s\b", re.IGNORECASE)
-_NOT = {"ca": "n not", "wo": "uld not"}
-_CONTRACTED = re.compile(r"\b(ca|do|does|did|is|are|was|were|would|could|should|has|have|had|wo)n't\b", re.IGNORECASE)
+_IS_SHORT = re.compile(r"'(?:(?<=\bthere')|(?<=\bthat')|(?<=\bit'))s\b", re.IGNORECASE)
+_CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("Won't", "Would not"), ("AN'T", "AN NOT"), ("n't", " not"), ("N'T", " NOT"))
 
 CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _CJK_EDGE = re.compile(rf"(?<=[{CJK}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK}])")
@@ -96,10 +97,11 @@ _ERROR = re.compile(
 )
 
 
-_ERROR_HINTS = hints(
-    "error failed timed timeout gateway traceback exception internal bad service too rate insufficient context maximum connection"
-    " read request cuda out invalid incorrect status max api http"
-)
+_ERROR_SIGNS = (
+    "rror", "xception", "ailed", "timed out", "gateway", "unavailable", "too many", "limit", "quota", "context length", "connection",
+    "out of memory", "raceback", "invalid", "status", "retries", "time-out", "timeout", "http",
+)  # fmt: skip
+"""What the text of an error says, in lower case."""
 
 
 def marked_answers(text: str) -> list[tuple[str, str]]:
@@ -136,8 +138,11 @@ def plain(text: str) -> str:
     if "\\" in text:
         text = BOX.sub(r"\\text{", text)
         text = _LATEX.sub(r"\1", _LATEX.sub(r"\1", text))
-    if _MARKS.search(text):
-        text = _MARKUP.sub("", text)
+    for mark in "*`$":
+        text = text.replace(mark, "")
+    for mark, pattern in _MARKUP:
+        if mark in text:
+            text = pattern.sub("", text)
     if not text.isascii():
         text = _CJK_EDGE.sub(" ", text.replace("。", ". ").replace("、", ", ").replace(",", ", ").replace(":", ": "))
     if "  " in text or "\t" in text:
@@ -153,8 +158,9 @@ def spell_out(text: str) -> str:
         text = unicodedata.normalize("NFKC", text)
         text = text.replace("’", "'").replace("‘", "'").replace("“", '"').replace("”", '"').replace("′", "'")
     if "'" in text:
-        text = _CONTRACTED.sub(lambda match: match[1] + _NOT.get(match[1].lower(), " not"), text)
-        text = _IS_SHORT.sub(r"\1 is", text)
+        for short, long in _CONTRACTED:
+            text = text.replace(short, long)
+        text = _IS_SHORT.sub(" is", text)
     text = spell_measures(text)
     for part in _BRITISH:
         if part in text:
@@ -177,9 +183,8 @@ _BRITISH = words_in("ae AE edem esoph estr hoea noea foet Foet umour olour metre
 
 def is_error(text: str) -> bool:
     """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
-    beginning = text[:400]
-    named = "rror" in beginning or "xception" in beginning or says(beginning, _ERROR_HINTS)
-    return named and _ERROR.search(beginning) is not None
+    beginning = text[:400].lower()
+    return any(sign in beginning for sign in _ERROR_SIGNS) and _ERROR.search(beginning) is not None
 
 
 def _own_turn(text: str) -> str:

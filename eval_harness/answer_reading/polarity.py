@@ -50,7 +50,7 @@ _ASIDE = re.compile(
     r"\s*\((?!\s*[A-Za-z]\s*\))[^()\n]+\)|\s*,\s*(?:which|who|whose)\b[^.;\n]{1,160}?,(?=\s*(?:does|do|is|are|was|has|can|would)\b)"
 )
 _SUPPOSED = re.compile(
-    r"\b(?:if|unless|whether|had it|were it)\b(?!\s+(?:i|we)\s+(?:had|have|must|were forced)|\s+forced|\s+asked)",
+    r"\b(?:if|unless|whether|had it|were it)\b(?!\s+(?:i|we)\s+(?:had|have|must|were forced)|\s+forced|\s+asked)|如果|假如",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|\n")
@@ -91,8 +91,19 @@ def denied_after(text: str, end: int) -> bool:
 
 def is_supposed(text: str, start: int) -> bool:
     """Whether a condition stands before text[start] in its sentence ("if it were thin, A would be right")."""
+    return _SUPPOSED.search(sentence_before(text, start)) is not None
+
+
+def sentence_before(text: str, start: int) -> str:
+    """The part of the sentence or line that stands before text[start] (at most 160 characters)."""
     before = text[max(0, start - 160) : start]
-    return _SUPPOSED.search(before, max((match.end() for match in _SENTENCE.finditer(before)), default=0)) is not None
+    return before[max((match.end() for match in _SENTENCE.finditer(before)), default=0) :]
+
+
+def is_asked(text: str, start: int) -> bool:
+    """Whether the sentence that holds text[start] is a question that another follows ("Is it B? Let us see.")."""
+    end = sentence_end(text, start)
+    return text.startswith("?", end) and text[end + 2 : end + 3].isupper()
 
 
 @lru_cache(maxsize=512)

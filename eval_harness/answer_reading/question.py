@@ -34,13 +34,13 @@ _IN_THE_IMAGE = re.compile(
 )
 _PREAMBLE = re.compile(
     r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|in|on) [^,?]{1,60},\s*(?=(?:is|are|was"
-    r"|were|does|do|did|has|have|had|can|could)\b))?",
+    r"|were|does|do|did|has|have|had|can|could|will|would)\b))?",
     re.DOTALL | re.IGNORECASE,
 )
 """What a question says before it asks."""
 _UNSURE = re.compile(
     r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
-    r"|can not|possib\w+|perhaps|probably not|unlikely|hardly|false|incorrect|suspicio\w+|suspected"
+    r"|can not|possib\w+|perhaps|probably not|hardly|false|incorrect|suspicio\w+|suspected"
     r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question)\b",
     re.IGNORECASE,
 )
@@ -53,7 +53,7 @@ _FINDING = re.compile(
     re.IGNORECASE,
 )
 """A question about what is there, with the finding that it asks for, and with what is to show it."""
-_IS_A = re.compile(r"\W*is (?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b", re.IGNORECASE)
+_IS_A = re.compile(r"\W*is (?!it \w+ (?:to|that|for)\b)(?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b", re.IGNORECASE)
 _IT_IS_A = re.compile(
     r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using)"
     r"\s+(?:not\s+)?(?:\w+ly\s+|indeed\s+)?(?:an?|the)?\s*",
@@ -76,7 +76,7 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _NEGATES = re.compile(
-    r"\b(?:no|not|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of|unlike"
+    r"\b(?:no|not|unlikely|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of|unlike"
     r"|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
     re.IGNORECASE,
 )
@@ -103,7 +103,7 @@ def repeats(text: str, question: str) -> str | None:
     than Y." is yes, "X is not larger than Y." no. A finding may be described further ("Is there an X in the Y?" - "There is a small X in
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
-    question = _PREAMBLE.sub("", question.strip())
+    question = _PREAMBLE.sub("", (question[: question.rfind("?") + 1] or question).strip())
     if len(text) > SHORT:
         text = text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
     if _WHOLE_NORMAL.fullmatch(question):
@@ -135,7 +135,14 @@ def repeats(text: str, question: str) -> str | None:
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
             if (verdict := _verdict(clause, wanted, bool(finding), named)) is not None:
                 said.add(verdict)
+            elif not finding and _replaces_one(_content(clause), wanted):
+                said.add("")
     return said.pop() if len(said) == 1 and said != {""} else None
+
+
+def _replaces_one(said: list[str], wanted: list[str]) -> bool:
+    """Whether a clause says another word in place of one of those asked for ("it is now red" where "it is now blue" is asked)."""
+    return 2 < len(wanted) <= len(said) <= len(wanted) + 1 and len(set(wanted) - set(said)) == 1
 
 
 def names_finding(text: str, question: str) -> bool | None:
@@ -257,7 +264,7 @@ def _says_there(clause: str, wanted: list[str]) -> bool:
 
 def _repeats_words(said: list[str], wanted: list[str], gap: int) -> bool:
     """Whether the wanted words are said in their order, with at most `gap` others between two of them."""
-    affirmed = [word for word in said if word != "not"]
+    affirmed = [word for word in said if word not in _DENYING]
     for start, word in enumerate(affirmed):
         if word != wanted[0]:
             continue
@@ -271,6 +278,9 @@ def _repeats_words(said: list[str], wanted: list[str], gap: int) -> bool:
         else:
             return True
     return False
+
+
+_DENYING = frozenset({"not", stem("unlikely")})
 
 
 def _own_part(sentence: str, wanted: list[str], gap: int) -> str:

@@ -27,24 +27,26 @@ from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.options import OptionTexts, named_option
 from eval_harness.answer_reading.plain_text import hints, says
-from eval_harness.answer_reading.polarity import is_denied, is_supposed, negated_before, sentence_end
+from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
 
 _LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
-    r"(?:(?<![^\W_])|(?<=[\u3040-\uffff]))(?P<word>answers?|ans|options?|choices?|letters?|response|selection|conclusion"
-    r"|diagnosis|impression(?=\s*[:\n])|respuesta|réponse|antwort|lösung|risposta"
-    r"|resposta|ответ|答案|选项|正解|정답|correct(?=\s*:)|final(?=\s*:))"
-    rf"(?![^\W_])[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\blautet\b|\best\b|\bes\b|\bè|\bé"
-    rf"|[是为為はは은는]|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
+    r"(?:(?<![^\W_])|(?<=[\u3040-\uffff]))(?P<word>(?:answers?|ans|options?|choices?|letters?|response|selection|conclusion"
+    r"|diagnosis|description|classification|impression(?=\s*[:\n])|respuesta|réponse|antwort|lösung|risposta"
+    r"|resposta|ответ|correct(?=\s*:)|final(?=\s*:))(?![^\W_])|答案|选项|正解|정답)"
+    rf"[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\blautet\b|\best\b|\bes\b|\bè|\bé"
+    rf"|[是为為はは은는】]|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
     rf"|are|be)\b|:)\s*)*",
     re.IGNORECASE,
 )
 _CUE_WORD = re.compile(
-    r"ans(?:wer)?|option|choice|letter|response|selection|conclusion|diagnosis|impression|respuesta|réponse|antwort|lösung|risposta"
+    r"ans(?:wer)?|option|choice|letter|response|selection|conclusion|diagnosis|description|classification|impression|respuesta"
+    r"|réponse|antwort|lösung|risposta"
     r"|resposta|ответ|correct|final|答案|选项|正解|정답"
 )
 _CUES = hints(
-    "answer ans option choice letter response selection conclusion diagnosis impression antwort risposta resposta respuesta"
+    "answer ans option choice letter response selection conclusion diagnosis description classification impression antwort risposta"
+    " resposta respuesta"
     " correct final"
 )
 """What `_CUE` may begin with: looked for first, since it is found faster."""
@@ -72,7 +74,7 @@ _CHOOSE = re.compile(
     r"|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|that is|should be"
     r"|make that)?"
     r"|(?:it|this)(?: is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
-    r"|select|pick|guess)(?:ing)?|leaving|leaves(?: us with)?|going with|go for|settle on"
+    r"|select|pick|guess)(?:ing)?|left with|leaving|leaves(?: us with)?|going with|go for|settle on"
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
@@ -81,7 +83,7 @@ _CHOOSE = re.compile(
 _CHOOSES = hints(
     "choose chose pick select go going settle say think believe answer answers opt vote guess lean therefore thus hence so"
     " consequently finally conclusion overall summary change changing revise revising update correct switch wait actually scratch"
-    " second mean it this must leaving likely probably best right"
+    " second mean it this must leaving left likely probably best right"
 )
 _CALLS_CORRECT = hints("correct right best better answer true more most")
 _CALLS_TEXT = hints("most more likely best better correct closest nearest my only")
@@ -155,9 +157,24 @@ def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
         start, end = place + cue.start(), place + cue.end("cue")
         if negated_before(text, start) or is_supposed(text, start) or _DOUBTED.search(text[max(0, start - 40) : start]):
             continue
+        if _CONNECTIVE.fullmatch(cue[0]) and _is_subject(text, lone.end(), texts):
+            continue
         found = letters_at(text, end, count, strict=True)
         if found is not None and found != (-1,):
             yield start, agreeing(text, end, texts, found)
+
+
+_CONNECTIVE = re.compile(r"(?:so|thus|therefore|hence|consequently|finally|overall)\W*", re.IGNORECASE)
+_SAYS_OF_IT = re.compile(r"\s+(?:is|are|was|were|may|might|could|can)\b", re.IGNORECASE)
+
+
+def _is_subject(text: str, start: int, texts: OptionTexts) -> bool:
+    """Whether a letter that ends at text[start], perhaps with its option's text, is what the sentence speaks of ("so (A) pain is
+    possible"), which chooses nothing."""
+    end = start + (text[start : start + 1] in ")]")
+    inner = texts.pattern.match(text, end + 1) if texts.pattern else None
+    end = inner.end() if inner else end
+    return _SAYS_OF_IT.match(text, end) is not None and _IS_CORRECT.match(text, end) is None
 
 
 def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
@@ -212,7 +229,7 @@ _TEXT_IS_BEST = re.compile(
     r"|\s+(?:(?:more|most) \w+ly|best|better) (?:\w+s\b(?<!ss))"
     r"|\s+(?:is|are|would be|appears to be)\s+(?:by far )?(?:the )?(?:most similar|most alike|closest|nearest)\b"
     r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
-    r"(?:(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
+    r"(?:(?:best|most \w+) (?:answer|option|choice|description)|(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
     r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than|to"
     r"|in|with|when|if|among|after)\b))",
     re.IGNORECASE,
@@ -243,15 +260,23 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
     word, link = cue["word"].lower(), cue["link"].lower()
     if link == "\n" and (cue["mid"].strip() or word not in ("answer", "ans", "response", "conclusion", "diagnosis")):
         return False
-    if (word in ("option", "choice") and len(cue["mid"].strip()) == 1) or cue["mid"].strip().isdigit():
+    if (word in ("option", "choice", "选项") and _LETTER_FIRST.match(cue["mid"])) or cue["mid"].strip().isdigit():
         return False  # "Option B: femur" is a label, "Answer 2: femur" one of several
     before = text[max(0, cue.start() - 40) : cue.start()]
+    if word in ("description", "classification") and not _BEST.search(before):
+        return False
+    if " if " in cue["mid"].lower() or is_asked(text, cue.end()):
+        return False
     plural = word in ("options", "choices", "letters") or link == "are"
     if _OTHERS.search(before) or (plural and (not multiple or word != "answers")):
         return False
     if _DOUBTED.search(before):
         return False
     return not is_supposed(text, cue.start())
+
+
+_LETTER_FIRST = re.compile(r"\W*[A-Za-z](?![^\W_])")
+_BEST = re.compile(r"\b(?:best|correct|right|final|(?:most|more) \w+)\s+$", re.IGNORECASE)
 
 
 def _denied_in_clause(text: str, start: int) -> bool:
@@ -311,6 +336,8 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     mentions = text_mentions(text, texts, start, min(sentence_end(text, start), start + 300))
     meant = [mention for mention in mentions if not is_denied(text, mention.start, mention.end)]
     options = tuple(dict.fromkeys(option for mention in meant for option in mention.options))
+    if not options and found is None and len(letters_run(text, start, count) or ()) > 1:
+        return ()  # "the answer is AD"
     if not options or multiple or len(options) == 1:
         return options or found
     first = meant[0]

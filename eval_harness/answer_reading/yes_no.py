@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from eval_harness.answer_reading.polarity import sentence_before
+
 _YES = r"yes|yeah|yep|yup|affirmative"
 """Not "sure", "certainly": they open a reply ("Certainly! Let us look at it."), whichever way it goes on."""
 _NO = r"no|nope|nah"
@@ -131,7 +133,7 @@ def whole(text: str) -> str | None:
 def stated(text: str) -> str | None:
     """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
     text = _without_pairs(text)
-    said = [(match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _is_supposed(text, match)]
+    said = [(match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _is_supposed(text, match.start())]
     if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
         if {_kind(match) for match in _ALONE.finditer(text)} != {last[1].lower()}:
             return said[-1][1] if said else ""
@@ -182,9 +184,13 @@ def _without_pairs(text: str) -> str:
     return _UNDECIDED.sub(" ", text.replace("here's", "here is"))
 
 
-def _is_supposed(text: str, statement: re.Match[str]) -> bool:
-    """Whether a statement is what the response does not decide or only supposes ("whether the statement is true")."""
-    return text[: statement.start()].rstrip().endswith((" whether", " if"))
+def _is_supposed(text: str, start: int) -> bool:
+    """Whether a statement holds only under a condition ("if it is acute, the answer is no"), or is what the response does not decide."""
+    before = sentence_before(text, start)
+    return _IF.search(before) is not None or before.rstrip().endswith(" whether")
+
+
+_IF = re.compile(r"\bif\b(?!\s+(?:asked|forced|(?:i|we)\s+(?:had|have|must|were forced)))", re.IGNORECASE)
 
 
 def _foreign_lead(text: str) -> str | None:
