@@ -52,7 +52,10 @@ _STEPS = tuple(
     for hint, patterns in (
         (r"\\", _LATEX_MEASURES),
         (r",\d{3}", ((r"(?<=\d),(?=\d{3}(?!\d))", ""),)),
-        (r"(?:[<>=≤≥⩽⩾]|than|equal to|least|most|below|under|above|over|exceed(?:s|ing)?)\s*[\d.]", ((_BOUND, _as_word),)),
+        (
+            r"(?:[<>=≤≥⩽⩾]|than|equal to|least|most|below|under|above|over|exceed(?:s|ing)?)\s*[\d.]",
+            ((_BOUND, _as_word),),
+        ),
         (r"[-−–‒+±]\.?\d|±|(?:minus|negative)\s+\d", ((_SIGN, _as_word),)),
         (r"[°℃]|\bdeg", ((_DEGREE, _as_word),)),
         (r"\d\s?(?:%|[a-zµ])", _UNITS),

@@ -77,7 +77,14 @@ _MARKUP = (
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
 _IS_SHORT = re.compile(r"'(?:(?<=\bthere')|(?<=\bthat')|(?<=\bit'))s\b", re.IGNORECASE)
-_CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("Won't", "Would not"), ("AN'T", "AN NOT"), ("n't", " not"), ("N'T", " NOT"))
+_CONTRACTED = (
+    ("an't", "an not"),
+    ("won't", "would not"),
+    ("Won't", "Would not"),
+    ("AN'T", "AN NOT"),
+    ("n't", " not"),
+    ("N'T", " NOT"),
+)
 
 CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _CJK_EDGE = re.compile(rf"(?<=[{CJK}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK}])")

@@ -53,7 +53,10 @@ _FINDING = re.compile(
     re.IGNORECASE,
 )
 """A question about what is there, with the finding that it asks for, and with what is to show it."""
-_IS_A = re.compile(r"\W*is (?!it \w+ (?:to|that|for)\b)(?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b", re.IGNORECASE)
+_IS_A = re.compile(
+    r"\W*is (?!it \w+ (?:to|that|for)\b)(?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b",
+    re.IGNORECASE,
+)
 _IT_IS_A = re.compile(
     r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using)"
     r"\s+(?:not\s+)?(?:\w+ly\s+|indeed\s+)?(?:an?|the)?\s*",
@@ -76,8 +79,8 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _NEGATES = re.compile(
-    r"\b(?:no|not|unlikely|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of|unlike"
-    r"|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
+    r"\b(?:no|not|unlikely|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of"
+    r"|unlike|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(

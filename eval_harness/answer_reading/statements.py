@@ -229,7 +229,8 @@ _TEXT_IS_BEST = re.compile(
     r"|\s+(?:(?:more|most) \w+ly|best|better) (?:\w+s\b(?<!ss))"
     r"|\s+(?:is|are|would be|appears to be)\s+(?:by far )?(?:the )?(?:most similar|most alike|closest|nearest)\b"
     r"|\s+(?:is|are|would be|seems|remains|appears to be)\s+(?:indeed |clearly |definitely |therefore |thus )?(?:(?:by far )?the\s+)?"
-    r"(?:(?:best|most \w+) (?:answer|option|choice|description)|(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
+    r"(?:(?:best|most \w+) (?:answer|option|choice|description)"
+    r"|(?:most|more) (?:likely|probable|consistent|appropriate|accurate|plausible)|correct (?:answer|option|choice|diagnosis)"
     r"|best (?:answer|option|choice|explanation|fit|match|description))(?!\s+(?:cause|complication|differential|mimic|than|to"
     r"|in|with|when|if|among|after)\b))",
     re.IGNORECASE,

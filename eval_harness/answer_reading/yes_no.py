@@ -133,7 +133,9 @@ def whole(text: str) -> str | None:
 def stated(text: str) -> str | None:
     """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
     text = _without_pairs(text)
-    said = [(match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _is_supposed(text, match.start())]
+    said = [
+        (match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _is_supposed(text, match.start())
+    ]
     if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
         if {_kind(match) for match in _ALONE.finditer(text)} != {last[1].lower()}:
             return said[-1][1] if said else ""
