@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,7 @@ class InputMaker:
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._sanitize = "sanitize_control_tokens" in inspect.signature(processor.apply_chat_template).parameters
         """Whether transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
+        self._control_tokens = _control_tokens(processor.tokenizer)
         self._marker, self._nested = (None, False)
         if with_images and plain_template is not None:
             self._marker, self._nested = self._written_marker()
@@ -214,6 +216,10 @@ class InputMaker:
             "return_dict": False,
         }
         ids: list[list[int]]
+        if not any(self._control_tokens.search(text) for text in _texts(requests, self.template_variables)):
+            # Nothing to keep as text, and without that transformers encodes the whole batch in one call.
+            ids = tokenizer.apply_chat_template(markers, **options)
+            return ids
         if self._sanitize:
             try:
                 ids = tokenizer.apply_chat_template(markers, sanitize_control_tokens=True, **options)
@@ -230,6 +236,24 @@ class InputMaker:
         different = list(dict.fromkeys(image for request in requests for image in _images(request)))
         sides = [self.image_side] * len(different)
         return dict(zip(different, self._decoders.map(chat_form.decode_image, different, sides), strict=True))
+
+
+def _control_tokens(tokenizer: Any) -> re.Pattern[str]:
+    """What a text must not hold to be tokenised as it stands: tokens outside the vocabulary proper, and private-use characters, with
+    which transformers marks such tokens. Line ends and spaces, which Gemma has among its added tokens, are text everywhere."""
+    added = {
+        str(token) for token in tokenizer.added_tokens_decoder.values() if token.special or not str(token).isspace()
+    }
+    longest_first = sorted({*added, *tokenizer.all_special_tokens}, key=len, reverse=True)
+    return re.compile("|".join(["[\U000f0000-\U0010ffff]", *map(re.escape, filter(None, longest_first))]))
+
+
+def _texts(requests: Sequence[Request], variables: Mapping[str, Any]) -> Iterator[str]:
+    """Every text that a chat template gets to write."""
+    yield str(variables)
+    for request in requests:
+        yield from (request.system or "", request.prompt)
+        yield from (text for shot in request.shots for text in (shot.prompt, shot.answer))
 
 
 def _images(request: Request) -> tuple[bytes, ...]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 
 import pytest
 from PIL import Image
@@ -163,16 +164,16 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
-    real = model.network.model.generate
+    real = model.network.generate
     sizes = []
 
-    def generate(**inputs):
-        sizes.append(len(inputs["input_ids"]))
+    def generate(prepared, *rest):
+        sizes.append(len(prepared.requests))
         if sizes[-1] > 2:
             raise torch.OutOfMemoryError
-        return real(**inputs)
+        return real(prepared, *rest)
 
-    monkeypatch.setattr(model.network.model, "generate", generate)
+    monkeypatch.setattr(model.network, "generate", generate)
     requests = [request(str(i), image=picture(), max_tokens=2) for i in range(7)]
     assert [r.question_id for r in model.generate(requests)] == [str(i) for i in range(7)]
     assert max(sizes[2:]) <= 2
@@ -280,6 +281,37 @@ def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, monkeypatch):
     wary = TransformersVLM(str(tiny), Settings())
     assert texts(wary, asked) == expected
     assert wary.describe()["shared_image_prefix"] is False
+
+
+def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(tiny):
+    """Penalties see the padding of no batch, texts end at any of several tokens, and rows go on after others have ended."""
+    import torch
+
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+    model = TransformersVLM(str(tiny), Settings())
+    network, lengths, chance = model.network, set(), random.Random(7)
+    vocabulary = range(network.model.config.get_text_config().vocab_size)
+    for _ in range(5):
+        every = {
+            "repetition_penalty": 1.7,
+            "no_repeat_ngram_size": 2,
+            "bad_words_ids": [[token] for token in chance.sample(vocabulary, 20)],
+            "min_new_tokens": 3,
+            "top_k": 4,
+        }
+        network.generation = {name: value for name, value in every.items() if chance.random() < 0.5}
+        network.model.generation_config.eos_token_id = [network.pad, *chance.sample(vocabulary, len(vocabulary) // 8)]
+        warm = chance.choice([0.0, 0.9])
+        asked = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
+        seeds = [chance.randrange(1000) for _ in asked]
+        with torch.inference_mode():
+            together = network.generate(model._inputs.shared(asked), 9, warm, seeds).tolist()
+            for row, each, one in zip(together, asked, seeds, strict=True):
+                alone = network.generate(model._inputs.whole([each]), 9, warm, [one])[0].tolist()
+                assert row == alone + [network.pad] * (len(row) - len(alone)), network.generation
+                lengths.add(len(alone))
+    assert len(lengths) > 3
 
 
 def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(tiny):

@@ -15,13 +15,21 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
 from eval_harness.models.local.model_inputs import Prepared, left_padded
 from eval_harness.models.local.network.agreement import AGREEMENT, difference
 from eval_harness.models.local.network.attention import attends_through_cache, attention_window, is_encoder_decoder
+from eval_harness.models.local.network.greedy_loop import write
 from eval_harness.models.local.network.logits_processors import ForcedTokens, SeededSampling, Steps
 
 SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
@@ -43,7 +51,7 @@ class Context:
     `ids` [n, width] are the left-padded prompt tokens.
     """
 
-    logits: torch.Tensor | None
+    logits: torch.Tensor
     cache: Any
     ids: torch.Tensor
     mask: torch.Tensor
@@ -84,9 +92,7 @@ class Network:
     def next_logits(self, prepared: Prepared) -> torch.Tensor:
         """Logits [n, vocabulary] (float32) of the token that comes after each prompt."""
         if self.reads or prepared.rows is not None:
-            logits = self._context(prepared).logits
-            assert logits is not None
-            return logits
+            return self._context(prepared).logits
         return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
 
     def forced_logits(
@@ -102,45 +108,31 @@ class Network:
         count = len(lead) + len(tokens[0])
         options: dict[str, Any] = {} if use_cache is None else {"use_cache": use_cache}
         forced = ForcedTokens([[*lead, *row] for row in tokens])
-        output = self._run(
-            self._generate_inputs(prepared),
-            count,
-            [forced],
-            return_dict_in_generate=True,
-            output_logits=True,
-            **options,
-        )
+        output = self._run(prepared, count, [forced], return_dict_in_generate=True, output_logits=True, **options)
         if forced.step != count or len(output.logits) != count:
             raise NotSteered("its `generate` does not write one token after the other")
         return torch.stack(output.logits[len(lead) :], 1).float()
 
-    def _generate_inputs(self, prepared: Prepared) -> dict[str, Any]:
-        if prepared.rows is None:
-            return self.to_device(prepared.inputs)
-        context = self._after_prefix(prepared, with_last=False)
-        return {"input_ids": context.ids, "attention_mask": context.mask, "past_key_values": context.cache}
-
-    def _run(self, inputs: dict[str, Any], max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+    def _run(self, prepared: Prepared, max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+        options = {
+            "max_new_tokens": max_tokens,
+            "do_sample": False,
+            "num_beams": 1,
+            "temperature": None,
+            "top_p": None,
+            "top_k": None,
+            "repetition_penalty": 1.0,
+            **options,
+        }
+        if prepared.rows is not None:
+            return write(self.model, self._context(prepared), self._continue, LogitsProcessorList(processors), options)
         generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
-        return generate(
-            **inputs,
-            **{
-                "max_new_tokens": max_tokens,
-                "do_sample": False,
-                "num_beams": 1,
-                "temperature": None,
-                "top_p": None,
-                "top_k": None,
-                "repetition_penalty": 1.0,
-                "logits_processor": processors,
-                **options,
-            },
-        )
+        return generate(**self.to_device(prepared.inputs), logits_processor=processors, **options)
 
     def _context(self, prepared: Prepared) -> Context:
         """Read the prompts; logits of the token that comes next."""
         if prepared.rows is not None:
-            return self._after_prefix(prepared, with_last=True)
+            return self._after_prefix(prepared)
         return self._read(self.to_device(prepared.inputs))
 
     def _read(self, inputs: dict[str, Any]) -> Context:
@@ -173,8 +165,8 @@ class Network:
             )
         return shared.width + written < self.window
 
-    def _after_prefix(self, prepared: Prepared, with_last: bool) -> Context:
-        """Read each image once, then hand every question its prefix's cache. `with_last`: read the questions' own tokens too."""
+    def _after_prefix(self, prepared: Prepared) -> Context:
+        """Read each image once, hand every question its prefix's cache, and read the questions' own tokens."""
         assert prepared.rows is not None
         assert prepared.suffixes is not None
         prefix = self._read(self.to_device(prepared.inputs))
@@ -185,11 +177,7 @@ class Network:
         full_mask = torch.cat([prefix.mask[rows], mask], 1)
         positions = full_mask.cumsum(-1).sub(1).masked_fill(full_mask == 0, 0)
         if self._rope_owner is not None:
-            # What the class itself does with a cache; its `generate` reads the deltas from there, one per row.
-            self._rope_owner.rope_deltas = deltas = self._rope_owner.rope_deltas[rows]
-            positions = positions[None] + deltas
-        if not with_last:
-            return Context(None, prefix.cache, full_ids, full_mask, positions)
+            positions = positions[None] + self._rope_owner.rope_deltas[rows]  # what the class itself does with a cache
         logits = self._continue(ids, prefix.cache, full_mask, positions[..., -ids.shape[1] :], last_only=True)
         return Context(logits[:, -1], prefix.cache, full_ids, full_mask, positions)
 
@@ -226,7 +214,7 @@ class Network:
                 SAMPLING_FILTERS[name](value) for name, value in self.generation.items() if name in SAMPLING_FILTERS
             ]
             used.insert(0, SeededSampling(temperature, seeds, self.device, filters))
-        output: torch.Tensor = self._run(self._generate_inputs(prepared), max_tokens, used, **options)
+        output: torch.Tensor = self._run(prepared, max_tokens, used, **options)
         if not steps.count:
             raise NotSteered("its `generate` does not write one token after the other")
         return output[:, -steps.count :]
@@ -266,7 +254,6 @@ class Network:
         """For each column of texts (one per row, token ids) the logits [n, longest text, vocabulary] of their tokens: the prompts are
         read once, and each column continues a copy of their cache."""
         context = self._context(prepared)
-        assert context.logits is not None
         first = context.logits[:, None]
         for texts in columns:
             width = max(map(len, texts)) - 1  # the last token predicts nothing that is asked
@@ -286,8 +273,6 @@ class Network:
     def agrees(self, shared: Prepared, whole: Prepared) -> bool:
         """Whether reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
         first, second = self._context(shared), self._context(whole)
-        assert first.logits is not None
-        assert second.logits is not None
         same_tokens = all(
             a[m.bool()].tolist() == b[n.bool()].tolist()
             for a, m, b, n in zip(first.ids, first.mask, second.ids, second.mask, strict=True)
