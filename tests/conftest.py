@@ -1,7 +1,6 @@
 """Fixtures and order for everybody: where the authors' real files lie, when they are there; a Hugging Face home for each test process."""
 
 import atexit
-import gc
 import os
 import shutil
 import tempfile
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.processes import shared_folder
+from tests.processes import collect_less_garbage, shared_folder
 
 # Before any library reads it: what another run or another test process downloaded must not answer for a Hub that is away.
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medprobe-hf-")
@@ -71,9 +70,7 @@ def papers() -> Path:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: the garbage collector, which took a quarter of the time of all tests, need not walk it again."""
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    collect_less_garbage()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,8 +14,8 @@ from tests.eval_harness.models.http.asking import KEY, model, request, text_of
 
 def test_every_kind_of_trouble_ends_in_the_right_answer():
     requests = [request(i) for i in range(40)]
-    with ChaosServer(FAULTS, hang=1.5) as server:
-        backend = model(server, in_flight=8, timeout=1.0)
+    with ChaosServer(FAULTS, hang=4) as server:
+        backend = model(server, in_flight=8, timeout=3.0)
         found = list(backend.generate(requests))
         expected = {text_of(body): answer_to(body) for body in server.bodies}
     assert sorted(response.question_id for response in found) == sorted(r.question_id for r in requests)

@@ -54,6 +54,7 @@ def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name
     assert [each.name for each in tmp_path.iterdir()] == ["upload"]
 
 
+@pytest.mark.exhaustive  # that each is refused is above
 def test_memory_is_bounded(data, tmp_path):
     """All hostile files one after the other in one process: the most memory it ever held (VmHWM: ru_maxrss would begin with the
     size of the process that started it, this test run)."""
