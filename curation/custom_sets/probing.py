@@ -19,6 +19,7 @@ from dataclasses import replace
 from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread
 from curation.custom_sets.boxes import PARTS
 from curation.custom_sets.exclusion import (
+    differs_from,
     excludes_finding,
     excludes_modality,
     excludes_organ,
@@ -133,8 +134,9 @@ def _rules_out(image: Probed, finding: str) -> bool:
     """Whether what the table says of an image excludes a finding."""
     if image.findings is None:
         return False
-    named = image.absent is None or any(same_term(finding, absent) for absent in image.absent)
-    return named and excludes_finding(image.findings, finding)
+    if image.absent is not None and any(same_term(finding, absent) for absent in image.absent):
+        return differs_from(image.findings, finding)
+    return image.absent is None and excludes_finding(image.findings, finding)
 
 
 def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:

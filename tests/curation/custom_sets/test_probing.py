@@ -164,13 +164,82 @@ def test_pairs_are_balanced_and_as_many_as_there_can_be(seed):
     assert all(pairs[fact.image, ""] in fact.absent for fact in facts if (fact.image, "") in pairs)
 
 
+MAY_BE_ONE = """
+lung nodule | pulmonary nodule
+nodule | calcified lung nodule
+Effusion | pleural effusion
+tumour | mass
+Pneumonia | consolidation
+enlarged heart | cardiomegaly
+haemorrhage | Subdural hematoma
+rib fracture | fractures
+PE | pulmonary embolism
+GGO | ground-glass opacity
+CHF | pulmonary edema
+gallstones | cholelithiasis
+renal calculus | kidney stones
+SAH | subarachnoid hemorrhage
+osteoarthritis | degenerative changes
+airspace disease | consolidation
+hepatomegaly | enlarged liver
+lymphadenopathy | enlarged lymph nodes
+multiple sclerosis | white matter lesions
+meningioma | mass
+adenocarcinoma | tumor
+hepatocellular carcinoma | liver lesion
+hydrocephalus | enlarged ventricles
+ACL tear | anterior cruciate ligament rupture
+disc herniation | disc protrusion
+spondylolisthesis | vertebral slippage
+pneumoperitoneum | free air
+small bowel obstruction | dilated bowel loops
+diverticulosis | diverticulitis
+aortic dissection | aneurysm
+cerebral infarction | hypodensity
+pleural effusion | blunted costophrenic angle
+Support Devices | pacemaker
+osteoporosis | osteopenia
+abscess | collection
+neoplasm | glioblastoma
+Pleural Other | Pleural Effusion
+bronchiectasis | dilated bronchi
+"""
+"""Findings of which one may be another word for the other, a kind or a sign of it."""
+RULED_OUT = """
+hernia | pneumothorax
+aneurysm | fracture
+hydrocephalus | aneurysm
+gallstones | cirrhosis
+emphysema | effusion
+appendicitis | kidney stone
+pneumothorax | cardiomegaly
+meniscal tear | lung nodule
+"""
+ONE_TECHNIQUE = """
+CT | PET/CT
+MR | MRI
+CXR | X-ray
+mammography | radiograph
+CT angiography | CTPA
+DWI | T1-weighted
+DX | film
+bone scan | SPECT
+panoramic radiograph | X-ray
+colonoscopy | endoscopy
+H&E | histology
+angiography | CT
+"""
+
+
 def test_terms():
     assert same_term("Infiltrate", "Infiltration") and same_term("lung nodule", "pulmonary nodules")
     assert not same_term("Pneumothorax", "Pneumonia") and not same_term("left lung nodule", "right lung nodule")
-    for there, asked in (("lung nodule", "pulmonary nodule"), ("nodule", "calcified lung nodule"), ("Effusion", "pleural effusion"),
-                         ("tumour", "mass"), ("Pneumonia", "consolidation"), ("enlarged heart", "cardiomegaly"),
-                         ("haemorrhage", "Subdural hematoma"), ("rib fracture", "fractures")):  # fmt: skip
-        assert not excludes_finding([there], asked) and not excludes_finding([asked], there), (there, asked)
+    for line in MAY_BE_ONE.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert not excludes_finding([there], asked) and not excludes_finding([asked], there), line
+    for line in RULED_OUT.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert excludes_finding([there], asked) and excludes_finding([asked], there), line
     assert excludes_finding(["Cardiomegaly"], "Pneumothorax") and excludes_finding([], "Pneumothorax")
     for there, asked in (
         ("chest", "abdomen"),
@@ -182,9 +251,11 @@ def test_terms():
     ):
         assert not excludes_organ(there, asked) and not excludes_organ(asked, there), (there, asked)
     assert excludes_organ("chest", "brain") and excludes_organ("knee", "chest")
-    assert (
-        not excludes_modality("CT", "PET/CT") and not excludes_modality("MR", "MRI") and excludes_modality("CT", "MRI")
-    )
+    for line in ONE_TECHNIQUE.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert not excludes_modality(there, asked) and not excludes_modality(asked, there), line
+    kinds = ("CXR", "HRCT", "T2 FLAIR", "echocardiography", "bone scintigraphy", "OCT", "dermoscopy", "histopathology")
+    assert all(excludes_modality(one, other) for one in kinds for other in kinds if one != other)
     assert excludes_position("upper left", "lower left") and not excludes_position("left lung", "upper lobe")
     assert not excludes_position("bilateral", "left") and not excludes_position("left part of the image", "right lung")
 
