@@ -1,10 +1,12 @@
 """How often the 95 % intervals cover, and how wide they are, over a grid of shares, clusters and correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--all]     (about 5 minutes; --all prints every cell)
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--all]
+(about 7 minutes; --random: how many cells of layouts, shares and correlations that nobody chose; --all prints every cell)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
 go together: `beta` (beta-binomial: a cluster's own share is drawn from a beta law) and `coin` (each outcome copies its cluster's coin with
-probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions). Width is the mean
+probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions); in random cells also
+`probit` (ICC of the underlying normal variable). Width is the mean
 width divided by that of Wilson's interval at the effective sample size of the true ICC, which nobody knows (the oracle).
 """
 
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from eval_harness.scores.comparing.comparisons import difference_interval
 from eval_harness.scores.intervals import NORMAL, clustered_interval, clustered_intervals
@@ -48,6 +51,9 @@ def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechan
         return rng.binomial(sizes, share, shape)
     if mechanism == "beta":
         return rng.binomial(sizes, rng.beta(share * (1 - icc) / icc, (1 - share) * (1 - icc) / icc, shape))
+    if mechanism == "probit":
+        normal = np.sqrt(icc) * rng.standard_normal(shape)
+        return rng.binomial(sizes, special.ndtr((special.ndtri(share) + normal) / np.sqrt(1 - icc)))
     copies = rng.binomial(sizes, np.sqrt(icc), shape)
     found: Ints = (rng.random(shape) < share) * copies + rng.binomial(sizes - copies, share)
     return found
@@ -78,6 +84,38 @@ def cells(draws: int, seed: int, names: tuple[str, ...] = ()) -> Iterator[Cell]:
                     yield cell(name, sizes, share, icc, mechanism, draws, seed)
 
 
+def random_cells(count: int, draws: int, seed: int) -> Iterator[Cell]:
+    """Cells drawn at random: layouts of `random_layout`, p from .003 to .997 (even in log p / (1 - p)), ICC 0 to .9, three mechanisms."""
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        name, sizes = random_layout(rng)
+        share = float(special.expit(rng.uniform(-5.8, 5.8)))
+        icc = 0.0 if rng.random() < 0.1 else float(rng.uniform(0.02, 0.9))
+        mechanism = str(rng.choice((*MECHANISMS, "probit")))
+        yield cell(name, sizes, round(share, 4), round(icc, 3), mechanism, draws, seed)
+
+
+def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
+    """Cluster sizes that nobody chose: equal, two sizes, heavy tails, one giant, few clusters."""
+    kind = str(rng.choice(("equal", "two sizes", "heavy tail", "one giant", "few")))
+    clusters = int(np.exp(rng.uniform(np.log(9), np.log(500))))
+    large = int(np.exp(rng.uniform(np.log(4), np.log(100))))
+    if kind == "equal":
+        sizes = np.full(clusters, min(large, 30))
+    elif kind == "two sizes":
+        many = max(1, int(clusters * rng.uniform(0.02, 0.6)))
+        sizes = np.r_[np.full(many, large), np.full(clusters, int(rng.integers(1, 4)))]
+    elif kind == "heavy tail":
+        law = np.exp(rng.normal(0.5, rng.uniform(0.8, 1.8), clusters))
+        sizes = np.clip(np.round(law), 1, 150)
+    elif kind == "one giant":
+        sizes = np.r_[large, np.full(clusters, int(rng.integers(1, 4)))]
+    else:
+        sizes = rng.integers(2, 2 + large, int(rng.integers(2, 9)))
+    found: Ints = sizes.astype(np.int64)
+    return f"{kind} ({len(found)} clusters, {found.sum()} questions, largest {found.max()})", found
+
+
 def cell(name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws: int, seed: int) -> Cell:
     """One cell, from draws of its own."""
     key = f"{name} {share} {icc} {mechanism}"
@@ -92,7 +130,7 @@ def cell(name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws
     return Cell(name, share, icc, mechanism, 1 - below - above, float((high - low).mean() / oracle), below, above)
 
 
-def _wilson_width(share: NDArray, n: float) -> float:
+def _wilson_width(share: NDArray[np.float64], n: float) -> float:
     c2 = NORMAL**2
     return float((2 * NORMAL / (1 + c2 / n) * np.sqrt(share * (1 - share) / n + c2 / (4 * n * n))).mean())
 
@@ -146,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random", type=int, default=2000, metavar="CELLS", help="cells of random layouts")
     parser.add_argument(
         "--all", action="store_true", help="print every cell, not the worst of each share and correlation"
     )
@@ -175,6 +214,17 @@ def main() -> None:
             f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f} (below {100 * one.below:.1f},"
             f" above {100 * one.above:.1f}), width {one.width:.2f}"
         )
+    drawn = sorted(random_cells(options.random, options.draws // 2, options.seed), key=lambda one: one.coverage)
+    if drawn:
+        width, under = [one.width for one in drawn], sum(one.coverage < PROMISE for one in drawn)
+        print(
+            f"\nrandom layouts, {len(drawn)} cells, {options.draws // 2} draws each: under {100 * PROMISE:.0f} %: {under}; width"
+            f" {np.median(width):.2f} (median), {np.quantile(width, 0.95):.2f} (19 of 20), {max(width):.2f} (widest); the lowest:"
+        )
+        for one in drawn[:8]:
+            print(
+                f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f}, width {one.width:.2f}"
+            )
     fewer = max(options.draws // 4, 100)
     for what, draws, rows in (
         ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),

@@ -1,6 +1,7 @@
 """Every stored answer read again with this version's reader, and its result written anew: `medprobe rescore STORE`.
 
-A result that an older reader scored is kept as `history/reader-<version>.json` in its folder, where no board looks: history, unranked.
+A result that an older reader scored is kept as `history/reader-<version>.json` in its folder, where no board looks: history, unranked;
+one whose intervals only were computed by an older method as `history/intervals-<number of the method>.json`.
 Responses, run ids, accounts and dates stay as they are; only what was read of the answers and the scores change. A run that is
 interrupted goes on with the next call: a result counts as read by a reader only once its `result.json` says so, which is written last.
 """
@@ -24,7 +25,8 @@ from eval_harness.results import Result, read_result
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.runs.scoring import Reread, write_result
 from eval_harness.scores import HEADLINE
-from eval_harness.submissions.checks.validation import checked_answers
+from eval_harness.scores.intervals import OLDER_METHODS
+from eval_harness.submissions.checks.validation import checked_answers, has_outdated_intervals
 from eval_harness.submissions.examination import computed_again
 
 HISTORY = "history"
@@ -37,13 +39,15 @@ FIRST_READER = 1
 @dataclass(frozen=True)
 class Rescored:
     """What became of one result. `changed` of `answers` readings are others now; `moved`: metric -> (before, after), for each that moved.
-    `skipped`: why it was left as it is, None where it was read again or is up to date."""
+    `intervals`: its intervals were by an older method. `skipped`: why it was left as it is, None where it was read again or is up to
+    date."""
 
     folder: str
     headline: str
     changed: int = 0
     answers: int = 0
     moved: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    intervals: bool = False
     skipped: str | None = None
     written: bool = False
 
@@ -56,7 +60,8 @@ class Rescored:
         order = sorted(self.moved, key=lambda name: name != self.headline)
         shown = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
         more = f" and {len(order) - 4} more" if len(order) > 4 else ""
-        return f"{told}; {', '.join(shown) + more if shown else 'no score moved'}"
+        new = "; its intervals are new" if self.intervals else ""
+        return f"{told}; {', '.join(shown) + more if shown else 'no score moved'}{new}"
 
 
 def _number(value: float | None) -> str:
@@ -68,7 +73,8 @@ def rescore_store(
     data: Sequence[str] = (),
     tell: Callable[[Rescored], None] = lambda outcome: None,
 ) -> list[Rescored]:
-    """Read every answer of a store again where an older reader read it; what became of each result, in the order of their folders.
+    """Read every answer of a store again where an older reader read it or an older method computed its intervals; what became of each
+    result, in the order of their folders.
 
     `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
     repositories) to take questions from that the store does not hold. Of a run with a judge model the rules read every answer again,
@@ -101,7 +107,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         why = _not_to_be_read(before)
         if why is not None:
             return Rescored(name, headline, skipped=why)
-        if before.reader_version == READER_VERSION:
+        if before.reader_version == READER_VERSION and not has_outdated_intervals(before):
             return Rescored(name, headline)
         if (before.reader_version or FIRST_READER) > READER_VERSION:
             return Rescored(
@@ -112,12 +118,28 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         after, old, new = read_again(before, folder, questions_of(before, root, data))
     except (BadInput, OSError, ValueError) as error:
         return Rescored(name, headline if "headline" in locals() else "", skipped=str(error))
-    kept = folder / HISTORY / f"reader-{before.reader_version or FIRST_READER}.json"
+    kept = folder / HISTORY / _history_name(before)
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         replace_file(kept, path.read_bytes())
     write_result(folder, after, new)
-    return Rescored(name, headline, _changed(old, new), len(new), _moved(before, after), written=True)
+    return Rescored(
+        name,
+        headline,
+        _changed(old, new),
+        len(new),
+        _moved(before, after),
+        has_outdated_intervals(before),
+        written=True,
+    )
+
+
+def _history_name(result: Result) -> str:
+    """What a result that is scored anew is kept as."""
+    if result.reader_version == READER_VERSION:
+        methods = {score.interval_method for score in result.scores.values()}
+        return f"intervals-{next(number for number, name in enumerate(OLDER_METHODS, 1) if name in methods)}.json"
+    return f"reader-{result.reader_version or FIRST_READER}.json"
 
 
 def _not_to_be_read(result: Result) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -16,7 +17,10 @@ Floats = NDArray[np.float64]
 PRIOR_CORRELATION = 0.7
 """Correlation within clusters that is assumed as far as the data do not show it."""
 PRIOR_DF = 7.0
-"""What this assumption weighs, in degrees of freedom. Both numbers were chosen with `benchmarks/scoring/interval_coverage.py`."""
+"""What this assumption weighs, in degrees of freedom."""
+CLEAR = 0.25
+"""The share of a cluster from which the rarer outcome counts as fully seen in it: a single one among many does not show whether the
+cluster's outcomes go together. All three numbers were chosen with `benchmarks/scoring/interval_coverage.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +60,67 @@ def ratio_spread(residual: Floats, base: Floats, index: NDArray[np.int64]) -> Sp
     rho = np.clip((variance / np.where(seen, independent, 1.0) - 1) / max(size - 1, 1e-9), 0.0, 1.0) * seen
     v = (squares * (1 - rho) + weight * weight * rho)[None, :]
     bias, satterthwaite = under_correlation(h, v, np.ones(len(h)))
-    worth = worth_of(sums[None, :], v, np.ones(len(h))) * seen
-    variance, df = steadied(variance / bias, independent, size, worth, satterthwaite)
+    _, kind, often = np.unique(np.round(residual / base, 9), return_inverse=True, return_counts=True)
+    rarer = np.bincount(index, base * (kind != often.argmax())).astype(float)
+    clusters = Clusters(weight, squares, sums[None, :], rarer[None, :])
+    variance, df = steadied(variance / bias, satterthwaite, independent, independent, clusters)
     return Spread(float(variance[0]), float(df[0]))
 
 
-def worth_of(squares: Floats, v: Floats, many: Floats, seen: Floats | None = None) -> Floats:
-    """Degrees of freedom (R,) that a variance is worth which is a sum of squared residual sums (R, G): 2 / its relative variance.
-    `seen` (R, G): each of them times how many clusters have it, where alike ones are counted instead of listed.
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """What G clusters show of their outcomes in R runs: `weight`, `squares` (G,) are sums of base and base^2 over a cluster's units,
+    `residual` (R, G) squared sums of residuals, `rarer` (R, G) the part of `weight` that has not the most common outcome. `times` (R, G):
+    how many clusters of a run are as the column says, where alike ones are counted instead of listed."""
 
-    From the fourth powers of the residual sums, less what differs between clusters anyway (`v` (R, K), the variances expected of
-    clusters of each kind, `many` (K,) of them): about twice the number of clusters that hold the rarer outcome. (O'Neill 2014 has the
-    formula for independent units.)
-    """
-    with np.errstate(invalid="ignore", divide="ignore"):
-        seen = squares if seen is None else seen
-        relative = (squares * seen).sum(axis=1) / np.square(seen.sum(axis=1)) - (v**2 @ many) / np.square(v @ many)
-        return np.where(relative > 0, 2 / relative, 1e9)
+    weight: Floats
+    squares: Floats
+    residual: Floats
+    rarer: Floats
+    times: Floats | None = None
+
+    def sums(self, values: Floats, factor: Floats) -> Floats:
+        """`values` (R, G) times `factor` (G,), summed over the clusters of each run: (R,)."""
+        return (values if self.times is None else values * self.times) @ factor
+
+    def total(self, values: Floats) -> float:
+        """`values` (G,), which follow from the size of a cluster, summed over the clusters: the same in every run."""
+        return float(values.sum() if self.times is None else values @ self.times[0])
 
 
 def steadied(
-    variance: Floats, independent: Floats, size: float, worth: Floats, satterthwaite: Floats
+    variance: Floats, satterthwaite: Floats, independent: Floats, most: Floats, clusters: Clusters
 ) -> tuple[Floats, Floats]:
-    """A cluster-robust variance (R,) pulled up as far as the data cannot show how outcomes go together, and its degrees of freedom.
+    """Variance and degrees of freedom (R,) for Student's t: the cluster-robust ones, or those of one correlation in all clusters,
+    whichever makes the wider interval.
 
-    Where hits (or misses) are rare, the variance hangs on a few clusters, and with no cluster full of hits in sight it is far too small.
-    It becomes (worth x variance + PRIOR_DF x assumed) / (worth + PRIOR_DF) where that is more; `assumed` is `independent` (the variance if
-    units were independent) times the design effect at the correlation PRIOR_CORRELATION, in clusters of `size` units. Student's t has
-    worth + PRIOR_DF degrees of freedom, at most Satterthwaite's (those of clusters whose sums are normal).
+    The cluster-robust `variance` hangs on the few clusters that are large, or hold the rarer outcome: where these happen to look alike,
+    it is far too small. What all clusters of several units show together is steadier. Their correlation is the mean of (squared residual
+    sum / that of one outcome throughout, less what independent units give), a cluster of m units weighing 1 - 1 / m, and is worth 2
+    degrees of freedom for every such cluster in which the rarer outcome is seen (fully from a share of CLEAR). With PRIOR_DF more of
+    PRIOR_CORRELATION, it makes the design effect on `independent`, the variance if units were independent; that in turn is taken for
+    `most`, its largest value for such a share, as far as few clusters show it.
     """
-    assumed = independent * (1 + PRIOR_CORRELATION * (size - 1))
-    pulled = np.maximum(variance, (worth * variance + PRIOR_DF * assumed) / (worth + PRIOR_DF))
-    return pulled, np.minimum(satterthwaite, worth + PRIOR_DF)
+    weight, squares = clusters.weight, clusters.squares
+    total, of_squares, full = clusters.total(weight), clusters.total(squares), weight * weight
+    alone = np.minimum(np.divide(squares, full, out=np.ones_like(full), where=full > 0), 1.0)  # 1 / m
+    together = np.where(alone < 1 - 1e-9, 1 - alone, 0.0)
+    several = clusters.total(together)
+    counted = together > 0
+    per_full = np.divide(1.0, full, out=np.zeros_like(full), where=counted & (full > 0))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        alike = clusters.sums(clusters.residual, per_full) / (independent * total**2 / of_squares)
+        shown = np.clip(np.nan_to_num((alike - clusters.total(alone * counted)) / several), 0.0, 1.0)
+    seen = np.minimum(clusters.rarer * (1 / np.maximum(CLEAR * weight, 1e-300)), 1.0)
+    worth = 2 * clusters.sums(seen, np.ones_like(weight))
+    worth_alike = 2 * clusters.sums(seen, together) * (several / max(clusters.total(together * together), 1e-300))
+    rho = (worth_alike * shown + PRIOR_DF * PRIOR_CORRELATION) / (worth_alike + PRIOR_DF)
+    of_units = (worth * independent + PRIOR_DF * most) / (worth + PRIOR_DF)
+    size = max(clusters.total(full) / of_squares, 1.0)
+    common, df = of_units * (1 + rho * (size - 1)), worth + PRIOR_DF
+    robust_df = np.minimum(satterthwaite, df)
+    wider = np.square(special.stdtrit(df, 0.975)) * common > np.square(special.stdtrit(robust_df, 0.975)) * variance
+    return np.where(wider, common, variance), np.where(wider, df, robust_df)
 
 
 def under_correlation(h: Floats, v: Floats, many: Floats) -> tuple[Floats, Floats]:

@@ -6,6 +6,7 @@ See also: differences between models (`comparisons.py`), the test against chance
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from eval_harness.scores.clustered import PRIOR_CORRELATION, numbered, steadied, under_correlation, worth_of
+from eval_harness.scores.clustered import PRIOR_CORRELATION, Clusters, numbered, steadied, under_correlation
 
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
-CLUSTERED = "Wilson at the effective sample size, 2"
+CLUSTERED = "Wilson at the effective sample size, 3"
 """The name of the method that `clustered_intervals` follows, as `interval_method` of a score says it."""
+OLDER_METHODS = ("Wilson, clustered by cases sharing images", "Wilson at the effective sample size, 2")
+"""What it was called in earlier versions, whose limits were others. A new name goes into CLUSTERED, the old one here."""
 RARE = 0.035
 """One-sided level of the second limit in `wilson`: with it the interval of n >= 8 independent outcomes covers at least 93.3 % for every
 share (exact sums over the binomial pmf; a test repeats them)."""
@@ -35,6 +38,11 @@ class Interval:
     n_effective: float
     df: float
     method: str
+
+
+def outdated(methods: Iterable[str | None]) -> bool:
+    """Whether an earlier version of medprobe computed any of these intervals (their `interval_method`)."""
+    return any(method in OLDER_METHODS for method in methods)
 
 
 def wilson(share: float | Floats, n: float | Floats, critical: float | Floats = NORMAL) -> tuple[Floats, Floats]:
@@ -95,9 +103,9 @@ def clustered_intervals(
     Gives low, high, effective sample size and degrees of freedom, each (R,).
 
     Wilson's interval (`wilson`) at the effective sample size p (1 - p) / V with Student's t, V the cluster-robust variance of the ratio
-    (Korn & Graubard 1998; Dean & Pagano 2015 compare such intervals), V = CR2 (`clustered.under_correlation`), made safe for rare
-    outcomes (`clustered.steadied`). With no hit, or nothing but hits, the effective sample size is that of the assumed correlation.
-    Where every cluster is one outcome this is `wilson` itself.
+    (Korn & Graubard 1998; Dean & Pagano 2015 compare such intervals), V = CR2 (`clustered.under_correlation`), or that of one
+    correlation in all clusters (`clustered.steadied`), whichever makes the interval wider. With no hit, or nothing but hits, the effective
+    sample size is that of the assumed correlation. Where every cluster is one outcome this is `wilson` itself.
     """
     many = np.ones(weight.size) if times is None else times[0]  # a run's hits differ, not how large its clusters are
     total, clusters, runs = float(weight @ many), float(many.sum()), len(crossed)
@@ -121,7 +129,9 @@ def clustered_intervals(
         spread = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
         bias, satterthwaite = under_correlation(kinds[0] / total, spread, many)
         one = share * (1 - share) / n  # the variance of n independent outcomes
-        variance, df = steadied(variance / bias, one, size, worth_of(residual, spread, many, seen), satterthwaite)
+        rarer = np.where((share <= 0.5)[:, None], sums, weight - sums)
+        alike = Clusters(weight, squares, residual, rarer, times)
+        variance, df = steadied(variance / bias, satterthwaite, independent, one, alike)
         worth = np.where(mixed, share * (1 - share) / variance, n / (1 + PRIOR_CORRELATION * (size - 1)))
     df = np.where(mixed, df, math.inf)
     critical = np.where(mixed, special.stdtrit(np.where(mixed, df, 1.0), 0.5 + LEVEL / 2), NORMAL)

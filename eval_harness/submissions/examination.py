@@ -33,6 +33,7 @@ from eval_harness.submissions.checks.validation import (
     checked_answers,
     different_numbers,
     different_results,
+    has_outdated_intervals,
     wrong_fields,
     wrong_names,
     wrong_row,
@@ -174,6 +175,8 @@ def _wrong_version(claimed: Result) -> Iterator[str]:
         yield f"was written in version {claimed.schema_version} of result.json, new results have {SCHEMA_VERSION}: {again}"
     elif claimed.reader_version != READER_VERSION:
         yield f"its answers were read by version {claimed.reader_version or 1} of the reader, this is {READER_VERSION}: {again}"
+    elif has_outdated_intervals(claimed):
+        yield f"its intervals were computed by an earlier version of medprobe: {again}"
     if claimed.method.judge is not None:
         yield JUDGED
 

@@ -20,11 +20,16 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import has_fingerprint
 from dataset_builders.sources.problems import clip
-from eval_harness.answers import READER_VERSION
-from eval_harness.results import SCHEMA_VERSION, Benchmark, Method, Model, Result, normal_name, read_result
+from eval_harness.results import Benchmark, Method, Model, Result, normal_name, read_result
 from eval_harness.runs.folder import read_run
 from eval_harness.runs.scoring import without_judge
-from eval_harness.submissions.checks.validation import JUDGED, check_samples, checked_answers, different_claims
+from eval_harness.submissions.checks.validation import (
+    JUDGED,
+    by_this_version,
+    check_samples,
+    checked_answers,
+    different_claims,
+)
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.examination import computed_again, examine, read_claims, read_rows
 from eval_harness.submissions.predictions import read_predictions
@@ -184,7 +189,7 @@ def _from_result(folder: Path, find: Find) -> Formed:
     dataset = find(claimed.benchmark)
     check_size(len(dataset.questions), claimed.method.samples or 1)
     notes: list[str] = []
-    current = (claimed.schema_version, claimed.reader_version) == (SCHEMA_VERSION, READER_VERSION)
+    current = by_this_version(claimed)
     name = normal_name(claimed.model.name)
     if current and claimed.provenance == "submitted" and name == claimed.model.name:
         return Formed(bundle, dataset)

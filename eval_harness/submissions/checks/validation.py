@@ -16,7 +16,9 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
-from eval_harness.results import DELIVERIES, FOLDER_NAME, STATUSES, Result, Score, wrong_model_name
+from eval_harness.answers import READER_VERSION
+from eval_harness.results import DELIVERIES, FOLDER_NAME, SCHEMA_VERSION, STATUSES, Result, Score, wrong_model_name
+from eval_harness.scores.intervals import outdated
 from eval_harness.submissions.submission import AGAIN
 from eval_harness.submissions.untrusted.envelope import LARGEST_SPLIT, wrong_free_fields
 from eval_harness.submissions.untrusted.files import Found, Placed
@@ -233,6 +235,17 @@ def _is_duration(seconds: Any) -> bool:
     return 0 <= seconds < 1e9
 
 
+def by_this_version(result: Result) -> bool:
+    """Whether a result is in today's format, read by today's reader, with intervals by today's method."""
+    today = (result.schema_version, result.reader_version) == (SCHEMA_VERSION, READER_VERSION)
+    return today and not has_outdated_intervals(result)
+
+
+def has_outdated_intervals(result: Result) -> bool:
+    """Whether an earlier version of medprobe computed the intervals of its scores."""
+    return outdated(score.interval_method for score in result.scores.values())
+
+
 PARTS = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method")
 NUMBERS = ("value", "n", "n_cases")
 """The parts of a score that no version of medprobe computes otherwise; intervals, chance and verdicts may come to be."""
@@ -242,8 +255,8 @@ Cells = dict[tuple[str, str], Score]
 
 def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
     """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
-    claim, and where an earlier version of the reader read its answers, or of the format holds it, nothing is compared."""
-    if (claimed.schema_version, claimed.reader_version) == (computed.schema_version, computed.reader_version):
+    claim, and where an earlier version read its answers, computed its intervals or wrote its format, nothing is compared."""
+    if by_this_version(claimed):
         whole = list(_different(_cells(claimed, False), _cells(computed, False)))
         yield from whole or _different(_cells(claimed), _cells(computed))
 

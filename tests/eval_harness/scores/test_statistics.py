@@ -30,7 +30,7 @@ def outcomes(rng: np.random.Generator, cluster: np.ndarray, share: float, correl
 
 CELLS = [
     (name, share, icc, mechanism)
-    for name in ("20 x 9", "40 x 5", "60 x 9", "176 x 1", "176 x 9", "60 skewed", "MediConfusion")
+    for name in ("20 x 9", "60 x 9", "176 x 1", "176 x 9", "60 skewed", "MediConfusion")
     for share in (0.005, 0.02, 0.1, 0.5, 0.9)
     for icc, mechanism in ((0.0, "beta"), (0.3, "coin"), (0.5, "beta"), (0.5, "coin"))
 ]
@@ -43,7 +43,17 @@ def test_the_interval_covers_in_93_of_100_at_a_bounded_width(name: str) -> None:
     for cell in (c for c in CELLS if c[0] == name):
         found = interval_coverage.cell(name, sizes, *cell[1:], draws=1500, seed=7)
         assert found.coverage >= 0.93 - 0.013, found
-        assert found.width < (1.5 if cell[2] and 0.1 <= cell[1] <= 0.9 else 5.5), found
+        assert found.width < (1.6 if cell[2] and 0.1 <= cell[1] <= 0.9 else 5.5), found
+
+
+def test_it_covers_for_clusters_that_nobody_chose() -> None:
+    """Random layouts, and the one that every earlier rule missed: the few clusters that can show a correlation look alike by chance."""
+    few_large = np.r_[np.full(20, 20), np.ones(180, np.int64)]
+    for found in (
+        interval_coverage.cell("a tenth of 200 hold 20 each", few_large, 0.93, 0.55, "coin", draws=1000, seed=7),
+        *interval_coverage.random_cells(25, draws=1000, seed=7),
+    ):
+        assert found.coverage >= 0.93 - 0.016, found
 
 
 def test_without_clusters_it_covers_whatever_the_share() -> None:

@@ -11,6 +11,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import read_result, scan_store
 from eval_harness.results.rescore_store import rescore_store
+from eval_harness.scores.intervals import OLDER_METHODS
 from eval_harness.submissions.submit import submit
 from tests.localhub.accounts import CURATOR
 
@@ -53,6 +54,27 @@ def test_an_older_readers_result_is_replaced_and_kept_as_history(store, tmp_path
     assert (after.folder / "history" / "reader-1.json").read_bytes() == old
     (again,) = rescore_store(store)
     assert not again.written and not again.skipped and (after.folder / "history" / "reader-1.json").read_bytes() == old
+
+
+def test_a_result_with_older_intervals_is_scored_anew(run, tmp_path):
+    submit(run, tmp_path / "store")
+    (stored,) = scan_store(tmp_path / "store")[0]
+    path = stored.folder / "result.json"
+    today = path.read_bytes()
+    for number, method in enumerate(OLDER_METHODS, 1):
+        document = json.loads(today)
+        for score in document["scores"].values():
+            score |= {"interval_method": method, "low": score["value"]} if score.get("low") is not None else {}
+        path.write_text(json.dumps(document))
+        (outcome,) = rescore_store(tmp_path / "store")
+        assert outcome.written and "no score moved; its intervals are new" in str(outcome)
+        assert read_result(path).scores == stored.result.scores
+        assert json.loads((stored.folder / "history" / f"intervals-{number}.json").read_text()) == document
+    (again,) = rescore_store(tmp_path / "store")
+    assert not again.written and not again.skipped
+    path.write_text(json.dumps(document))
+    renewed = submit(stored.folder, tmp_path / "other")  # lands in another store with today's intervals
+    assert renewed.new and renewed.submission.result.scores == stored.result.scores
 
 
 @pytest.mark.parametrize("written", ["history", "answers"])

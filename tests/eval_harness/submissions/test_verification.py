@@ -16,6 +16,7 @@ from dataset_builders.hub.publish import publish
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
 from eval_harness.results.landing import MAX_BYTES, Landing, now, parse_record
+from eval_harness.scores.intervals import OLDER_METHODS
 from eval_harness.submissions import pull_requests, verification
 from eval_harness.submissions.outcome import Outcome, shown
 from eval_harness.submissions.submit import prepare, submit
@@ -165,6 +166,9 @@ LIES = {
     "names no dataset revision": lambda r: r["benchmark"].update(name="../../x"),
     "read by version 1 of the reader": lambda r: r.update(reader_version=1),
     f"read by version {READER_VERSION + 1} of the reader": lambda r: r.update(reader_version=READER_VERSION + 1),
+    "intervals were computed by an earlier version": lambda r: r["scores"]["set_accuracy"].update(
+        interval_method=OLDER_METHODS[-1]
+    ),
     "baseline": lambda r: r.update(command="medprobe eval mediconfusion --model baseline:oracle"),
     "without images": lambda r: r["deviations"].append("the image was withheld (text-only baseline)"),
     "samples of each question": lambda r: r["method"].update(samples=10**9),
