@@ -30,6 +30,8 @@ from leaderboard_space.views.topic import Known, Part
 
 MOST_RELATED = 6
 """Related labels of a topic that are shown per benchmark; the others are named."""
+LONGEST_KEPT = 1000
+"""Characters of a request up to which the first screen is kept for it."""
 
 
 class Front:
@@ -47,7 +49,13 @@ class Front:
 
     def page(self, request: Mapping[str, Any]) -> str:
         """The first screen as HTML; `request` as its address says: kind, size, since, sort, pin, all, unknown."""
-        return overview_view.page(self.overview(), self.labels(), request)
+        found, labels = self.overview(), self.labels()
+        said = repr(sorted(request.items(), key=str))
+        if len(said) > LONGEST_KEPT:
+            return overview_view.page(found, labels, request)
+        # The overview stands in the key's value, as above.
+        key = ("overview page", id(found), tuple(labels), said)
+        return self.service.memory.remember(key, lambda: (overview_view.page(found, labels, request), found))[0]
 
     def file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The matrix as a file (`name`, `text`, `type`), or how to cite it (`of`: cite)."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -30,22 +30,35 @@ class Memory:
 
     def __init__(self) -> None:
         self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._computing: dict[tuple[Any, ...], Future[Any]] = {}
         self._lock = threading.Lock()
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="ranks")
         self._ranking: set[tuple[Any, ...]] = set()
 
     def remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        """The value of a key, computed where it is not there."""
+        """The value of a key, computed where it is not there: once, however many ask for it at the same moment."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key]
-        value = compute()
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > REMEMBERED:
-                self._values.popitem(last=False)
-        return value
+            begun = self._computing.get(key)
+            if begun is None:
+                mine = self._computing[key] = Future[Any]()
+        if begun is not None:
+            return begun.result()
+        try:
+            mine.set_result(compute())
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._computing[key]
+                if mine.exception() is None:
+                    self._values[key] = mine.result()
+                while len(self._values) > REMEMBERED:
+                    self._values.popitem(last=False)
+        return mine.result()
 
     def standings(self, query: BoardQuery) -> Standings:
         """The ranked rows of a query."""

@@ -161,7 +161,7 @@ def in_browser(address: str, section: str) -> None:
         browser.close()
 
 
-async def many_readers(address: str, section: str, chosen: list[list[list[str]]]) -> None:
+async def many_readers(address: str, section: str, chosen: list[list[list[str]]], pid: int) -> None:
     """All readers open the board at the same moment (its page, the overview, a benchmark's table), then change their selection, each to
     another one. One process asks for all of them, on the same two cores as the server."""
     limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)  # the server closes what was idle for 5 s
@@ -183,10 +183,14 @@ async def many_readers(address: str, section: str, chosen: list[list[list[str]]]
             return time.perf_counter() - start
 
         await open_board()
+        begun = seconds_of(pid)
         opened = await asyncio.gather(*(timed(open_board()) for _ in range(USERS)))
         line(f"{USERS} readers open the board at once", list(opened))
+        line("  time of the server's processor", seconds_of(pid) - begun)
+        begun = seconds_of(pid)
         spent = await asyncio.gather(*(timed(ask(branches)) for branches in chosen[USERS:]))
         line(f"{USERS} readers at once, each another selection", list(spent))
+        line("  time of the server's processor", seconds_of(pid) - begun)
 
 
 def main() -> None:
@@ -197,9 +201,7 @@ def main() -> None:
     process, address = start_server(store)
     try:
         in_browser(address, section)
-        spent = seconds_of(process.pid)
-        asyncio.run(many_readers(address, section, chosen))
-        line(f"  time of the server's processor for {2 * USERS} of these", seconds_of(process.pid) - spent)
+        asyncio.run(many_readers(address, section, chosen, process.pid))
         print("load of the machine:", *(f"{load:.1f}" for load in os.getloadavg()), flush=True)
         print(f"the server held at most {most_memory(process.pid) / 1e9:.2f} GB", flush=True)
     finally:

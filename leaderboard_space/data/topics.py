@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from leaderboard_space.benchmarks import spec
@@ -54,6 +54,7 @@ class Label:
         return (fold(self.value), fold(self.shown))
 
 
+@lru_cache(maxsize=10_000)
 def fold(word: str) -> str:
     """A word as it is compared: without accents, case and punctuation.
 

@@ -148,13 +148,13 @@ def _why_nothing(part: Part) -> str:
     """Why a benchmark says nothing of a topic, by what it labels."""
     name = text(part.label)
     if not part.facets:
-        return f"{name} labels its questions by nothing."
+        return f"{name} gives its questions no labels."
     if part.labels_kind:
         return (
             f"{name} labels each question with this kind of thing, and no paper prints scores by it: "
             "measured results will stand here."
         )
-    return f"{name} labels its questions by {text(', '.join(part.facets))} only; none of these is this topic."
+    return f"{name} labels its questions by {text(' and '.join(part.facets))} only; none of these labels is this topic."
 
 
 def _synonyms(topic: Topic) -> str:

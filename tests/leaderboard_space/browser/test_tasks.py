@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from tests.eval_harness.submissions.submitting import responses
@@ -146,22 +147,13 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
     )
 
 
-PAGES = {
-    "#/overview": "table.matrix",
-    "#/b/mediconfusion": "#mp-mediconfusion table.heat",
-    "#/b/probmed": "#mp-probmed table.heat",
-    "#/b/gmai-mmbench": "#mp-gmai-mmbench table.heat",
-    "#/b/halt-medvqa": "#mp-halt-medvqa table.board",
-    "#/b/probmed-vqa-rad": "#mp-probmed-vqa-rad table.board",
-    "#/topic/ct": "#mp-topic table.known",
+PAGES = {address: shows for name, (address, shows) in board_pages.PAGES.items() if address and name != "model"} | {
     "#/model/Model%20A": "#mp-model article.case",
-    "#/model": "#mp-model ul.names",
     "#/compare": "#mp-compare article.case",
     "#/cases": "#mp-cases article.case",
     "#/cases/90001": "#mp-cases nav[aria-label='Neighbouring cases']",
-    "#/submit": "#mp-submit-page summary",
-    "#/about": ".about h3",
 }
+"""The pages of the script that draws them, those of a store with answers by what only these have."""
 
 
 ONLY_WHAT_IS_SHOWN = """
