@@ -180,7 +180,8 @@ def unpaired_difference(one: Score, other: Score) -> tuple[float, float, float]:
     if not np.isfinite(spread) or spread <= 0 or min(one.n_cases, other.n_cases) <= 0:
         return float("nan"), float("nan"), 1.0
     p = float(2 * stats.norm.sf(abs(middle) / spread))
-    return 100 * (middle - NORMAL * spread), 100 * (middle + NORMAL * spread), p
+    low, high = np.clip([middle - NORMAL * spread, middle + NORMAL * spread], -1, 1)  # no difference is larger
+    return 100 * float(low), 100 * float(high), p
 
 
 def _independent(scores: Sequence[Score], are_counts: bool) -> tuple[Floats, Floats]:

@@ -37,6 +37,7 @@ from leaderboard_space.views.tables.choices import (
     chosen_section,
     key_of,
     labels,
+    measured_sections,
     name_input,
     no_answers,
     result_input,
@@ -46,6 +47,11 @@ from leaderboard_space.views.tables.choices import (
 PER_PAGE = 8
 MOST_IN_FILE = 500
 ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
+UNREADABLE = (
+    '<h2 class="finding">The cases of this set cannot be read.</h2><p class="sub">Its questions, or all answers to them, are missing '
+    "from the store or damaged; the page of the benchmark says which. They come with <code>medprobe submit RUN_DIR --to STORE</code>, "
+    "the questions also from a dataset that the board is given: <code>medprobe board --results STORE --data DATASET</code>.</p>"
+)
 SHOWN = (("", "all"), ("wrong", "all wrong"), ("disputed", "disputed"))
 
 
@@ -75,14 +81,13 @@ class _List:
 def page(board: Board, request: Request) -> str:
     """The page for what `request` chooses: `set`, `find` (words), `label` (facet:value), `show` (wrong, disputed), `model` (a result),
     `order`, `at` (the page, from 1); `id`: one case alone, then `first`, `second`: the results whose answers are shown."""
-    found = chosen_section(board, request)
+    found = _section(board, request)
     if found is None:
         return no_answers("No questions are known yet.")
     key, section = found
     outcomes = _outcomes(board, section)
     if outcomes is None:
-        gone = '<h2 class="finding">The questions of this set are not in the store.</h2>'
-        return f'<div class="form">{section_select(board, key)}</div>{gone}'
+        return f'<div class="form">{section_select(board, key)}</div>{UNREADABLE}'
     if request.get("id"):
         return one_case.view(board, section, outcomes, request)
     chosen = _chosen(section, outcomes, request)
@@ -109,10 +114,10 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
     Raises BadInput when no questions are known.
     """
-    found = chosen_section(board, request)
+    found = _section(board, request)
     outcomes = _outcomes(board, found[1]) if found else None
     if found is None or outcomes is None:
-        raise BadInput("the questions of this set are not in the store.")
+        raise BadInput("the cases of this set cannot be read.")
     section = found[1]
     cases = (
         one_case.case_named(outcomes, str(request["id"]))
@@ -156,6 +161,14 @@ def failures(board: Board, section: Section, outcomes: Outcomes, entry: Entry, m
     given = given_to(outcomes, cases[:most], [entry])
     datasets = datasets_of(board, section)
     return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
+
+
+def _section(board: Board, request: Request) -> tuple[str, Section] | None:
+    """The section that a request names, else the first whose questions and answers can be read."""
+    found = chosen_section(board, request)
+    if found is None or request.get("set") or _outcomes(board, found[1]) is not None:
+        return found
+    return next((item for item in measured_sections(board) if _outcomes(board, item[1]) is not None), found)
 
 
 def _outcomes(board: Board, section: Section) -> Outcomes | None:

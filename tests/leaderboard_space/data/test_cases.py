@@ -1,6 +1,7 @@
 """The page Cases with more results than it shows, and the answers it reads."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -8,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.answers_shown import answers_to
 from leaderboard_space.views.case_pages import case, case_results, cases
+from leaderboard_space.views.tables.choices import measured_sections
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 FORMAT = "halt-medvqa"
@@ -36,6 +39,19 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
     monkeypatch.setattr(case_results, "MOST_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
+
+
+def test_a_set_that_cannot_be_read_is_not_the_first_shown(store: Path, tmp_path: Path) -> None:
+    """Its address says so, and the page opens with a set that can be read."""
+    both = tmp_path / "both"
+    shutil.copytree(store, both)
+    lost = questions("mediconfusion", 12)  # stands before the other in the list
+    add_run(both, "mediconfusion", lost, answers(lost, 0.5), "Lost")
+    (both / "questions" / f"{fingerprint_of(lost)}.parquet").unlink()
+    board = Board(both)
+    assert "<article" in cases.page(board, {})
+    (key,) = {key for key, section in measured_sections(board) if section.format == "mediconfusion"}
+    assert cases.UNREADABLE in cases.page(board, {"set": key})
 
 
 def test_a_page_reads_each_run_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

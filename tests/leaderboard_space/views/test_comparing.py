@@ -37,6 +37,7 @@ def papers() -> Board:
 def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: Score, other: Score) -> None:
     low, high, p = unpaired_difference(one, other)
     assert (low <= high and (p < 0.05) == (low > 0 or high < 0)) or abs(p - 0.05) < 1e-6
+    assert low >= -100 and high <= 100
     assert math.isclose(p, unpaired_p_values([one, other])[0, 1], rel_tol=1e-9, abs_tol=1e-12)
     back = unpaired_difference(other, one)
     assert math.isclose(back[0], -high, abs_tol=1e-9) and math.isclose(back[2], p, abs_tol=1e-12)
