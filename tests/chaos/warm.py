@@ -8,8 +8,21 @@ from tests.processes import MODELS, Process
 from tests.processes import start as start_program
 
 CODE = "import torch, medprobe; torch.set_num_threads(1); medprobe.main()"
+SLOW_AFTER = """
+import time
+from eval_harness.runs.folder import AnswerJournal
+append, left = AnswerJournal.append, [{answers}]
+def slowly(self, response):
+    append(self, response)
+    left[0] -= 1
+    if left[0] <= 0:
+        time.sleep(1)
+AnswerJournal.append = slowly
+"""
 
 
-def start(arguments, cwd: Path, **environment: str) -> Process:
-    """A running `medprobe ARGUMENTS`."""
-    return start_program(MODELS, CODE, *arguments, cwd=cwd, **environment)
+def start(arguments, cwd: Path, slow_after: int | None = None, **environment: str) -> Process:
+    """A running `medprobe ARGUMENTS`; once it has journaled `slow_after` answers, it takes a second for each, so that whoever waits for
+    them can kill it before it ends."""
+    code = CODE if slow_after is None else SLOW_AFTER.format(answers=slow_after) + CODE
+    return start_program(MODELS, code, *arguments, cwd=cwd, **environment)

@@ -46,12 +46,11 @@ def scores(run):
     return {"scores": document["scores"], "statuses": document["statuses"]}
 
 
-def killed(arguments, cwd, run, at, patience):
-    """Start, kill -9 when the journal has grown by `at` lines (or after `patience` seconds), return what was journaled."""
+def killed(arguments, cwd, run, at):
+    """Start, kill -9 when the journal has grown by `at` lines, return what was journaled."""
     before = len(answers(run))
-    process = warm.start(arguments, cwd)
-    start = time.monotonic()
-    while process.poll() is None and len(answers(run)) < before + at and time.monotonic() - start < patience:
+    process = warm.start(arguments, cwd, slow_after=at)
+    while process.poll() is None and len(answers(run)) < before + at:
         time.sleep(0.005)
     process.kill()
     assert process.wait() == -signal.SIGKILL, process.said.read_text()
@@ -76,7 +75,7 @@ def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir):
     total, run, chance = len(answers(workdir / "calm")), workdir / "killed", random.Random(5)
     kept = []
     for _ in range(KILLS):
-        now = killed((*arguments, "--out", "killed"), workdir, run, chance.randrange(1, total // KILLS), 60)
+        now = killed((*arguments, "--out", "killed"), workdir, run, chance.randrange(1, total // KILLS))
         assert now[: len(kept)] == kept, "what was journaled stays as it was"
         kept = now
     assert 0 < len(kept) < total
@@ -110,7 +109,7 @@ def test_killing_while_a_server_misbehaves(workdir):
 
         server.answer = remember
         for _ in range(KILLS):
-            kept = killed(arguments(server, "killed-server"), workdir, run, chance.randrange(1, 6), 60)
+            kept = killed(arguments(server, "killed-server"), workdir, run, chance.randrange(1, 6))
             asked_before |= {
                 line["response"]: server.asked[key_of_text[line["response"]]]
                 for line in kept

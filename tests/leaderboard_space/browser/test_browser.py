@@ -468,6 +468,7 @@ def test_back_and_forward_step_through_what_was_chosen(chromium: Any, address: s
 
     def note(shows: str) -> None:
         page.locator(shows).first.wait_for(timeout=WAIT)
+        eventually(lambda: here(page) in dict(steps), False)
         page.wait_for_timeout(700)
         steps.append((here(page), shows))
 

@@ -162,9 +162,7 @@ def test_pins_order_and_all_models(start: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_the_first_result_is_in_sight(start: Any, scheme: str) -> None:
     page = start(390, scheme)
-    page.wait_for_timeout(500)
-    row = page.locator("table.matrix tbody tr").first.bounding_box()
-    assert row["y"] <= 844 / 2, row
+    eventually(lambda: page.locator("table.matrix tbody tr").first.bounding_box()["y"] <= 844 / 2, True)
     track = page.locator("table.matrix tbody .track").first.bounding_box()
     assert track["width"] >= 120
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
