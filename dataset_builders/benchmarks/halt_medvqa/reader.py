@@ -32,7 +32,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     cases: list[Case] = []
     found: Counter[str] = Counter()
     notes: list[str] = []
-    shelf: dict[str, CaseImage | None] = {}
+    made: dict[str, CaseImage | None] = {}
     own = own_images(source, problems)
     for scenario, name in FILES.items():
         file = needed_file(source, name, f"the questions of scenario {scenario}")
@@ -40,7 +40,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
         found[scenario] = len(entries)
         duplicates = []
         for key, entry in entries:
-            case = _question(entry, scenario, key, images, shelf, own)
+            case = _question(entry, scenario, key, images, made, own)
             if case is None:
                 continue
             cases.append(case)
@@ -101,12 +101,12 @@ def _question(
     scenario: str,
     key: str,
     images: ImageFolders | None,
-    shelf: dict[str, CaseImage | None],
+    made: dict[str, CaseImage | None],
     own: dict[str, OwnImage],
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _nota_options(entry) if scenario == "none" else _options(entry)
-    image = _image(entry, name, images, shelf, own.get(name, OwnImage())) if name else None
+    image = _image(entry, name, images, made, own.get(name, OwnImage())) if name else None
     if not entry.ok or image is None or answer is None:
         return None
     question_id = f"{scenario}-{key}"
@@ -169,11 +169,11 @@ def _nota_options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
 
 
 def _image(
-    entry: Entry, name: str, images: ImageFolders | None, shelf: dict[str, CaseImage | None], own: OwnImage
+    entry: Entry, name: str, images: ImageFolders | None, made: dict[str, CaseImage | None], own: OwnImage
 ) -> CaseImage | None:
-    if name in shelf:
-        return shelf[name]
-    shelf[name] = find_image(
+    if name in made:
+        return made[name]
+    made[name] = find_image(
         entry,
         images,
         [name],
@@ -183,7 +183,7 @@ def _image(
         sha256=own.sha256,
         group=own.group,
     )
-    return shelf[name]
+    return made[name]
 
 
 def _source_dataset(name: str) -> str | None:

@@ -70,10 +70,10 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     if not isinstance(document, dict) or not document:
         raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {REMEDY}")
     problems = Problems()
-    shelf = _Shelf(images, _image_dict(source, problems), _licences(source, images))
+    source_images = _SourceImages(images, _image_dict(source, problems), _licences(source, images))
     cases = []
     for name, value in document.items():
-        case = _pair(Entry(value, str(file), name, problems), shelf)
+        case = _pair(Entry(value, str(file), name, problems), source_images)
         if case is not None:
             cases.append(case)
     problems.check(REMEDY)
@@ -85,7 +85,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     )
 
 
-def _pair(entry: Entry, shelf: _Shelf) -> Case | None:
+def _pair(entry: Entry, source_images: _SourceImages) -> Case | None:
     name = str(entry.name)
     question, options = entry.text("question"), (entry.text("option_A"), entry.text("option_B"))
     ai_options = (entry.text("AI_option_A"), entry.text("AI_option_B"))
@@ -104,7 +104,7 @@ def _pair(entry: Entry, shelf: _Shelf) -> Case | None:
         answer = entry.text(f"im_{number}_correct")
         if answer and answer not in LETTERS:
             entry.wrong(f'"im_{number}_correct" is {answer!r}, which is no option (A or B)')
-        image = shelf.image(entry, number)
+        image = source_images.image(entry, number)
         images.append(image)
         if answer not in LETTERS or image is None:
             continue
@@ -129,7 +129,7 @@ def _pair(entry: Entry, shelf: _Shelf) -> Case | None:
     return Case(name, tuple(image for image in images if image is not None), tuple(questions))
 
 
-class _Shelf:
+class _SourceImages:
     """The images of the source, each made once."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The parameters a chat server is sent beside the messages, and what gives way where it does not take one.
+"""The parameters a chat server is sent beside the messages, and what changes where it does not take one.
 
 What a server takes is settled with the first question, before any other is sent (`openai_chat.py`). See also: reading its errors
 (`server_errors.py`).
@@ -72,7 +72,7 @@ class Parameters:
         """The output tokens that a request is allowed."""
         return max(request.max_tokens, self.least, self.room or 0)
 
-    def give_way(self, failure: ServerFailure, request: Request, limit: int) -> bool:
+    def adjust(self, failure: ServerFailure, request: Request, limit: int) -> bool:
         """Change what is sent after the server refused it; False where nothing can be changed. `limit`: what was sent as such.
 
         Raises BadInput where the server does not take what the user asked for.

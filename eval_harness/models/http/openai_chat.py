@@ -251,7 +251,7 @@ class OpenAIChat(Backend):
                     raise BadInput(f"{self.called}: {words}") from None
                 if failure.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
-                if (not self._settled or failure.parameter == self.parameters.limit_name) and self.parameters.give_way(
+                if (not self._settled or failure.parameter == self.parameters.limit_name) and self.parameters.adjust(
                     failure, request, limit
                 ):
                     continue

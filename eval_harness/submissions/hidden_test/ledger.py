@@ -81,7 +81,7 @@ class HubLedger:
             return with_retries(lambda: self._read(api, private_head(api, self.repo_id, "the ledger"), path))
 
     def change(self, change: Change[T], message: str) -> T:
-        with _alone(f"{endpoint()}/{self.repo_id}"), self._hub("write the ledger") as api:
+        with _locked(f"{endpoint()}/{self.repo_id}"), self._hub("write the ledger") as api:
             until = time.monotonic() + PATIENCE
             return with_retries(lambda: self._once(api, change, message, until), TRIES)
 
@@ -159,7 +159,7 @@ def _document(content: bytes, where: str) -> Document:
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def _locked(name: str) -> Iterator[None]:
     with _turns_lock:
         turn = _turns.setdefault(name, threading.Lock())
     if not turn.acquire(timeout=WAIT):

@@ -73,7 +73,7 @@ def test_names_that_leave_the_folder(name, inside):
 
 
 @pytest.fixture
-def shelf(tmp_path):
+def image_folder(tmp_path):
     for name in ("brain/1.png", "chest/1.png", "deep/er/X.JPG", "only.jpeg", "notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
@@ -95,28 +95,28 @@ def shelf(tmp_path):
         (["x"], "deep/er/X.JPG"),
     ],
 )
-def test_finding_by_name(shelf, names, found):
-    path = ImageFolders([shelf]).find(names)
-    assert path == (shelf / found if found else None)
+def test_finding_by_name(image_folder, names, found):
+    path = ImageFolders([image_folder]).find(names)
+    assert path == (image_folder / found if found else None)
 
 
-def test_a_folder_given_may_be_the_inner_one(shelf):
-    assert ImageFolders([shelf / "deep" / "er"]).find(["deep/er/x.jpg"]) == shelf / "deep/er/X.JPG"
+def test_a_folder_given_may_be_the_inner_one(image_folder):
+    assert ImageFolders([image_folder / "deep" / "er"]).find(["deep/er/x.jpg"]) == image_folder / "deep/er/X.JPG"
 
 
-def test_different_files_of_one_name_are_an_error(shelf):
+def test_different_files_of_one_name_are_an_error(image_folder):
     with pytest.raises(ImageError, match="two different files"):
-        ImageFolders([shelf]).find(["1.png"])
-    (shelf / "1.png").write_bytes(b"here")
-    assert ImageFolders([shelf]).find(["1.png"]) == shelf / "1.png"
+        ImageFolders([image_folder]).find(["1.png"])
+    (image_folder / "1.png").write_bytes(b"here")
+    assert ImageFolders([image_folder]).find(["1.png"]) == image_folder / "1.png"
 
 
-def test_links_are_followed_and_rings_of_links_end(shelf, tmp_path_factory):
+def test_links_are_followed_and_rings_of_links_end(image_folder, tmp_path_factory):
     blobs = tmp_path_factory.mktemp("blobs")
     (blobs / "abc").write_bytes(b"image")
-    (shelf / "linked.png").symlink_to(blobs / "abc")
-    (shelf / "ring").symlink_to(shelf, target_is_directory=True)
-    assert ImageFolders([shelf]).find(["linked.png"]) == shelf / "linked.png"
+    (image_folder / "linked.png").symlink_to(blobs / "abc")
+    (image_folder / "ring").symlink_to(image_folder, target_is_directory=True)
+    assert ImageFolders([image_folder]).find(["linked.png"]) == image_folder / "linked.png"
 
 
 def test_which_names_are_unambiguous():
