@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import yaml
 from tqdm import tqdm
 
 from curation.gmai import FORMAT
@@ -25,6 +26,7 @@ from curation.gmai.pictures.overlay import shown_png
 from curation.gmai.sources import Dataset, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
+from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
 from dataset_builders.selection.lexical_tree import Row, tree_page
 from dataset_builders.temporary import temporary_folder
@@ -134,10 +136,11 @@ def write_report(
 
 
 def write_outputs(
-    out: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable,
+    out: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
     report: Callable[[Path], None],
 ) -> BuildReport:  # fmt: skip
     """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
+    about: what is said of the people in it, for the card (`contents/about.py`).
 
     The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
     """
@@ -145,6 +148,8 @@ def write_outputs(
         keys = source / "keys"
         keys.mkdir()
         write_tsvs(tsv, keys, name, written, private, sources, table)
+        if about:
+            (tsv / ABOUT).write_text(yaml.safe_dump(dict(about), allow_unicode=True), encoding="utf-8")
         report(page)
         for file in [*tsv.iterdir(), *keys.iterdir()]:
             shutil.copyfile(file, source / file.name)

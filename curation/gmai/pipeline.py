@@ -27,6 +27,7 @@ from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.contents.about import read_about
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
 
@@ -59,6 +60,7 @@ def run(
     blind_model: is asked every question without its image.
     """
     sources = read_sources(path)
+    about = _about(path, sources)
     _check_name(out)
     table = read_labels(sources.labels)
     private = out / PRIVATE
@@ -139,12 +141,18 @@ def run(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(
-            out, out.name, written, private, sources, table,
+            out, out.name, written, private, sources, table, about,
             lambda page: write_report(page, written, table, branches, model_branches, funnel, tasks, departments),
         )  # fmt: skip
         write_drawn(private, written, read_drawn(private))
         _write_page_data(private / CASES, written, sources)
     return Made(out, written, funnel, notes)
+
+
+def _about(path: Path, sources: Sources) -> dict[str, str]:
+    """What about.yaml beside sources.yaml says of the people in the sets; the approval is the sets' own where it does not say."""
+    approvals = "; ".join(f"{dataset.name}: {dataset.ethics}" for dataset in sources.datasets if dataset.ethics)
+    return ({"approval": approvals} if approvals else {}) | read_about(path.parent, {})
 
 
 def _check_name(out: Path) -> None:

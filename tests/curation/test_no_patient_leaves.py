@@ -124,6 +124,7 @@ def filled(folder, people, rng):
         {"name": "slices", "reader": "dicom"} | labelled,
         {"name": "volumes", "reader": "nifti", "path": "../raw", "annotations": "nifti", "classes": {1: "liver"}, "modality": "CT"},
     ]  # fmt: skip
+    (given / "about.yaml").write_text("deidentification: all metadata removed by the tool\n")
     (given / "sources.yaml").write_text(yaml.safe_dump({"datasets": sets, "near_duplicate": -1, "per_patient": None}))
 
 
@@ -213,7 +214,8 @@ def build_and_publish(ward):
     for name, format in FORMATS.items():
         ward.run(f"build {format} --as {name} --source {name} --out data/{name}")
         ward.ask(f"curate quality data/{name} --out quality-{name}.html")
-    ward.run("publish data/probe-set ORG/probe-set --private")
+    for data in ("data/probe-set", "gmai-set/dataset"):
+        ward.run(f"publish {data} ORG/set --private")
     withdrawn = ward.people[0].number
     for name, format in FORMATS.items():
         ward.run(f"curate withdraw {name} --group {withdrawn}")

@@ -18,6 +18,7 @@ from curation.gmai.checks import validation, validation_page
 from curation.gmai.labelling.tree_values import DEPARTMENTS
 from curation.images.file_names import file_names
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import image_ids
 from dataset_builders.selection.lexical_tree import read_tree
@@ -276,6 +277,23 @@ def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
         assert any(row["clinical vqa task"] in branch for branch in branches)
     shown = {str(part) for part in offered["breakdown"](facet="department", **asked)}
     assert all(any(department in part for part in shown) for department in {row["department"] for row in rows})
+
+
+def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tmp_path):
+    path = write_all(tmp_path, only={"nifti"})
+    path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  ethics: IRB 2026-17"))
+    pipeline.run(path, tmp_path / "set", quiet=True)
+    card = tmp_path / "set" / "dataset" / "README.md"
+    assert "- **Approval:** nifti-ct: IRB 2026-17" in card.read_text()
+    with pytest.raises(BadInput, match="de-identified"):
+        dataset_files(card.parent, "ORG/set", private=True)
+    (tmp_path / "about.yaml").write_text("deidentification: drawn by a program\n")
+    pipeline.run(path, tmp_path / "set", quiet=True)
+    assert "- **Deidentification:** drawn by a program" in card.read_text() and "IRB 2026-17" in card.read_text()
+    assert dataset_files(card.parent, "ORG/set", private=True).files
+    (tmp_path / "about.yaml").write_text("deidentified: yes\n")
+    with pytest.raises(BadInput, match=r"about\.yaml: does not say"):
+        pipeline.run(path, tmp_path / "set", quiet=True)
 
 
 def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
