@@ -258,7 +258,7 @@ def _overview(first: str) -> None:
     """The first screen: the search, and under it a page like the others, which shows at first what nobody has chosen yet."""
     search = (
         '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
-        'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories and models" '
+        'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories, scores and models" '
         'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
         '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
     )

@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import spec as dataset_spec
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.overview import OFFICIAL, Overview, overview
-from leaderboard_space.data.ranks.standings import ONE, Standings, with_interval
+from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of, with_interval
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.store.trust import is_higher_better, verdicts
@@ -162,7 +162,7 @@ class Front:
         return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
 
     def hits(self) -> list[Hit]:
-        """Everything that can be found: topics, labels, models, benchmarks, pages."""
+        """Everything that can be found: topics, labels, scores, models, benchmarks."""
         labels = self.labels()
         key = ("hits", self.service.board.snapshot.stamp, len(labels))
         return self.service.memory.remember(key, lambda: self._hits(labels))
@@ -184,6 +184,11 @@ class Front:
             said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.format]}, n {count(label.n)}"
             address = address_of("b", label.format, facet=f"{label.facet}:{label.value}")
             found.append(Hit(label.shown, said, address, label.words, 1))
+        for format, sections in self.service.board.snapshot.sections.items():
+            for metric in metrics_of(sections[0], None) if sections else ():
+                name = info_of(metric, format).label
+                address = address_of("b", format, s=sections[0].key, m=metric)
+                found.append(Hit(name, f"score of {LABELS[format]}", address, (fold(name), fold(metric))))
         models: dict[str, set[str]] = {}
         for format, sections in self.service.board.snapshot.sections.items():
             for section in sections:

@@ -45,7 +45,7 @@ def _score(wanted: Sequence[str], hit: Hit, close: dict[str, dict[str, float]]) 
     best = 0.0
     whole = " ".join(wanted)
     for rank, named in enumerate(hit.words):
-        if named == whole:
+        if named.replace(" ", "") == whole.replace(" ", ""):  # "gpt 4 o" is GPT-4o
             return 4.0
         words = named.split()
         grades = [_grade(word, words, close) for word in wanted]
