@@ -6,7 +6,7 @@ See also: drawing (`views/comparing/compare.py`), sentences (`sentences/`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -21,7 +21,7 @@ from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.ranking import scores_of, unpaired_difference
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.views.tables.choices import labels
+from leaderboard_space.views.tables.choices import find_result, labels
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""
@@ -170,7 +170,7 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     outcomes = loaded[0] if loaded else None
     named = labels(section.entries)
     said = [str(request[slot]).strip() for slot in SLOTS if str(request.get(slot) or "").strip()]
-    found = [(name, find(section.entries, named, name)) for name in said]
+    found = [(name, find_result(section.entries, name)) for name in said]
     chosen = list({entry.key: entry for _, entry in found if entry is not None}.values())
     unknown = tuple(name for name, entry in found if entry is None)
     metrics = [name for name in metrics_of(section, outcomes) if info_of(name).unit != "count"]
@@ -184,15 +184,6 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     metric = str(request.get("metric"))
     metric = metric if metric in known else next(iter(known), "")
     return Comparison(section, outcomes, chosen, named, known, metric, unknown)
-
-
-def find(entries: Sequence[Entry], named: Mapping[str, str], said: str) -> Entry | None:
-    """The result that is meant: by its key, its name in the list, or its model's name where only one result has it."""
-    exact = next((entry for entry in entries if said in (entry.key, named[entry.key])), None)
-    if exact is not None:
-        return exact
-    by_model = [entry for entry in entries if entry.result.model.name.lower() == said.lower()]
-    return by_model[0] if by_model else None
 
 
 def _by_default(draft: Comparison) -> list[Entry]:

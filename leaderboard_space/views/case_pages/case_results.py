@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from leaderboard_space.data.board import Board
@@ -11,7 +9,6 @@ from leaderboard_space.data.evidence.case_images import Dataset
 from leaderboard_space.data.evidence.case_lists import headline_of
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.views.tables.choices import labels
 
 MOST_RUNS = 60
 
@@ -42,13 +39,6 @@ def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     entries = [entry for entry in section.entries if entry.key in share]
     best = {entry.key for entry in sorted(entries, key=lambda entry: -np.nan_to_num(share[entry.key]))[:MOST_RUNS]}
     return [entry for entry in entries if entry.key in best]
-
-
-def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
-    """The result that is named by its key, by its name in the list, or by its model."""
-    named = labels(list(entries))
-    exact = next((entry for entry in entries if said in (entry.key, named[entry.key])), None)
-    return exact or next((entry for entry in entries if entry.result.model.name.lower() == said.lower()), None)
 
 
 def datasets_of(board: Board, section: Section) -> list[Dataset]:

@@ -30,16 +30,18 @@ from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, text
 from leaderboard_space.views.case_pages import one_case
 from leaderboard_space.views.case_pages.case import article, facts_of, given_to, letters
-from leaderboard_space.views.case_pages.case_results import answered_of, counted_of, datasets_of, find_result, shown_of
+from leaderboard_space.views.case_pages.case_results import answered_of, counted_of, datasets_of, shown_of
 from leaderboard_space.views.parts import CITE_BOX, acts, files
 from leaderboard_space.views.tables.choices import (
     Request,
     chosen_section,
+    find_result,
     key_of,
     labels,
     measured_sections,
     name_input,
     no_answers,
+    not_known,
     result_input,
     section_select,
 )
@@ -86,10 +88,11 @@ def page(board: Board, request: Request) -> str:
         return no_answers("No questions are known yet.")
     key, section = found
     outcomes = _outcomes(board, section)
+    note = not_known("Set of questions", request.get("set"), key)
     if outcomes is None:
-        return f'<div class="form">{section_select(board, key)}</div>{UNREADABLE}'
+        return f'{note}<div class="form">{section_select(board, key)}</div>{UNREADABLE}'
     if request.get("id"):
-        return one_case.view(board, section, outcomes, request)
+        return note + one_case.view(board, section, outcomes, request)
     chosen = _chosen(section, outcomes, request)
     pages = max(-(-len(chosen.cases) // PER_PAGE), 1)
     at = min(max(_whole(request.get("at") or request.get("page")), 1), pages)
@@ -102,7 +105,7 @@ def page(board: Board, request: Request) -> str:
         article(section, outcomes, case, entries, given, datasets_of(board, section)) for case in shown.tolist()
     )
     return (
-        f"{_form(board, key, chosen)}"
+        f"{note}{_form(board, key, chosen)}"
         f'<h2 class="finding" data-title="Cases">{sentences.cases_found(len(chosen.cases), chosen.is_part)}</h2>'
         f'<p class="sub">{_explained(chosen, entries)}</p>{body}{_turn(at, pages)}'
     )

@@ -13,9 +13,9 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import count, text
 from leaderboard_space.views.addresses import address_of, case_address, set_name
 from leaderboard_space.views.case_pages.case import article, given_to
-from leaderboard_space.views.case_pages.case_results import counted_of, datasets_of, find_result, shown_of
+from leaderboard_space.views.case_pages.case_results import counted_of, datasets_of, shown_of
 from leaderboard_space.views.parts import CITE_BOX, acts, files
-from leaderboard_space.views.tables.choices import Request
+from leaderboard_space.views.tables.choices import Request, find_result
 
 MOST_NEIGHBOURS = 12
 

@@ -21,7 +21,7 @@ from leaderboard_space.html import interval, number, options, score_text, text
 from leaderboard_space.views.addresses import address_of, model_address, set_name
 from leaderboard_space.views.comparing import compare_flips, compare_settings
 from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
-from leaderboard_space.views.tables.choices import Request, result_input, set_select
+from leaderboard_space.views.tables.choices import Request, not_known, result_input, set_select
 from leaderboard_space.views.tables.provenance import entry_mark
 
 MOST_PAIRS = 28
@@ -32,7 +32,7 @@ def page(board: Board, request: Request) -> str:
     found = compared(board, request)
     if found is None:
         return _nothing("No set of questions has two results yet, so there is nothing to compare.")
-    form = _form(board, found)
+    form = _form(board, found) + not_known("Set of questions", request.get("set"), set_name(found.section))
     if found.unknown:
         named = ", ".join(f"“{name}”" for name in found.unknown)
         return form + _nothing(f"No result of the name {named} on these questions. Choose one from the list.")
@@ -40,6 +40,7 @@ def page(board: Board, request: Request) -> str:
         return form + _nothing("Choose two different results.")
     if not found.metric:
         return form + _nothing("These results have no score in common that is known.")
+    form += not_known("Score", request.get("metric"), found.metric, "known of these results")
     pairs = found.differences(found.metric)
     parts = [form, _finding(found, pairs), _scores(found)]
     if len(found.chosen) > 2:

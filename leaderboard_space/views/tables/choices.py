@@ -8,6 +8,7 @@ from typing import Any
 
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import options, plural, text
@@ -97,6 +98,22 @@ def labels(entries: list[Entry]) -> dict[str, str]:
             parts.append("withdrawn")
         named[entry.key] = " · ".join(parts)
     return named
+
+
+def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
+    """The result that is meant: by its key, its name in the list, its model's name, or another name of that model."""
+    named, meant = labels(list(entries)), identity_of(said)
+    exact = (entry for entry in entries if said in (entry.key, named[entry.key]))
+    by_model = (entry for entry in entries if entry.result.model.name.lower() == said.lower())
+    by_identity = (entry for entry in entries if identity_of(entry.result.model.name) == meant)
+    return next(exact, None) or next(by_model, None) or next(by_identity, None)
+
+
+def not_known(what: str, wanted: object, shown: str, where: str = "on this board") -> str:
+    """A note where an address names (`wanted`) something else than what is shown."""
+    if not wanted or str(wanted) == shown:
+        return ""
+    return f'<p class="note">{text(f"{what} {wanted}: not {where}. What is shown is another.", 400)}</p>'
 
 
 def _settings(entry: Entry) -> tuple[str, ...]:

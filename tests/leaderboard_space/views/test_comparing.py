@@ -56,6 +56,14 @@ def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     (row,) = rows
     assert (row["first_value"], row["second_value"]) == (53.96, 22.93) and math.isclose(row["difference"], 31.03)
     assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
+    other_name = {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
+    assert plain(compare.page(papers, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
+    for key, said in (
+        ("set", "Set of questions no/where: not on this board"),
+        ("metric", "Score no/where: not known of these results"),
+    ):
+        assert said in compare.page(papers, {**other_name, key: "no/where"})
+    assert "What is shown is another" not in page
     missing = compare.page(papers, {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "No result of the name" in missing
 
