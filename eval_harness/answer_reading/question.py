@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from eval_harness.answer_reading.options import NUMBER_WORDS, stem, words_of
+from eval_harness.answer_reading.options import NUMBER_WORDS, plain_words, stem
+from eval_harness.answer_reading.plain_text import spell_out
 from eval_harness.answer_reading.yes_no import FOUND
 
 _EMPTY_WORDS = frozenset(
@@ -106,7 +108,7 @@ def repeats(text: str, question: str) -> str | None:
     than Y." is yes, "X is not larger than Y." no. A finding may be described further ("Is there an X in the Y?" - "There is a small X in
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
-    question = _PREAMBLE.sub("", (question[: question.rfind("?") + 1] or question).strip())
+    question = _asked(question)
     if len(text) > SHORT:
         text = text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
     if _WHOLE_NORMAL.fullmatch(question):
@@ -143,7 +145,13 @@ def repeats(text: str, question: str) -> str | None:
     return said.pop() if len(said) == 1 and said != {""} else None
 
 
-def _replaces_one(said: list[str], wanted: list[str]) -> bool:
+@lru_cache(maxsize=4096)
+def _asked(question: str) -> str:
+    """What a question asks, spelt as responses are, without what it says before it asks and after."""
+    return _PREAMBLE.sub("", spell_out((question[: question.rfind("?") + 1] or question).strip()))
+
+
+def _replaces_one(said: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
     """Whether a clause says another word in place of one of those asked for ("it is now red" where "it is now blue" is asked)."""
     return 2 < len(wanted) <= len(said) <= len(wanted) + 1 and len(set(wanted) - set(said)) == 1
 
@@ -183,9 +191,10 @@ def _number(word: str) -> str | None:
 _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 
-def _finding_words(question: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _finding_words(question: str) -> tuple[str, ...]:
     """The words of what the question asks for, its noun last; without where it is ("in the right lung")."""
-    asked = _FINDING.match(_ABOUT.sub("", _PREAMBLE.sub("", question.strip())))
+    asked = _FINDING.match(_ABOUT.sub("", _asked(question)))
     parts = asked.groupdict() | {"subject": None} if asked else {}
     finding = _EVIDENCE.sub("", next(filter(None, parts.values()), ""))
     return _without_generic(_content(_WHERE.split(finding, maxsplit=1)[0]))
@@ -232,7 +241,7 @@ _NOT_ABNORMAL = re.compile(
 )
 
 
-def _verdict(clause: str, wanted: list[str], exists: bool, named: bool) -> str | None:
+def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) -> str | None:
     """What a clause says of the wanted words; empty where it names them and nobody can say how it means them."""
     gap = GAP if exists else 0
     if not _repeats_words(_content(clause), wanted, gap):
@@ -248,11 +257,11 @@ def _verdict(clause: str, wanted: list[str], exists: bool, named: bool) -> str |
     return "yes" if not exists or _says_there(own, wanted) else None
 
 
-def _without_generic(words: list[str]) -> list[str]:
-    return [word for word in words if word not in _GENERIC] or words
+def _without_generic(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for word in words if word not in _GENERIC) or words
 
 
-def _says_there(clause: str, wanted: list[str]) -> bool:
+def _says_there(clause: str, wanted: tuple[str, ...]) -> bool:
     """Whether the clause says of the wanted words that they are there ("shows X", "X is seen", "mild X")."""
     if (degree := _DEGREE.match(clause)) and _content(clause[degree.end() :])[: len(wanted)] == wanted:
         return True
@@ -265,7 +274,7 @@ def _says_there(clause: str, wanted: list[str]) -> bool:
     )
 
 
-def _repeats_words(said: list[str], wanted: list[str], gap: int) -> bool:
+def _repeats_words(said: tuple[str, ...], wanted: tuple[str, ...], gap: int) -> bool:
     """Whether the wanted words are said in their order, with at most `gap` others between two of them."""
     affirmed = [word for word in said if word not in _DENYING]
     for start, word in enumerate(affirmed):
@@ -286,7 +295,7 @@ def _repeats_words(said: list[str], wanted: list[str], gap: int) -> bool:
 _DENYING = frozenset({"not", stem("unlikely")})
 
 
-def _own_part(sentence: str, wanted: list[str], gap: int) -> str:
+def _own_part(sentence: str, wanted: tuple[str, ...], gap: int) -> str:
     """The part of the sentence up to where it denies something else, as long as that part holds the wanted words."""
     for beside in _BESIDE.finditer(sentence):
         if _repeats_words(_content(sentence[: beside.start()]), wanted, gap):
@@ -297,6 +306,8 @@ def _own_part(sentence: str, wanted: list[str], gap: int) -> str:
 _ABBREVIATION = re.compile(r"\([A-Z]{2,6}\)")
 
 
-def _content(text: str) -> list[str]:
-    words = (stem(word) for word in words_of(_ABBREVIATION.sub("", text)) if word not in _EMPTY_WORDS)
-    return [word.removesuffix("s") if len(word) > 3 else word for word in words]
+@lru_cache(maxsize=256)
+def _content(text: str) -> tuple[str, ...]:
+    """The stems of the words that count, of a text that has been made plain."""
+    words = (stem(word) for word in plain_words(_ABBREVIATION.sub("", text)).split() if word not in _EMPTY_WORDS)
+    return tuple(word.removesuffix("s") if len(word) > 3 else word for word in words)
