@@ -171,10 +171,6 @@ def last_line_letter(text: str, count: int) -> Found:
     return (position(last[2], count),)
 
 
-_LINE_LABEL = re.compile(
-    rf"^[ \t]*(?:[-•*][ \t]*)?(?:option[ \t]+)?{OPEN}([A-Z])(?:{CLOSE}[ \t]*[.:)\-–]|{CLOSED})",
-    re.MULTILINE | re.IGNORECASE,
-)
 _INLINE_LABEL = re.compile(r"(?<![^\W_])([A-Z])[\"']?[:)]\s")
 _ALONE_ON_ITS_LINE = re.compile(rf"[^\w\n]{{0,6}}(?:[Oo]ption )?{OPEN}[A-Z]{CLOSE}[^\w\n]{{0,2}}\n")
 _LEAD = re.compile(
@@ -190,12 +186,7 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
     if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
         return None
     alone = _ALONE_ON_ITS_LINE.match(text) is not None
-    labels = {
-        label[1].upper()
-        for found in (_LINE_LABEL, _INLINE_LABEL)
-        for label in found.finditer(text)
-        if position(label[1], count) >= 0
-    }
+    labels = {label[1] for label in _INLINE_LABEL.finditer(text) if position(label[1], count) >= 0}
     if len(labels) > 1 and not alone:
         return None
     if is_denied(text, lead.start(1), lead.end(1)):
