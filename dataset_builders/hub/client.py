@@ -227,6 +227,8 @@ def _status_line(status: int, account: str, said: str) -> str:
         return "the Hub had too many requests. Wait a few minutes, then run this again."
     if status in (409, 412):
         return f"somebody else changes it at the same time{said}. Run this again."
+    if status in (404, 405):
+        return f"{endpoint()} answered {status}{said}: it has no such address. Check HF_ENDPOINT; an older Hub may lack what this needs."
     if status >= 500:
         return f"the Hub answered {status}{said}. Run this again later; what is there already is not sent twice."
     return f"the Hub answered {status}{said}."

@@ -267,9 +267,12 @@ def test_a_tag_that_fails_once_is_set_once(folder, api, local_hub, status, after
     assert [(t.name, t.target_commit) for t in tags] == [("v1.0.0", report.commit)]
 
 
-def test_a_hub_that_stays_broken_is_named_in_one_line(folder, api, local_hub):
-    local_hub.faults.add(COMMIT, 500, times=99)
-    assert "the Hub answered 500" in refused(folder, "ORG/small")
+@pytest.mark.parametrize(
+    ("status", "line"), [(500, "the Hub answered 500"), (404, "it has no such address. Check HF_ENDPOINT")]
+)
+def test_a_hub_that_stays_broken_is_named_in_one_line(folder, api, local_hub, status, line):
+    local_hub.faults.add(COMMIT, status, times=99)
+    assert line in refused(folder, "ORG/small")
     local_hub.faults.clear()
     local_hub.record.clear()
     report = publish(folder, "ORG/small")
