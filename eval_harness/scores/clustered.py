@@ -107,7 +107,7 @@ def steadied(
     together = np.where(alone < 1 - 1e-9, 1 - alone, 0.0)
     several = clusters.total(together)
     counted = together > 0
-    per_full = np.divide(1.0, full, out=np.zeros_like(full), where=counted & (full > 0))
+    per_full = np.divide(1.0, full, out=np.zeros_like(full), where=counted & (full > 1e-300))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         alike = clusters.sums(clusters.residual, per_full) / (independent * total**2 / of_squares)
         shown = np.clip(np.nan_to_num((alike - clusters.total(alone * counted)) / several), 0.0, 1.0)

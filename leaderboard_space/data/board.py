@@ -171,7 +171,7 @@ class Board:
             if follows and len(runs) == len(measured) >= MANY:
                 save_runs(name, follows, layout, numbers)
         by_key = {entry.key: entry for entry in measured}
-        for key, run in zip(keys, apart(numbers, layout), strict=True):
+        for key, run in zip(keys, apart(numbers, layout, len(keys)), strict=True):
             self._units[self._run_key(section, by_key[key])] = run
         return align(section.format, questions, keys, layout, numbers), tree
 

@@ -22,7 +22,7 @@ from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.submissions.submission import Submission
 from leaderboard_space import comparing
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import matching, topics
 from leaderboard_space.front import Front
@@ -33,6 +33,7 @@ from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare
 from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.claims import (
+    SIGNS,
     Truth,
     check_caption,
     check_headline,
@@ -135,7 +136,11 @@ def check_other_views(service: Service, format: str, section: Section, truth: di
     for name, x, y in re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page):
         model = html.unescape(name)
         assert rounds_to(x, values[model, "set_accuracy"]) and rounds_to(y, values[model, "confusion"]), (model, x, y)
-    assert ("Dashed lines are chance." in page or "Short dashes are chance" in page) <= ('class="guess"' in page)
+    for plot in re.findall(r'<section class="plot".*?</section>', page, re.DOTALL):
+        dashed = any(
+            words in plot for words in ("Dashed lines are chance.", "Short dashes are chance", "The dashed line is")
+        )
+        assert dashed == ('class="guess"' in plot), plain(plot)[:300]
     if '<table class="board transfer"' in page:
         table = page[page.index('<table class="board transfer"') :]
         check_behind(table[: table.index("</table>")], [*by_image_type(service.board.store, section, truth)])
@@ -321,9 +326,11 @@ def check_submitted(found: Raw, format: str) -> None:
         *["a.csv: is cut off"] * (result.benchmark.questions % 2),
     ]
     refused = plain(submit.report(Submission("run", None, result, empty, empty, problems=problems)))  # type: ignore[arg-type]
-    assert ("cannot be submitted as it is" in refused) == bool(problems) != ("ready to be submitted" in refused), (
-        refused
-    )
+    end = "cannot be submitted as it is" if problems else "ready to be submitted"
+    asked = result.benchmark.questions
+    whom = f"{result.model.name} on {result.benchmark.name}, {result.benchmark.split}"
+    assert refused.startswith(f"{whom}, {asked:,} question{'s' * (asked != 1)}: {end}."), refused
+    assert ("Partial: " in refused) == bool(result.benchmark.selection), refused
     if problems:
         kinds = len({line[:7] for line in problems})
         assert f"{len(problems)} problem{'s' * (len(problems) > 1)}" in refused, refused
@@ -368,16 +375,49 @@ def check_topics(front: Front, format: str, rows: list[Raw]) -> None:
         marks = re.findall(r'<span class="mark">(.)</span>', page)
         number = re.search(r"at 95% for all ([\d,]+) marks?", page)
         assert number and int(number[1].replace(",", "")) == sum(mark != "·" for mark in marks), (number, marks)
-        check_behind(
-            page,
-            [
-                score
-                for found in rows
-                for cell in found.cells.get(FACET[format], {}).values()
-                for score in cell.values()
-            ],
-        )
+        cells = [
+            (found.result.model.name, score)
+            for found in rows
+            for cell in found.cells.get(FACET[format], {}).values()
+            for score in cell.values()
+        ]
+        check_behind(page, [score for _, score in cells])
+        for part in re.findall(r'<section class="part">.*?</section>', page, re.DOTALL):
+            check_topic_part(part, front._of(next((label for label, how in held if how == "same"), held[0][0])), cells)
         return
+
+
+def check_topic_part(part: str, ranked: Standings, cells: list[tuple[str, Score]]) -> None:
+    """One benchmark's part of a topic's page: its sentence by the marks of its first column, and every value by some cell of that model."""
+    shown = {}
+    for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL):
+        own = [score for model, score in cells if model == html.unescape(name)]
+        for kind, value, mark in re.findall(r'<td class="([\w ]+)"[^>]*><b>(.*?)</b> <span class="mark">(.)<', line):
+            assert any(
+                score.value is not None
+                and rounds_to(html.unescape(value), score.value)
+                and kind.endswith(" few") == (score.n_cases < 30)
+                for score in own
+            ), (name, value, kind)
+            shown.setdefault(html.unescape(name), (value, mark))
+    models = [row for row in ranked.models if row.entry.result.model.name in shown]
+    names = {row.entry.result.model.name for row in models}
+    said = plain(re.search(r'<p class="asked">(.*?)</p>', part)[1])  # type: ignore[index]
+    if len(names) < len(ranked.models) or not models:  # several rows of a model: its cell shows one of them
+        return
+    truth = [
+        Truth(
+            f"{name} ({row.entry.account})" if (name := row.entry.result.model.name) and f"{name} (" in said else name,
+            row.score.value or 0.0,
+            SIGNS[shown[name][1]],
+            row.first or 0,
+        )
+        for row in models
+    ]
+    check_headline(
+        re.sub(r"^[^:]+: (?=.* guessing|.* flipping)", "", said), truth, baselines=0, uncounted=0, partial=0,
+        up=info_of(ranked.metric).higher_is_better is not False, models=True,
+    )  # fmt: skip
 
 
 def check_places(

@@ -217,12 +217,10 @@ def stacked(runs: Sequence[RunUnits]) -> dict[str, Stacked]:
     return {name: stack([run.metrics[name] for run in runs], chance[name]) for name in runs[0].layout.order}
 
 
-def apart(numbers: Mapping[str, Stacked], layout: Layout) -> list[RunUnits]:
-    """The runs again, without memory of their own."""
-    metrics = {name: stored_units.apart(held, len(held.top)) for name, held in numbers.items()}
-    return [
-        RunUnits(dict(zip(metrics, columns, strict=True)), layout) for columns in zip(*metrics.values(), strict=True)
-    ]
+def apart(numbers: Mapping[str, Stacked], layout: Layout, runs: int) -> list[RunUnits]:
+    """The runs again, without memory of their own; with no metric at all where the source keeps every key to itself."""
+    metrics = {name: stored_units.apart(held, runs) for name, held in numbers.items()}
+    return [RunUnits({name: columns[run] for name, columns in metrics.items()}, layout) for run in range(runs)]
 
 
 def load_runs(name: str, follows: str) -> tuple[Layout, dict[str, Stacked]] | None:

@@ -39,15 +39,15 @@ def by_size(rows: Sequence[Row], metric: str, format: str, about: str = "") -> s
     known = {key: float(size) for key, size in sized.items() if size}
     missing = len({row.entry.result.model.name for row in rows if not sized[row.entry.key] and not row.is_baseline})
     left = f" {plural(missing, 'model')} {'states' if missing == 1 else 'state'} no size." if missing else ""
-    said = f"Across: parameters in billions, on a logarithmic axis. Bars are 95% intervals, the dashed line is what guessing gets.{left}"
+    said = f"Across: parameters in billions, on a logarithmic axis.{left}"
     return _against(rows, known, metric, format, "size", "by size", "Parameters (billions)", said, about, 1e9)
 
 
 def by_cost(rows: Sequence[Row], tokens: Mapping[str, float], metric: str, format: str, about: str = "") -> str:
     """Scores by what answering cost: tokens per question, of the runs that recorded them. `tokens`: by entry key."""
     said = (
-        "Across: tokens per question, read and written together, as the runs recorded them, on a logarithmic axis. Bars are 95% intervals, "
-        "the dashed line is what guessing gets. Papers do not print what their answers cost."
+        "Across: tokens per question, read and written together, as the runs recorded them, on a logarithmic axis. "
+        "Papers do not print what their answers cost."
     )
     return _against(rows, tokens, metric, format, "cost", "by cost", "Tokens per question", said, about)
 
@@ -143,4 +143,8 @@ def _against(
     y = percent_scale(f"{info.label} (%)", [*ends, *([level] if level is not None else [])])
     x = log_scale(across, [point.x for point in points], unit)
     full = f"{info.label} {title}"
+    if any(point.low is not None for point in points):
+        said += " Bars are 95% intervals."
+    if level is not None:
+        said += " The dashed line is what guessing gets."
     return frame(name, full, said, svg(points, x, y, f"{full}, one point per result", (None, level)), about)
