@@ -25,6 +25,7 @@ from dataset_builders.sources.problems import clip
 from eval_harness.integrations.described import Described, letters_of
 from eval_harness.submissions.untrusted.files import Found
 
+ZIP = b"PK\x03\x04"
 ZSTD = 93
 LARGEST_MEMBER = 256 << 20
 """Unpacked bytes of one member (a sample with its images, or the header)."""
@@ -53,7 +54,9 @@ def recognises(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             head = file.read(4096)
-        if head.startswith(b"PK\x03\x04"):
+        if head.startswith(ZIP):
+            if not zipfile.is_zipfile(path):
+                return b"_journal/" in head  # a log that was cut short, which `open_log` says
             with zipfile.ZipFile(path) as archive:
                 names = archive.namelist()
             return "header.json" in names or any(name.startswith("_journal/") for name in names)
@@ -66,7 +69,9 @@ def recognises(path: Path) -> bool:
 def open_log(path: Path) -> InspectLog:
     """Raises BadInput for a damaged log, and one that was not finished."""
     try:
-        log = _open_zip(path) if zipfile.is_zipfile(path) else _open_json(path)
+        with path.open("rb") as file:
+            zipped = file.read(len(ZIP)) == ZIP
+        log = _open_zip(path) if zipped else _open_json(path)
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, pa.ArrowException) as error:
         raise BadInput(
             f"{path}: is a damaged log of inspect-ai ({str(error).splitlines()[0][:200]}). {AGAIN}"
@@ -123,7 +128,7 @@ def _member(path: Path, info: zipfile.ZipInfo) -> bytes:
         with path.open("rb") as file:
             file.seek(info.header_offset)
             local = file.read(30)
-            if len(local) < 30 or local[:4] != b"PK\x03\x04":
+            if len(local) < 30 or local[:4] != ZIP:
                 raise ValueError(f"{info.filename} is not where the archive says")
             names, extra = struct.unpack("<HH", local[26:30])
             file.seek(names + extra, io.SEEK_CUR)

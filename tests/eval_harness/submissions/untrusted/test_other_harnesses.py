@@ -100,6 +100,7 @@ def inspect_json(path, answers):
 def inspect_eval(path, answers):
     file = path / "log.eval"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_journal/start.json", "{}")
         archive.writestr("header.json", json.dumps(inspect_header()))
         for question, said in answers:
             archive.writestr(f"samples/{question.question_id}_epoch_1.json", json.dumps(sample(question, said)))
@@ -258,7 +259,7 @@ def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
         refused(log, words)
     packed = inspect_eval(tmp_path, answers)
     packed.write_bytes(packed.read_bytes()[:-200])
-    refused(packed, "")
+    refused(packed, "is a damaged log of inspect-ai")
     strangers = [json.loads(line) for line in lmms(tmp_path, answers).read_text().splitlines()]
     for line in strangers:
         del line["medprobe_answer"]
