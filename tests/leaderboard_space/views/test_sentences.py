@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leaderboard_space import sentences
 from leaderboard_space.html import number, percent
 from leaderboard_space.sentences import Caption, Finding, Ranked
-from tests.leaderboard_space.claims import Truth, check_caption, check_headline, rounds_to
+from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_trust, rounds_to
 
 # What differs by less than 1e-9 counts as equal: no value lies on that edge.
 VALUES = st.one_of(
@@ -246,7 +246,16 @@ def test_who_knows_of_a_topic(names, knowing, related) -> None:  # type: ignore[
     said = sentences.topic("CT", know, near)
     assert re.findall(r"\b[A-D]\b", said) == (know or near)
     assert ("no benchmark" in said) == (not know) and ("something related" in said) == (not know and bool(near))
-    assert re.search(r"\bknows\b", said) is None or len(know or near) < 2
+    if know or near:
+        assert (" knows " in said) == (len(know or near) == 1), said
+
+
+def test_the_first_sentence_claims_what_was_tested() -> None:
+    for models in (1, 2, 3, 14):
+        for better in range(models + 1):
+            for worse in range(models - better + 1):
+                said = sentences.trust(sentences.Trust("tell two images apart", models, better, worse, "a coin flip"))
+                check_trust(said, models, better, worse)
 
 
 def test_every_sentence_has_a_test() -> None:
