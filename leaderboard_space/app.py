@@ -142,7 +142,7 @@ def build_app(
     sandbox.start()
     claimed.watch()
     board.watch()  # last: reading answers would slow the building of the page down
-    return app, Middleware(Endpoint, functions=functions, service=service)
+    return app, Middleware(Endpoint, functions=functions)
 
 
 def _claimed(claimed: Claims, board: Board) -> str:

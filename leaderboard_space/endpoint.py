@@ -31,10 +31,10 @@ COMPRESSED_FROM = 2000
 class Endpoint:
     """ASGI middleware: answers requests under PREFIX by the function of that path; everything else passes.
 
-    `functions`: path ("PAGE/FUNCTION") -> function. `service`: for the functions that answer from answers which may still be read."""
+    `functions`: path ("PAGE/FUNCTION") -> function."""
 
-    def __init__(self, app: Any, functions: Mapping[str, Function], service: Service | None = None) -> None:
-        self.app, self.functions, self.service = app, functions, service
+    def __init__(self, app: Any, functions: Mapping[str, Function]) -> None:
+        self.app, self.functions = app, functions
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
@@ -53,19 +53,20 @@ class Endpoint:
         except (ValueError, RecursionError):
             await _send(send, 400, {"error": "The request is not JSON."})
             return
-        answer = await answer_to(function, request if isinstance(request, dict) else {}, self.service)
+        answer = await answer_to(function, request if isinstance(request, dict) else {})
         packs = b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b"")
         await _send(send, 200, answer, packs)
 
 
-async def answer_to(function: Function, request: dict[str, Any], service: Service | None) -> dict[str, Any]:
+async def answer_to(function: Function, request: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request (`ok`), or one line about what is wrong with it (`error`); nothing a browser sends takes the board down.
 
-    What the service can answer at once is left to WORKERS; who waits for answers still being read waits in another thread.
+    What a benchmark's service can answer at once is left to WORKERS; who waits for answers still being read waits in another thread.
     """
     loop = asyncio.get_running_loop()
+    service = getattr(function, "__self__", None)
     try:
-        if service is not None and getattr(function, "__self__", None) is service:
+        if isinstance(service, Service):
             if not service.ready(request):
                 await loop.run_in_executor(None, service.wait, request)
             return {"ok": await loop.run_in_executor(WORKERS, function, request)}

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pandas as pd
 
@@ -166,7 +167,7 @@ def _texts(raw: pd.DataFrame, column: str) -> pd.Series:
     return raw[column].map(cell_text).astype(object)
 
 
-def cell_text(value: object) -> str:
+def cell_text(value: Any) -> str:
     """What a cell says; "" for an empty one."""
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
 
