@@ -29,7 +29,7 @@ COMPRESSED_FROM = 2000
 
 
 class Endpoint:
-    """ASGI middleware: answers requests under PREFIX by the function of that path; everything else passes.
+    """ASGI middleware: answers a request for PREFIX and a function's path by that function; everything else passes.
 
     `functions`: path ("PAGE/FUNCTION") -> function."""
 
@@ -37,12 +37,11 @@ class Endpoint:
         self.app, self.functions = app, functions
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
-        if not path.startswith(PREFIX):
+        function = self._function(scope) if scope["type"] == "http" else None
+        if function is None:
             await self.app(scope, receive, send)
             return
-        function = self.functions.get(path.removeprefix(PREFIX))
-        if function is None or scope["method"] != "POST":
+        if scope["method"] != "POST":
             await _send(send, 404, {"error": "The board has no such page."})
             return
         body = await _body(receive)
@@ -56,6 +55,13 @@ class Endpoint:
         answer = await answer_to(function, request if isinstance(request, dict) else {})
         packs = b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b"")
         await _send(send, 200, answer, packs)
+
+    def _function(self, scope: Any) -> Function | None:
+        """The function of a request's path, which begins with the root that the board is served under, or a proxy has removed that. Both
+        are looked up: the root may itself be called as PREFIX is."""
+        root = scope.get("root_path", "").rstrip("/")
+        names = [scope["path"].removeprefix(prefix) for prefix in (root + PREFIX, PREFIX)]
+        return next((self.functions[name] for name in names if name in self.functions), None)
 
 
 async def answer_to(function: Function, request: dict[str, Any]) -> dict[str, Any]:

@@ -40,8 +40,9 @@ class Preview:
         if not is_page or scope["method"] != "GET" or b"deep_link" in scope["query_string"]:
             await self.app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        key = (scope["scheme"], root, scope["path"], *(headers.get(name) for name in KEPT_FOR))
+        # Every header of these names, in their order: Gradio reads the first of several, and none may be kept under another's name.
+        address = [(name, value) for name, value in scope["headers"] if name in KEPT_FOR]
+        key = (scope["scheme"], root, scope["path"], *address)
         kept = self._kept.get(key)
         if kept is None:
             start, body = await self._made(scope, receive)
@@ -51,9 +52,10 @@ class Preview:
                 return
             page = TAGS.sub(b"", body).replace(b"<head>", b"<head>" + OURS.encode(), 1)
             kept = (page, gzip.compress(page, 6, mtime=0))
-            if len(self._kept) < MOST_KEPT:
-                self._kept[key] = kept
-        packs = b"gzip" in headers.get(b"accept-encoding", b"")
+            self._kept[key] = kept
+            if len(self._kept) > MOST_KEPT:  # the oldest goes: addresses that somebody made up do not stay
+                del self._kept[next(iter(self._kept))]
+        packs = b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b"")
         content = kept[packs]
         said = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(content)).encode())]
         said += [(b"vary", b"accept-encoding")] + ([(b"content-encoding", b"gzip")] if packs else [])
@@ -71,5 +73,6 @@ class Preview:
             else:
                 parts.append(message.get("body", b""))
 
-        await self.app(scope, receive, collect)
+        # Without a query: Gradio would read a link of its own there (`deep_link`), also where its name is written with %5F.
+        await self.app({**scope, "query_string": b""}, receive, collect)
         return start, b"".join(parts)

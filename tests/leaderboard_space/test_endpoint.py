@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -32,9 +32,8 @@ def client() -> TestClient:
 
     def page(request: Request) -> HTMLResponse:
         drawn.append(1)
-        return HTMLResponse(
-            f'<html><head><meta property="og:title" content="Gradio"></head>{len(drawn)} {request.url.netloc}</html>'
-        )
+        body = f"{len(drawn)} {request.url.query}{request.url.netloc}"
+        return HTMLResponse(f'<html><head><meta property="og:title" content="Gradio"></head>{body}</html>')
 
     stack = [Middleware(BodyLimit), Middleware(Preview), Middleware(Endpoint, functions={"page/ask": answer})]
     return TestClient(Starlette(routes=[Route("/", page)], middleware=stack), raise_server_exceptions=False)
@@ -70,3 +69,31 @@ def test_the_page_is_made_once_for_each_address_it_is_served_under(client: TestC
         "3 elsewhere</html>"
     )
     assert client.get("/").text == first
+
+
+def test_no_page_is_kept_for_an_address_that_another_one_named(client: TestClient) -> None:
+    """Gradio writes the first of several such headers into the page: a second one must not decide for whom it is kept."""
+    forwarded = [("x-forwarded-host", "made-up"), ("x-forwarded-host", "board.example")]
+    client.get("/", headers=forwarded)
+    behind_proxy = client.get("/", headers=forwarded[1:]).text
+    assert "2 " in behind_proxy and behind_proxy == client.get("/", headers=forwarded[1:]).text
+    for number in range(50):  # addresses that are made up push no other out for good
+        client.get("/", headers={"host": f"made-up-{number}"})
+    again = client.get("/", headers={"host": "elsewhere"}).text
+    assert again == client.get("/", headers={"host": "elsewhere"}).text
+
+
+def test_the_kept_page_is_that_of_no_readers_query(client: TestClient) -> None:
+    first = client.get("/?deep%5Flink=x").text
+    assert first.endswith("1 testserver</html>") and client.get("/").text == first
+
+
+@pytest.mark.parametrize("root", ["", "/sub", "/sub/", "/board", "/b"])
+def test_a_page_is_answered_under_every_root_with_a_proxy_that_removes_it_and_one_that_does_not(root: str) -> None:
+    routes = [Route("/{rest:path}", lambda request: JSONResponse({"passed": True}))]
+    client = TestClient(
+        Starlette(routes=routes, middleware=[Middleware(Endpoint, functions={"page/ask": answer})]), root_path=root
+    )
+    for served in ("", root.rstrip("/")):
+        assert client.post(f"{served}/board/page/ask", json={}).json() == {"ok": [LONG, {}]}
+        assert client.get(f"{served}/assets/page.js").json() == {"passed": True}
