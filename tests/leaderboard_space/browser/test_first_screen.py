@@ -162,9 +162,10 @@ def test_pins_order_and_all_models(start: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_the_first_result_is_in_sight(start: Any, scheme: str) -> None:
     page = start(390, scheme)
-    eventually(lambda: page.locator("table.matrix tbody tr").first.bounding_box()["y"] <= 844 / 2, True)
-    track = page.locator("table.matrix tbody .track").first.bounding_box()
-    assert track["width"] >= 120
+    row = page.locator("table.matrix tbody tr").first
+    eventually(lambda: (box := row.bounding_box()) is not None and box["y"] <= 844 / 2, True)
+    track = page.locator("table.matrix tbody .track").first
+    eventually(lambda: (box := track.bounding_box()) is not None and box["width"] >= 120, True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("link", name="MRI").first.click()
     page.get_by_role("heading", name="MRI: what ProbMed knows of it.").wait_for(timeout=WAIT)

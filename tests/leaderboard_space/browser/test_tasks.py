@@ -190,8 +190,9 @@ def test_every_page_in_both_themes_and_on_small_screens(
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append((address, "beyond the screen"))
         first = page.locator("table.board:visible tbody tr[data-key], table.matrix:visible tbody tr").first
-        if width < 1000 and first.count() and first.bounding_box()["y"] > height / 2:
-            found.append((address, f"the first row is at {first.bounding_box()['y']:.0f} of {height}"))
+        box = first.bounding_box(timeout=WAIT) if width < 1000 and first.count() else None
+        if box and box["y"] > height / 2:
+            found.append((address, f"the first row is at {box['y']:.0f} of {height}"))
         if (width, scheme) != (720, "dark"):
             options: dict[str, Any] = {"resultTypes": ["violations"]}
             if scheme == "dark":
