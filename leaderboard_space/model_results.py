@@ -5,6 +5,7 @@ See also: which names mean one model (`data/models/identity.py`), drawing (`view
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,7 @@ MOST_ENDS = 3
 
 @dataclass(frozen=True)
 class Line:
-    """The model's result in a set of questions. `ranked`: how many models are ranked there; `outcomes` None: no answers are known."""
+    """The model's result in a set of questions. `ranked`: how many hold ranks in its group there; `outcomes` None: no answers are known."""
 
     section: Section
     metric: str
@@ -109,8 +110,9 @@ def lines_of(service: Service, name: str) -> list[Line]:
         query = service.query({"format": section.format, "section": section.key, "shown": ONE})
         found = service.standings(query)
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
+        ranked = Counter(row.group for row in found.rows if row.first is not None)
         lines += [
-            Line(section, query.metric, row, len(found.models), query.outcomes)
+            Line(section, query.metric, row, ranked[row.group], query.outcomes)
             for row in sorted(mine, key=lambda row: list(GROUPS).index(row.group))
             if row.score.value is not None
         ]

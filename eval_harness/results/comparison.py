@@ -18,6 +18,7 @@ from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import units
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.sign_flips import SMALLEST
+from eval_harness.scores.metrics import METRICS
 
 MOST_LISTED = 8
 
@@ -91,7 +92,7 @@ def compare_results(a: Side, b: Side) -> str:
         )
     lines = [f"A  {_title(a.result)}", f"B  {_title(b.result)}", "", "settings"]
     lines += _settings(a.result, b.result)
-    lines += ["", "scores (percent)", *_scores(a, b)]
+    lines += ["", "scores (percent, or a count)", *_scores(a, b)]
     if a.answers is not None and b.answers is not None:
         lines += ["", "answers", *_answers(a, b)]
     return "\n".join(lines)
@@ -145,7 +146,8 @@ def _say(value: Any) -> str:
 
 def _scores(a: Side, b: Side) -> list[str]:
     common = [name for name in a.result.scores if name in b.result.scores]
-    width = max(map(len, common), default=6)
+    named = {name: f"{name} (count)" if _is_count(name) else name for name in common}
+    width = max(map(len, named.values()), default=6)
     tables = _units(a, b)
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
     for name in common:
@@ -153,7 +155,7 @@ def _scores(a: Side, b: Side) -> list[str]:
         if left.value is None or right.value is None:
             continue
         numbers = f"{left.value:>7.2f}  {right.value:>7.2f}  {left.value - right.value:>+7.2f}"
-        lines.append(f"  {name:<{width}}  {numbers}  {_test(tables, name, left, right)}".rstrip())
+        lines.append(f"  {named[name]:<{width}}  {numbers}  {_test(tables, name, left, right)}".rstrip())
     if tables is None:
         why = (
             "one of them has no answers"
@@ -162,6 +164,10 @@ def _scores(a: Side, b: Side) -> list[str]:
         )
         lines.append(f"  no paired test: {why}; intervals that overlap do not show a difference")
     return lines
+
+
+def _is_count(metric: str) -> bool:
+    return metric in METRICS and METRICS[metric].unit == "count"
 
 
 def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
@@ -186,8 +192,10 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
         test = paired_test(*tables, metric)
     except BadInput:
         return ""
-    sign = "<" if test.p <= SMALLEST else "="
-    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, p {sign} {test.p:.3g} ({test.method})"
+    p = f"p {'<' if test.p <= SMALLEST else '='} {test.p:.3g} ({test.method})"
+    if _is_count(metric):  # the interval is of a share
+        return p
+    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}"
 
 
 def _answers(a: Side, b: Side) -> list[str]:

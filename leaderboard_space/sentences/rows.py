@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from eval_harness.results import Verdict
-from leaderboard_space.html import count, number, percent
+from leaderboard_space.html import count, percent
 from leaderboard_space.sentences.captions import percent_of_chance
-from leaderboard_space.sentences.headlines import RANDOM_RUN
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
           "December")  # fmt: skip
@@ -40,12 +39,13 @@ def month(date: str) -> str:
 def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
     """A verdict in a table's cell, with what guessing gets. `guess`: RANDOM_RUN, or what exact chance is called."""
     level = "" if chance is None else f" ({percent_of_chance(chance)})"
+    untested = "not tested" if chance is None else f"not tested; {guess} gets {percent_of_chance(chance)}"
     words: dict[Verdict | None, str] = {
         "better": f"significantly better than {guess}{level}",
         "no different": f"not told apart from {guess}{level}",
         "worse": f"significantly worse than {guess}{level}",
     }
-    return words.get(verdict, "not tested" + (f"; {RANDOM_RUN} got {number(chance)}" if chance is not None else ""))
+    return words.get(verdict, untested)
 
 
 def exposure(published: str | None, released: str | None) -> str:

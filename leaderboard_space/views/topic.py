@@ -8,6 +8,7 @@ from typing import Any
 
 from leaderboard_space import findings, sentences
 from leaderboard_space.data.facets import choice
+from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
@@ -63,7 +64,7 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
         "added up. "
         f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not told apart from it, "
         f"{sentences.MARK['worse']} worse "
-        f"(at 95% for all {plural(tested, 'mark')} of this page together, Holm); · not tested. "
+        f"(at 95% for all {plural(tested, 'test')} of this page together, Holm); · not tested. "
         f"{text(sentences.by_random_run(_by_random_run(parts)), 400)}</p>"
         f'<div class="bar-head"><span class="acts">{acts("topic")}</span></div>{CITE_BOX}'
         f'<div class="parts">{drawn}</div>{f"<h3>Knows nothing of it</h3>{silent}" if silent else ""}{_synonyms(topic)}'
@@ -90,11 +91,11 @@ def _part(part: Part, every: bool) -> str:
 
 
 def _table(part: Part, every: bool) -> str:
-    """Models by labels, each cell with its own interval."""
-    cells: dict[str, dict[int, Row]] = {}
+    """Models by labels, each cell with its own interval: that of the result that stands for the model (`groups.order_of`)."""
+    cells: dict[str, dict[int, list[Row]]] = {}
     for at, known in enumerate(part.known):
-        for row in known.standings.models:
-            cells.setdefault(row.entry.result.model.name, {}).setdefault(at, row)
+        for row in sorted(known.standings.models, key=lambda row: order_of(row.entry)):
+            cells.setdefault(row.entry.result.model.name, {}).setdefault(at, []).append(row)
     if not cells:
         return '<p class="sub">No number is known of it yet.</p>'
     names = sorted(cells, key=lambda name: _order(cells[name], part))
@@ -107,7 +108,7 @@ def _table(part: Part, every: bool) -> str:
     )
     body = "".join(
         f'<tr data-key="{text(name, 300)}"><th scope="row"><a href="{model_address(name)}"><bdi>{text(name)}</bdi></a></th>'
-        + "".join(_cell(cells[name].get(at)) for at in range(len(part.known)))
+        + "".join(_cell(cells[name].get(at, [])) for at in range(len(part.known)))
         + "</tr>"
         for name in shown
     )
@@ -125,18 +126,20 @@ def _table(part: Part, every: bool) -> str:
     )
 
 
-def _order(held: Mapping[int, Row], part: Part) -> tuple[int, float]:
+def _order(held: Mapping[int, Sequence[Row]], part: Part) -> tuple[int, float]:
     at = min(held)
     higher = info_of(part.known[at].standings.metric, part.format).higher_is_better is not False
-    value = held[at].score.value or 0.0
+    value = held[at][0].score.value or 0.0
     return (at, -value if higher else value)
 
 
-def _cell(row: Row | None) -> str:
-    if row is None:
+def _cell(rows: Sequence[Row]) -> str:
+    """A model's cell: its first row's score."""
+    if not rows:
         return '<td class="none" data-v="">–</td>'
-    score = row.score
+    score = rows[0].score
     said = f"{WORD[score.verdict]}, {sentences.behind(score.low, score.high, score.n, score.n_cases)}"
+    said += f", 1 of {len(rows)} results" if len(rows) > 1 else ""
     few = " few" if score.n_cases < sentences.FEW else ""
     return (
         f'<td class="{CLASS[score.verdict]}{few}"{sorted_by(score.value)} title="{text(said, 300)}"><b>{percent(score.value)}</b> '

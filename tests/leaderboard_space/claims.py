@@ -6,9 +6,18 @@ who writes a new sentence writes down here what it claims.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from eval_harness.results import Score
+
+
+def plain(fragment: str) -> str:
+    """HTML as the text a reader sees."""
+    return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
+
 
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 NUM = rf"({'|'.join(NUMBERS)}|[\d,]+)"
@@ -263,3 +272,16 @@ def check_model_verdicts(said: str, verdicts: Sequence[str | None]) -> None:
     for part in said[:-1].split("; "):
         word = next((word for word in words if part.lower().startswith(word)), None)
         assert word is not None and words[word] in verdicts, (said, verdicts)
+
+
+def check_behind(page: str, scores: list[Score]) -> None:
+    """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
+    for low, high, n, of in re.findall(
+        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b", html.unescape(page)
+    ):
+        assert any(
+            (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
+            and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
+            and (bool(low) or score.low is None)
+            for score in scores
+        ), (low, high, n, of)

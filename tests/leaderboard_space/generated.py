@@ -60,6 +60,13 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
         _said(folder, rng)
         if rng.random() < 0.08:
             (folder / "answers.parquet").write_bytes(b"PAR1 no")
+    another = np.random.default_rng([seed, 2])
+    if models and another.random() < 0.4:  # of the same model by somebody else, better and worse, before and after
+        given = answers(keyed, float(another.random()), seed=seed)
+        folder = add_run(
+            store, format, asked, given, "Model 0", "open", "second", name=name, origin=origin, selection=selection
+        )
+        land(folder, "carol", f"2026-11-{int(another.integers(10, 30))}T12:00:00+00:00")
     for at in range(int(rng.choice([0, 0, 1, 2]))):
         add_run(store, format, asked, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
                 selection=selection)  # fmt: skip
@@ -123,6 +130,7 @@ class Raw:
     units: pd.DataFrame | None
     account: str | None = None
     withdrawn: bool = False
+    landed_at: str | None = None
 
 
 def raw(store: Path, section: Section) -> dict[str, Raw]:
@@ -135,8 +143,8 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             continue
         result = read_result(entry.folder / "result.json")
         landing = entry.folder / "landing.json"
-        account = json.loads(landing.read_text(encoding="utf-8"))["account"] if landing.is_file() else None
-        said = (account, (entry.folder / "withdrawn.json").is_file())
+        told = json.loads(landing.read_text(encoding="utf-8")) if landing.is_file() else {}
+        said = (told.get("account"), (entry.folder / "withdrawn.json").is_file(), told.get("landed_at"))
         try:
             given = pd.read_parquet(entry.folder / "answers.parquet")
         except Exception:
@@ -173,3 +181,30 @@ def by_image_type(store: Path | None, section: Section, truth: dict[str, Raw]) -
         for _, part in asked.groupby("image_type"):
             said = given[given["question_id"].isin(part["question_id"])]
             yield from score(section.format, part.reset_index(drop=True), said).scores.values()
+
+
+APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}
+
+
+def apart(truth: dict[str, Raw]) -> dict[str, str]:
+    """Results that are not ranked with the others, and why."""
+    read = {key: found.result.reader_version or 1 for key, found in truth.items() if found.result.kind == "measured"}
+    newest = max(read.values(), default=1)
+    why = {key: "official" for key, found in truth.items() if found.result.method.extraction == "official"}
+    why |= {key: "older" for key, version in read.items() if version < newest}
+    return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
+
+
+def by_shown_name(truth: dict[str, Raw]) -> dict[str, Raw]:
+    """The results by the names that the board may give them: the model, with its account where others stand beside it."""
+    found = {one.result.model.name: one for one in truth.values()}
+    named = {one.result.model.name + (f" ({one.account})" if one.account else ""): one for one in truth.values()}
+    return found | named
+
+
+def standing(truth: dict[str, Raw]) -> dict[str, Raw]:
+    """Model -> the result that stands for it among those ranked: the one that landed first, those that never landed last."""
+    found: dict[str, Raw] = {}
+    for _, one in sorted(truth.items(), key=lambda item: (item[1].landed_at is None, item[1].landed_at or "", item[0])):
+        found.setdefault(one.result.model.name, one)
+    return found

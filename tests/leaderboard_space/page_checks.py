@@ -1,7 +1,8 @@
 """Every page of the board over a generated store, held against scores computed from its raw files.
 
 `python -m tests.leaderboard_space.page_checks --stores 200 --seed 7` checks many; a few are a test (`test_generated_stores.py`).
-See also: the stores (`generated.py`), what a sentence claims (`claims.py`).
+See also: the stores (`generated.py`), what a sentence claims (`claims.py`), the first screen, models and topics (`front_checks.py`),
+comparisons (`comparison_checks.py`).
 """
 
 from __future__ import annotations
@@ -12,46 +13,58 @@ import json
 import re
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
-from eval_harness.benchmarks import spec
 from eval_harness.results import Result, Score
 from eval_harness.scores import METRICS
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.submissions.submission import Submission
-from leaderboard_space import comparing
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import Standings, info_of
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.topics import matching, topics
-from leaderboard_space.front import Front
-from leaderboard_space.html import text
 from leaderboard_space.service import Service
 from leaderboard_space.views import submit
-from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.comparing import compare
-from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.claims import (
-    SIGNS,
     Truth,
+    check_behind,
     check_caption,
     check_headline,
     check_marks,
-    check_model_verdicts,
-    check_trust,
+    plain,
     rounds_to,
 )
-from tests.leaderboard_space.generated import CASES, FACET, Raw, by_image_type, make, printed, raw
+from tests.leaderboard_space.comparison_checks import check_comparison
+from tests.leaderboard_space.front_checks import check_front
+from tests.leaderboard_space.generated import (
+    APART,
+    CASES,
+    FACET,
+    Raw,
+    apart,
+    by_image_type,
+    by_shown_name,
+    make,
+    printed,
+    raw,
+)
 
 
-def plain(fragment: str) -> str:
-    """HTML as the text a reader sees."""
-    return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
+class Line(NamedTuple):
+    """A row of a leaderboard as it is read. `beside`: the tooltip and the cell of how often it abstained, where there is such a column."""
+
+    key: str
+    group: str
+    place: str
+    value: str
+    ends: str
+    n: str
+    beside: tuple[str, str]
 
 
-def rows_of(page: str) -> list[tuple[str, str, str, str, str]]:
-    """(entry key, group, place, value, interval) of the rows of a leaderboard."""
+def rows_of(page: str) -> list[Line]:
+    """The rows of a leaderboard."""
     table = page[page.index('<table class="board"') : page.index("</table>")] if '<table class="board"' in page else ""
     rows = []
     for body in table.split("<tbody>")[1:]:
@@ -59,14 +72,15 @@ def rows_of(page: str) -> list[tuple[str, str, str, str, str]]:
         group = plain(head[1]) if head else ""
         lines = re.findall(
             r'<tr class="k-[^"]*" data-key="([^"]*)"><td class="place"[^>]*>(.*?)</td>.*?<td class="num val"[^>]*>(.*?)</td>'
-            r'<td class="num ci"[^>]*>(.*?)</td>',
+            r'<td class="num ci"[^>]*>(.*?)</td><td class="num n"[^>]*>(.*?)</td>(?:<td class="num abst" title="(.*?)"[^>]*>(.*?)</td>)?',
             body,
         )
         if head:
             said = re.fullmatch(r"([\d,]+) (results?)", plain(head[2]))
             assert said and int(said[1]) == len(lines) and (said[2] == "result") == (len(lines) == 1), head[0]
         rows += [
-            (html.unescape(key), group, plain(place), plain(value), plain(ends)) for key, place, value, ends in lines
+            Line(html.unescape(key), group, *map(plain, line), (html.unescape(title), plain(abstained)))
+            for key, *line, title, abstained in lines
         ]
     return rows
 
@@ -112,30 +126,15 @@ def check_store(store: Path, format: str, extra: list[Result]) -> int:
     return pages
 
 
-def check_behind(page: str, scores: list[Score]) -> None:
-    """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
-    for low, high, n, of in re.findall(
-        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b", html.unescape(page)
-    ):
-        assert any(
-            (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
-            and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
-            and (bool(low) or score.low is None)
-            for score in scores
-        ), (low, high, n, of)
-
-
 def check_other_views(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
     """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
     page = service.breakdown({"format": format, "section": section.key, "shown": "all"})
-    values = {
-        (found.result.model.name, metric): found.scores[metric].value
-        for found in truth.values()
-        for metric in found.scores
-    }
-    for name, x, y in re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page):
-        model = html.unescape(name)
-        assert rounds_to(x, values[model, "set_accuracy"]) and rounds_to(y, values[model, "confusion"]), (model, x, y)
+    points = re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page)
+    known = by_shown_name(truth)
+    assert len({name for name, _, _ in points}) == len(points), points
+    for name, x, y in points:
+        held = known[html.unescape(name)].scores
+        assert rounds_to(x, held["set_accuracy"].value) and rounds_to(y, held["confusion"].value), (name, x, y)  # type: ignore[arg-type]
     for plot in re.findall(r'<section class="plot".*?</section>', page, re.DOTALL):
         dashed = any(
             words in plot for words in ("Dashed lines are chance.", "Short dashes are chance", "The dashed line is")
@@ -164,56 +163,6 @@ def check_other_views(service: Service, format: str, section: Section, truth: di
         )
 
 
-def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -> None:
-    """The first screen's matrix and sentence, and the first sentence of models' own pages, by what the store holds."""
-    front, metric = Front(service), spec(format).headline
-    rows = [found for truth in sections for found in truth.values()]
-    every = [score for found in rows for score in found.scores.values()]
-    page = front.page({"all": "1"})
-    check_behind(page, every)
-    table = re.search(r'<table class="matrix".*?</table>', page, re.DOTALL)
-    marks = []
-    for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', table[0] if table else "", re.DOTALL):
-        for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):
-            known = [found.scores.get(metric) for found in rows if found.result.model.name == html.unescape(key)]
-            assert any(score and score.value is not None and rounds_to(value, score.value) for score in known), (
-                key,
-                value,
-            )
-            marks.append(mark)
-    sentence = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
-    counts = {mark: marks.count(mark) for mark in "▲≈▼"}
-    tested = sum(counts.values())
-    if sentence != "No model here has been tested against guessing yet.":
-        check_trust(sentence, tested, counts["▲"], counts["▼"])
-    elif "the paper's random run" not in page:  # which has no exact chance to be tested against
-        assert tested == 0, (sentence, marks)
-    check_topics(front, format, rows)
-    for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
-        own = model.page(service, {"id": name})
-        said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
-        check_model_verdicts(
-            said,
-            [
-                found.scores[metric].verdict
-                for found in rows
-                if found.result.model.name == name and metric in found.scores
-            ],
-        )
-
-
-APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}
-
-
-def _apart(truth: dict[str, Raw]) -> dict[str, str]:
-    """Results that are not ranked with the others, and why."""
-    read = {key: found.result.reader_version or 1 for key, found in truth.items() if found.result.kind == "measured"}
-    newest = max(read.values(), default=1)
-    why = {key: "official" for key, found in truth.items() if found.result.method.extraction == "official"}
-    why |= {key: "older" for key, version in read.items() if version < newest}
-    return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
-
-
 def _holds_everything(format: str, label: str, truth: dict[str, Raw]) -> bool:
     """Whether every question carries a label."""
     held = [
@@ -227,8 +176,8 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
     info = info_of(metric)
     rows = rows_of(page)
     held: dict[str, Score] = {}
-    stand_apart = _apart(truth)
-    for key, group, place, value, ends in rows:
+    stand_apart = apart(truth)
+    for key, group, place, value, ends, n, beside in rows:
         assert group.startswith(("read by", "withdrawn")) == (key in stand_apart), (key, group)
         if key in stand_apart:
             assert group.startswith(APART[stand_apart[key]]), (key, group)
@@ -238,8 +187,12 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         held[key] = score
         if score.value is None:
             assert value == "–", (key, metric, value)
+            assert n == "–", (key, n)
         else:
             assert rounds_to(value, score.value), (key, metric, value, score.value)
+            of = f"{score.n:,}" if score.n == score.n_cases else f"{score.n:,} ({score.n_cases:,})"
+            assert n == of, (key, metric, n, score)
+            check_beside(beside, found, any(row.beside[1] not in ("", "–") for row in rows))
         if score.low is not None and score.high is not None:
             low, high = ends.split("–")
             assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
@@ -262,7 +215,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         for key in main
         if key not in baselines and main[key].value is not None
     }
-    for key, _, place, _, _ in rows:
+    for key, _, place, *_ in rows:
         if key in main and key not in baselines and held[key].value is not None:
             first = int(place.partition("–")[0])
             who, account = truth[key].result.model.name, truth[key].account
@@ -278,7 +231,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         partial=len(truth) - len(held), up=up, models=len(set(models)) == len(models),
     )  # fmt: skip
     check_places([row for row in rows if row[0] in main], truth, held, metric, up, cell)
-    check_place_titles(page, {key: place for key, _, place, _, _ in rows if key in main and place[:1].isdigit()})
+    check_place_titles(page, {key: place for key, _, place, *_ in rows if key in main and place[:1].isdigit()})
     known = [score for score in held.values() if score.value is not None]
     drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
     check_caption(
@@ -300,6 +253,16 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
             assert int(found[1]) <= len(hidden) and ("published" in kinds) >= (found[2] == "only published"), said
         if said.startswith("Published cells are shown as printed"):
             assert any(truth[key].result.kind == "published" for key in held), said
+
+
+def check_beside(beside: tuple[str, str], found: dict[str, Score], is_column: bool) -> None:
+    """How often a result abstained, and its accuracy where it answered: the cell, and the tooltip with both."""
+    abstained, accuracy = (found[name].value if name in found else None for name in ("abstained", "answered_accuracy"))
+    title, shown = beside
+    said = re.fullmatch(r"(?:abstained ([\d.<>]+)%)?(?:, )?(?:accuracy where answered ([\d.<>]+)%)?", title)
+    assert said and (abstained is None or is_column), (beside, found)
+    for text_, value in ((said[1], abstained), (said[2], accuracy), (shown.strip("–"), abstained)):
+        assert not is_column or (bool(text_) == (value is not None) and (not text_ or rounds_to(text_, value or 0.0)))
 
 
 def check_place_titles(page: str, places: dict[str, str]) -> None:
@@ -361,67 +324,8 @@ def check_submitted(found: Raw, format: str) -> None:
     assert counts == sum(result.statuses.values()), (responses, result.statuses)
 
 
-def check_topics(front: Front, format: str, rows: list[Raw]) -> None:
-    """The page of a topic: its first sentence, how many marks are corrected together, and every number in its tables."""
-    labels = front.labels()
-    for id, topic in list(topics(labels).items())[:40]:
-        held = matching(topic, labels)
-        if not held or any(label.facet != FACET.get(format) for label, _ in held):
-            continue
-        page = front.topic({"id": id, "all": format})
-        sentence = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
-        same = any(how == "same" for _, how in held)
-        assert sentence.endswith(" knows of it." if same else " knows something related."), (sentence, held)
-        marks = re.findall(r'<span class="mark">(.)</span>', page)
-        number = re.search(r"at 95% for all ([\d,]+) marks?", page)
-        assert number and int(number[1].replace(",", "")) == sum(mark != "·" for mark in marks), (number, marks)
-        cells = [
-            (found.result.model.name, score)
-            for found in rows
-            for cell in found.cells.get(FACET[format], {}).values()
-            for score in cell.values()
-        ]
-        check_behind(page, [score for _, score in cells])
-        for part in re.findall(r'<section class="part">.*?</section>', page, re.DOTALL):
-            check_topic_part(part, front._of(next((label for label, how in held if how == "same"), held[0][0])), cells)
-        return
-
-
-def check_topic_part(part: str, ranked: Standings, cells: list[tuple[str, Score]]) -> None:
-    """One benchmark's part of a topic's page: its sentence by the marks of its first column, and every value by some cell of that model."""
-    shown = {}
-    for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL):
-        own = [score for model, score in cells if model == html.unescape(name)]
-        for kind, value, mark in re.findall(r'<td class="([\w ]+)"[^>]*><b>(.*?)</b> <span class="mark">(.)<', line):
-            assert any(
-                score.value is not None
-                and rounds_to(html.unescape(value), score.value)
-                and kind.endswith(" few") == (score.n_cases < 30)
-                for score in own
-            ), (name, value, kind)
-            shown.setdefault(html.unescape(name), (value, mark))
-    models = [row for row in ranked.models if row.entry.result.model.name in shown]
-    names = {row.entry.result.model.name for row in models}
-    said = plain(re.search(r'<p class="asked">(.*?)</p>', part)[1])  # type: ignore[index]
-    if len(names) < len(ranked.models) or not models:  # several rows of a model: its cell shows one of them
-        return
-    truth = [
-        Truth(
-            f"{name} ({row.entry.account})" if (name := row.entry.result.model.name) and f"{name} (" in said else name,
-            row.score.value or 0.0,
-            SIGNS[shown[name][1]],
-            row.first or 0,
-        )
-        for row in models
-    ]
-    check_headline(
-        re.sub(r"^[^:]+: (?=.* guessing|.* flipping)", "", said), truth, baselines=0, uncounted=0, partial=0,
-        up=info_of(ranked.metric).higher_is_better is not False, models=True,
-    )  # fmt: skip
-
-
 def check_places(
-    rows: list[tuple[str, str, str, str, str]],
+    rows: list[Line],
     truth: dict[str, Raw],
     held: dict[str, Score],
     metric: str,
@@ -436,7 +340,7 @@ def check_places(
         key: truth[key].units for key, *_ in rows if truth[key].units is not None and held[key].value is not None
     }
     compared = {key: frame for key, frame in compared.items() if truth[key].result.model.kind != "baseline"}
-    place = {key: int(shown.partition("–")[0]) for key, _, shown, _, _ in rows if key in compared}
+    place = {key: int(shown.partition("–")[0]) for key, _, shown, *_ in rows if key in compared}
     for key in compared:
         ahead = [other for other in compared if (held[other].value - held[key].value) * (1 if up else -1) > 1e-9]  # type: ignore[operator]
         p = [paired_test(compared[key], compared[other], metric).p for other in ahead]  # type: ignore[arg-type]
@@ -463,13 +367,10 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
     metric = service.view({"format": format, "section": section.key, "shown": "all"})["state"]["metric"]
     if f"by {FACET[format]}" not in plain(page).lower():
         return
-    by_name: dict[str, list[Raw]] = {}
-    for found in truth.values():
-        by_name.setdefault(found.result.model.name, []).append(found)
+    by_name = by_shown_name(truth)
     cells = []
     for line in re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi>.*?</th>(.*?)</tr>', match[0], re.DOTALL):
-        name = html.unescape(line[0])
-        (one,) = by_name[name if name in by_name else name.rpartition(" (")[0]]
+        one = by_name[html.unescape(line[0])]
         for label, (kind, body) in zip(
             heads, re.findall(r'<td class="([\w ]+)"[^>]*>(.*?)</td>', line[1]), strict=True
         ):
@@ -482,40 +383,6 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
             assert (kind == "few") == (score.n_cases < 30), (kind, score)
             cells.append((sign.strip(), score.verdict, kind == "few"))
     check_marks(plain(match[1] or ""), cells)
-
-
-def check_comparison(board: Board, format: str, section: Section, truth: dict[str, Raw]) -> None:
-    """The finding of the page Compare, against the paired test of the two runs' own units."""
-    key = f"{format}/{section.key}"
-    page = compare.page(board, {"set": key})
-    found = cases.page(board, {"set": key, "order": "wrong"})
-    if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
-        of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
-        number = of["case_id"].nunique()
-        assert f'<h2 class="finding" data-title="Cases">{number} case{"" if number == 1 else "s"}.</h2>' in found
-    answered = [entry for entry, one in truth.items() if one.units is not None]
-    if f'value="{key}" selected' not in page or len(answered) < 2:
-        return
-    if "no score in common" in page:
-        assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
-        return
-    found = comparing.compared(board, {"set": key})
-    assert found is not None
-    chosen = [entry.key for entry in found.chosen]
-    for entry in found.chosen:
-        assert text(found.named[entry.key], 300) in page
-    metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
-    finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
-    one, other = (truth[name] for name in chosen)
-    if one.scores[metric].value is None or other.scores[metric].value is None:
-        assert "cannot be compared" in finding, finding
-        return
-    test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
-    if test.p >= 0.05:
-        assert "cannot be told apart" in finding, (finding, test)
-    else:
-        upper = one if test.difference > 0 else other
-        assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is significantly ", finding), (finding, test)
 
 
 def main() -> None:

@@ -138,9 +138,11 @@ def add_run(
     given: pd.DataFrame,
     model: str,
     kind: str | None = "open",
+    run: str = "run",
     **changes: Any,
 ) -> Path:
-    """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark."""
+    """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark; `run` tells
+    results of one model apart."""
     mark = fingerprint_of(asked)
     scored = score(format, asked, given)
     benchmark: dict[str, Any] = {
@@ -152,7 +154,7 @@ def add_run(
         method=Method(name="mc", prompt="test", samples=1, extraction="ours"), scores=scored.scores, breakdown=scored.breakdown,
         statuses=scored.statuses, command="made by a test", created_at=MADE_AT,
     )  # fmt: skip
-    folder = store / "results" / benchmark["name"] / model_slug(model) / f"run-{mark[:6]}"
+    folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(
         [{n: row.get(n) for n in ANSWERS_SCHEMA.names} for row in given.to_dict("records")], schema=ANSWERS_SCHEMA

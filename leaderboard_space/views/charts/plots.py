@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import Path, cells_in
+from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, Tree
 from leaderboard_space.html import count, number, plural, text
@@ -88,14 +89,14 @@ def _slopes(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
 
 def _confusion(rows: Sequence[Row], known: Known, about: str) -> str:
     accuracy, confusion = known("set_accuracy"), known("confusion")
-    points = []
+    points, names = [], called([row.entry for row in rows])
     for row in rows:
         a, c = accuracy.get(row.entry.key), confusion.get(row.entry.key)
         if a is None or c is None or a.value is None or c.value is None:
             continue
-        model = row.entry.result.model
-        said = f"{model.name}: set accuracy {number(a.value)}, confusion {number(c.value)}"
-        points.append(Point(a.value, c.value, model.name, said, look(model.kind, a.verdict)))
+        name = names[row.entry.key]
+        said = f"{name}: set accuracy {number(a.value)}, confusion {number(c.value)}"
+        points.append(Point(a.value, c.value, name, said, look(row.entry.result.model.kind, a.verdict)))
     if not points:
         return ""
     side, level = level_of(accuracy), level_of(confusion)
@@ -124,17 +125,16 @@ def _against(
 ) -> str:
     """Scores (up) against a number of each result (across, logarithmic)."""
     info = info_of(metric, format)
-    points, scores = [], {}
+    points, scores, names = [], {}, called([row.entry for row in rows])
     for row in rows:
         score = with_interval(row.score)
         if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:
             continue
-        model, value = row.entry.result.model, known[row.entry.key]
+        who, value = names[row.entry.key], known[row.entry.key]
         shown = f"{value / unit:,.1f}" if unit > 1 else count(round(value))
-        tip = f"{model.name}: {info.label.lower()} {number(score.value)}, {shown}"
-        points.append(
-            Point(value, score.value, model.name, tip, look(model.kind, score.verdict), score.low, score.high)
-        )
+        tip = f"{who}: {info.label.lower()} {number(score.value)}, {shown}"
+        style = look(row.entry.result.model.kind, score.verdict)
+        points.append(Point(value, score.value, who, tip, style, score.low, score.high))
         scores[row.entry.key] = score
     if len(points) < FEWEST:
         return ""

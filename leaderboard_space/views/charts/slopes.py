@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from eval_harness.results import Score
+from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.html import number, text
 from leaderboard_space.views.charts.scatter import shape
@@ -41,12 +42,12 @@ def slopes(rows: Sequence[Row], known: Known) -> str:
 def _panel(rows: Sequence[Row], known: Known, aspect: str) -> str:
     plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
     ends: list[tuple[float, str, str]] = []
-    lines = ""
+    lines, names = "", called([row.entry for row in rows])
     for row in rows:
         a, b = plain.get(row.entry.key), full.get(row.entry.key)
         if a is None or b is None or a.value is None or b.value is None:
             continue
-        name, kind = row.entry.result.model.name, look(row.entry.result.model.kind, b.verdict)
+        name, kind = names[row.entry.key], look(row.entry.result.model.kind, b.verdict)
         said = f"{name}: {number(a.value)} without, {number(b.value)} with adversarial questions"
         lines += (
             f'<g class="{kind}"><title>{text(said, 200)}</title><line class="slope" x1="{FROM:g}" x2="{TO:g}" y1="{_y(a.value)}" '

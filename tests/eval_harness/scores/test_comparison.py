@@ -1,19 +1,24 @@
 """What differs between two results, and a result in the Hub's own form."""
 
 import json
+import re
 
 import pytest
 import yaml
 
+from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.results import read_result
-from eval_harness.results.comparison import compare_results, load_side
+from eval_harness.results import Benchmark, Method, Model, Result, read_result
+from eval_harness.results.comparison import Side, compare_results, load_side
 from eval_harness.results.eval_results import eval_result_entries, write_eval_results
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from eval_harness.scores import METRICS, score, units
+from eval_harness.scores.comparing.comparisons import paired_test
 from tests.chaos.server import ChaosServer
+from tests.leaderboard_space.stores import answers, questions
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +80,44 @@ def test_an_answer_without_a_choice_is_shown_with_its_status(workdir):
 def test_settings_scores_and_answers_that_differ_are_named(workdir):
     words = said(workdir, "oracle", "chance")
     assert "model.name: Oracle | Chance" in words
-    assert "p = " in words
-    assert "individual_accuracy" in words
     assert "mc-0" not in words, "what is equal is not listed"
     prompts = said(workdir, "chance", "other-prompt")
     assert "method.prompt: mc-0 | mc-7" in prompts
     assert "prompt_hash" in prompts
+
+
+@pytest.mark.parametrize("format", BENCHMARKS)
+def test_every_score_is_said_with_its_difference_and_test(format):
+    """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference."""
+    asked = questions(format, 25)
+    benchmark = Benchmark(name=format, format=format, split="test", questions=len(asked), fingerprint="v2-x")
+    sides, of = [], []
+    for seed, skill in enumerate((0.2, 0.7)):
+        given = answers(asked, skill, seed=seed)
+        scored = score(format, asked, given)
+        result = Result(kind="measured", provenance="submitted", benchmark=benchmark, model=Model(name=f"Model {seed}"),
+                        method=Method(name="mc"), scores=scored.scores, created_at="2026-11-21T07:00:00+00:00")  # fmt: skip
+        sides.append(Side(f"{seed}", result, given, asked))
+        of.append(units(format, asked, given))
+    table = compare_results(*sides).partition("scores (percent, or a count)\n")[2].partition("\n\n")[0]
+    found = dict(re.findall(r"^  (\w+(?: \(count\))?) +(\S.*)$", table, re.MULTILINE))
+    one, other = (side.result.scores for side in sides)
+    known = [name for name in one if one[name].value is not None and other[name].value is not None]
+    assert [name.partition(" ")[0] for name in found if name != "metric"] == known
+    for name, line in found.items():
+        metric = name.partition(" ")[0]
+        if metric == "metric":
+            continue
+        left, right, difference, said = (*line.split(maxsplit=3), "")[:4]
+        assert (float(left), float(right)) == (round(one[metric].value, 2), round(other[metric].value, 2))
+        assert abs(float(difference) - (one[metric].value - other[metric].value)) <= 0.00501
+        test = paired_test(*of, metric)
+        ends = re.search(r"interval (\S+) to (\S+), p", said)
+        assert (ends is None) == (METRICS[metric].unit == "count") == name.endswith("(count)")
+        assert f"p = {test.p:.3g} ({test.method})" in said
+        if ends:
+            assert abs(float(ends[1]) - test.low) <= 0.051 and abs(float(ends[2]) - test.high) <= 0.051
+            assert test.low - 1e-4 <= one[metric].value - other[metric].value <= test.high + 1e-4
 
 
 def test_other_questions_are_not_tested_as_pairs(workdir):

@@ -16,7 +16,7 @@ from leaderboard_space.data.facets import cells_in, choice, of_facets
 from leaderboard_space.data.published_results import board_results, published_results
 from leaderboard_space.data.tree import UNLABELLED, tree_of
 from leaderboard_space.service import Service
-from tests.leaderboard_space.page_checks import plain
+from tests.leaderboard_space.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 ASKED = {

@@ -19,8 +19,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.ranking import unpaired_difference, unpaired_p_values
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
-from tests.leaderboard_space.claims import rounds_to
-from tests.leaderboard_space.page_checks import plain
+from tests.leaderboard_space.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 SHARES = st.builds(

@@ -6,8 +6,9 @@ import pytest
 
 from leaderboard_space.views import about
 from leaderboard_space.views.case_pages.case_results import MOST_RUNS
+from tests.leaderboard_space.claims import plain
 from tests.leaderboard_space.generated import make, printed
-from tests.leaderboard_space.page_checks import check_store, plain
+from tests.leaderboard_space.page_checks import check_store
 from tests.sampling import few
 
 pytestmark = pytest.mark.slow

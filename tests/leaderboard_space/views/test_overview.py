@@ -23,8 +23,7 @@ from leaderboard_space.html import WORDS
 from leaderboard_space.sentences import Trust
 from leaderboard_space.service import Service
 from leaderboard_space.views.model_pages import model
-from tests.leaderboard_space.claims import rounds_to
-from tests.leaderboard_space.page_checks import plain
+from tests.leaderboard_space.claims import plain, rounds_to
 
 PUBLISHED = board_results()
 FORMATS = ["mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad"]

@@ -193,8 +193,8 @@ def test_a_verdict_in_short_names_its_chance(verdict, chance) -> None:  # type: 
     said = sentences.in_short(verdict, "guessing", chance)
     words = {"better": "better than", "worse": "worse than", "no different": "not told apart", None: "not tested"}
     assert [word for word in words.values() if word in said] == [words[verdict]]
-    level = re.search(r"\(([\d.]+)%\)|got ([\d.]+)", said)
-    assert (level is None) == (chance is None) and (level is None or rounds_to(level[1] or level[2], chance))
+    level = re.search(r"([\d.]+)%", said)
+    assert (level is None) == (chance is None) and (level is None or rounds_to(level[1], chance))
 
 
 @given(

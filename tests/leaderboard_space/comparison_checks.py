@@ -1,0 +1,122 @@
+"""The page Compare over a generated store, held against the paired tests of its raw files' own units.
+
+See also: the other pages (`page_checks.py`).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pandas as pd
+
+from eval_harness.scores.comparing.comparisons import PairedTest, paired_test
+from leaderboard_space import comparing
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.store.sections import Section
+from leaderboard_space.html import text
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.comparing import compare
+from tests.leaderboard_space.claims import plain, rounds_to
+from tests.leaderboard_space.generated import Raw
+
+
+def check_comparison(board: Board, format: str, section: Section, truth: dict[str, Raw]) -> None:
+    """The finding of the page Compare, against the paired test of the two runs' own units."""
+    key = f"{format}/{section.key}"
+    page = compare.page(board, {"set": key})
+    found = cases.page(board, {"set": key, "order": "wrong"})
+    if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
+        of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
+        number = of["case_id"].nunique()
+        assert f'<h2 class="finding" data-title="Cases">{number} case{"" if number == 1 else "s"}.</h2>' in found
+    answered = [entry for entry, one in truth.items() if one.units is not None]
+    if f'value="{key}" selected' not in page or len(answered) < 2:
+        return
+    if "no score in common" in page:
+        assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
+        return
+    found = comparing.compared(board, {"set": key})
+    assert found is not None
+    chosen = [entry.key for entry in found.chosen]
+    for entry in found.chosen:
+        assert text(found.named[entry.key], 300) in page
+    metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
+    finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    one, other = (truth[name] for name in chosen)
+    if one.scores[metric].value is None or other.scores[metric].value is None:
+        assert "cannot be compared" in finding, finding
+        return
+    test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
+    if test.p >= 0.05:
+        assert "cannot be told apart" in finding, (finding, test)
+    else:
+        upper = one if test.difference > 0 else other
+        word = {True: "better than", False: "worse than", None: "above"}[info_of(metric, format).higher_is_better]
+        assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is significantly {word} ", finding), (
+            finding,
+            test,
+        )
+        assert _near(re.search(r": (\S+) points of ", finding)[1], abs(test.difference)), (finding, test)  # type: ignore[index]
+    check_compared_in_full(plain(page), test)
+    check_every_score(page, format, one, other)
+    check_flips(plain(page), one, other, metric)
+
+
+def _near(said: str, value: float) -> bool:
+    """Whether a number with one digit is the value, which was computed from sums of 32-bit numbers."""
+    return abs(float(said.replace("−", "-")) - value) <= 0.05 + 1e-5
+
+
+def check_compared_in_full(page: str, test: PairedTest) -> None:
+    """What stands under the finding of two results, against their paired test."""
+    found = re.search(
+        r"Difference (\S+) points, 95% interval (\S+) to (\S+), p ([<=]) ([\d.]+)(?: \(under 0.05\))? \((.*?)\)\. "
+        r"Of ([\d,]+) scored units?, ([\d,]+) (?:was|were) won by the first alone and ([\d,]+) by the second alone; ([\d,]+) ended alike",
+        page,
+    )
+    assert found, page[:2000]
+    for said, value in zip(found.groups()[:3], (test.difference, test.low, test.high), strict=True):
+        assert _near(said, value), (found[0], test)
+    assert test.p < 0.001 if found[4] == "<" else abs(float(found[5]) - test.p) < 0.00051, (found[0], test)
+    counts = [int(number.replace(",", "")) for number in found.groups()[6:]]
+    assert counts == [test.n, test.only_a, test.only_b, test.n - test.only_a - test.only_b], (found[0], test)
+    assert found[6] == test.method, (found[0], test)
+
+
+def check_every_score(page: str, format: str, one: Raw, other: Raw) -> None:
+    """The table of every score of two results: values, differences, intervals, and which are significant."""
+    table = re.search(r'<table class="plain[^>]*data-table="scores".*?</table>', page, re.DOTALL)
+    named = {info_of(metric, format).label: metric for metric in one.scores}
+    for label, *cells in re.findall(
+        r'<tr><th scope="row">(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td>(.*?)</td></tr>',
+        table[0] if table else "",
+    ):
+        metric = named[html.unescape(label)]
+        values = [found.scores[metric].value for found in (one, other)]
+        assert all(
+            rounds_to(said, value) if value is not None else said == "–"
+            for said, value in zip(cells[:2], values, strict=True)
+        ), (label, cells)
+        if None in values:
+            assert cells[4] == "not comparable", (label, cells)
+            continue
+        test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
+        low, _, high = cells[3].partition(" to ")
+        assert _near(cells[2], test.difference) and _near(low, test.low) and _near(high, test.high), (
+            label,
+            cells,
+            test,
+        )
+        sure = test.p < 0.05 and abs(test.difference) > 1e-9
+        assert cells[4] == ("significant" if sure else "not told apart"), (label, cells, test)
+
+
+def check_flips(page: str, one: Raw, other: Raw, metric: str) -> None:
+    """How many units two results differ on, in how many cases."""
+    left, right = (found.units[found.units["metric"] == metric].set_index("unit") for found in (one, other))  # type: ignore[index]
+    differ = left[left["numerator"] != right.loc[left.index, "numerator"]]
+    found = re.search(r" differ on ([\d,]+) scored units? in ([\d,]+) cases?", page)
+    counts = [int(number.replace(",", "")) for number in found.groups()] if found else [0, 0]
+    assert counts == [len(differ), differ["case_id"].nunique()], (counts, len(differ))

@@ -1,0 +1,176 @@
+"""The first screen, the pages of models and of topics over a generated store, held against scores computed from its raw files.
+
+See also: the other pages (`page_checks.py`).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from eval_harness.benchmarks import spec
+from eval_harness.results import Score
+from leaderboard_space.data.ranks.standings import Standings, info_of
+from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.front import Front
+from leaderboard_space.service import Service
+from leaderboard_space.views.model_pages import model
+from tests.leaderboard_space.claims import (
+    SIGNS,
+    Truth,
+    check_behind,
+    check_headline,
+    check_model_verdicts,
+    check_trust,
+    plain,
+    rounds_to,
+)
+from tests.leaderboard_space.generated import FACET, Raw, apart, standing
+
+
+def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -> None:
+    """The first screen's matrix and sentence, and the first sentence of models' own pages, by what the store holds."""
+    front, metric = Front(service), spec(format).headline
+    rows = [found for truth in sections for found in truth.values()]
+    every = [score for found in rows for score in found.scores.values()]
+    page = front.page({"all": "1"})
+    check_behind(page, every)
+    table = re.search(r'<table class="matrix".*?</table>', page, re.DOTALL)
+    marks = []
+    for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', table[0] if table else "", re.DOTALL):
+        for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):
+            known = [found.scores.get(metric) for found in rows if found.result.model.name == html.unescape(key)]
+            assert any(score and score.value is not None and rounds_to(value, score.value) for score in known), (
+                key,
+                value,
+            )
+            marks.append(mark)
+    sentence = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    counts = {mark: marks.count(mark) for mark in "▲≈▼"}
+    tested = sum(counts.values())
+    if sentence != "No model here has been tested against guessing yet.":
+        check_trust(sentence, tested, counts["▲"], counts["▼"])
+    elif "the paper's random run" not in page:  # which has no exact chance to be tested against
+        assert tested == 0, (sentence, marks)
+    check_topics(front, format, sections)
+    for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
+        own = model.page(service, {"id": name})
+        check_model_lines(own, name, sections, metric)
+        said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
+        check_model_verdicts(
+            said,
+            [
+                found.scores[metric].verdict
+                for found in rows
+                if found.result.model.name == name and metric in found.scores
+            ],
+        )
+
+
+def check_model_lines(page: str, name: str, sections: list[dict[str, Raw]], metric: str) -> None:
+    """Each line of a model's page is one of its results: value, interval, verdict, chance, and among how many of its group it is ranked."""
+    table = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
+    lines = re.findall(
+        r'<tr class="v-[^"]*"><th scope="row">(.*?)</th><td class="num"[^>]*><b>(.*?)</b></td><td class="chart">.*?</td>'
+        r'<td class="num">(.*?)</td><td>(.*?)</td><td class="num">(.*?)</td>',
+        table[0] if table else "",
+        re.DOTALL,
+    )
+    known = 0
+    for truth in sections:
+        group = dict.fromkeys(truth, "ranked") | apart(truth)
+        scores = {key: found.scores.get(metric) for key, found in truth.items()}
+        valued = {key: score for key, score in scores.items() if score is not None and score.value is not None}
+        models = [key for key in valued if truth[key].result.model.kind != "baseline"]
+        for key, score in valued.items():
+            if truth[key].result.model.name != name:
+                continue
+            known += 1
+            of = sum(group[other] == group[key] for other in models)
+            assert any(_is_line_of(score, group[key], of, *map(plain, line)) for line in lines), (key, score, of, lines)
+    assert len(lines) == known, (name, lines)
+
+
+def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: str, verdict: str, ranks: str) -> bool:
+    """Whether a line says this of a result. `of`: how many results hold ranks in its group."""
+    low, _, high = ends.partition("–")
+    words = {"better": "significantly better than ", "worse": "significantly worse than ", "no different": "not told apart from ",
+             None: "not tested"}  # fmt: skip
+    level = re.search(r"([\d.]+)%", verdict)
+    ranked = re.fullmatch(r"(\d+)(?:–(\d+))? of (\d+)", ranks)
+    return (
+        rounds_to(value, score.value or 0.0)
+        and ("not ranked with the others" in head) == (group != "ranked")
+        and (score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
+        and verdict.startswith(
+            f"{next(sign for sign, word in SIGNS.items() if word == score.verdict)} {words[score.verdict]}"
+        )
+        and (level is None) == (score.chance is None)
+        and (level is None or rounds_to(level[1], score.chance or 0.0))
+        and "random run" not in verdict  # no paper of a generated store has one
+        and (ranked is None) == (group in ("withdrawn", "older"))
+        and (ranked is None or 1 <= int(ranked[1]) <= int(ranked[2] or ranked[1]) <= int(ranked[3]) == of)
+    )
+
+
+def check_topics(front: Front, format: str, sections: list[dict[str, Raw]]) -> None:
+    """The page of a topic: its first sentence, how many tests are corrected together, and every number in its tables."""
+    ranked = [{key: found for key, found in truth.items() if key not in apart(truth)} for truth in sections]
+    rows = [found for truth in ranked for found in standing(truth).values()]
+    is_one_each = len(rows) == sum(map(len, ranked))
+    labels = front.labels()
+    for id, topic in list(topics(labels).items())[:40]:
+        held = matching(topic, labels)
+        if not held or any(label.facet != FACET.get(format) for label, _ in held):
+            continue
+        page = front.topic({"id": id, "all": format})
+        sentence = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
+        same = any(how == "same" for _, how in held)
+        assert sentence.endswith(" knows of it." if same else " knows something related."), (sentence, held)
+        marks = re.findall(r'<span class="mark">(.)</span>', page)
+        number = re.search(r"at 95% for all ([\d,]+) tests?", page)
+        tests, shown = int(number[1].replace(",", "")) if number else -1, sum(mark != "·" for mark in marks)
+        assert tests == shown if is_one_each else tests >= shown >= 0, (number, marks)
+        cells = [
+            (found.result.model.name, score)
+            for found in rows
+            for cell in found.cells.get(FACET[format], {}).values()
+            for score in cell.values()
+        ]
+        check_behind(page, [score for _, score in cells])
+        for part in re.findall(r'<section class="part">.*?</section>', page, re.DOTALL):
+            check_topic_part(part, front._of(next((label for label, how in held if how == "same"), held[0][0])), cells)
+        return
+
+
+def check_topic_part(part: str, ranked: Standings, cells: list[tuple[str, Score]]) -> None:
+    """One benchmark's part of a topic's page: its sentence by the marks of its first column, and every value by some cell of that model."""
+    shown = {}
+    for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL):
+        own = [score for model, score in cells if model == html.unescape(name)]
+        for kind, value, mark in re.findall(r'<td class="([\w ]+)"[^>]*><b>(.*?)</b> <span class="mark">(.)<', line):
+            assert any(
+                score.value is not None
+                and rounds_to(html.unescape(value), score.value)
+                and kind.endswith(" few") == (score.n_cases < 30)
+                for score in own
+            ), (name, value, kind)
+            shown.setdefault(html.unescape(name), (value, mark))
+    models = [row for row in ranked.models if row.entry.result.model.name in shown]
+    names = {row.entry.result.model.name for row in models}
+    said = plain(re.search(r'<p class="asked">(.*?)</p>', part)[1])  # type: ignore[index]
+    if len(names) < len(ranked.models) or not models:  # several rows of a model: its cell shows one of them
+        return
+    truth = [
+        Truth(
+            f"{name} ({row.entry.account})" if (name := row.entry.result.model.name) and f"{name} (" in said else name,
+            row.score.value or 0.0,
+            SIGNS[shown[name][1]],
+            row.first or 0,
+        )
+        for row in models
+    ]
+    check_headline(
+        re.sub(r"^[^:]+: (?=.* guessing|.* flipping)", "", said), truth, baselines=0, uncounted=0, partial=0,
+        up=info_of(ranked.metric).higher_is_better is not False, models=True,
+    )  # fmt: skip
