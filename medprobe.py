@@ -1,7 +1,7 @@
 """The command line: `medprobe`. Thin on purpose: each command imports what it needs when it runs, so that `--help` is quick.
 
-Bad input, a missing extra and packages of another distribution under our names end in one line on standard error and exit code 2;
-anything else that escapes is a defect and shows its traceback.
+Bad input, a missing extra, a full or forbidden disk, and packages of another distribution under our names end in one line on standard
+error and exit code 2; anything else that escapes is a defect and shows its traceback.
 """
 
 from __future__ import annotations
@@ -185,11 +185,15 @@ def main() -> None:
     except BaseException as end:
         from dataset_builders.errors import BadInput
         from dataset_builders.extras import missing_extra
+        from dataset_builders.files import DISK_ERRORS
 
         if _was_interrupted(end):
             _stop("stopped. What was written is whole; the same command goes on.", 130)
         if isinstance(end, BadInput):
             _stop(str(end))
+        if isinstance(end, OSError) and end.errno in DISK_ERRORS:
+            where = end.filename2 or end.filename or "a file"
+            _stop(f"{where}: {end.strerror}. Make room, or see to its rights, and run the same command again.")
         if missing := missing_extra(end):
             _stop(str(missing))
         if isinstance(end, ImportError | AttributeError):  # another distribution may have overwritten files of ours

@@ -5,6 +5,7 @@ See also: the append-only journal of a run (`eval_harness/runs/folder.py`).
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,17 @@ from dataset_builders.errors import BadInput
 
 TEMPORARY = ".part"
 """How the name of an unfinished file ends; it starts with a dot, so that no listing takes it for a result."""
+
+DISK_ERRORS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+)
+"""Numbers of an OSError that says of a disk or its rights what no program can help."""
 
 
 def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:

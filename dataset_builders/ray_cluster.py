@@ -36,6 +36,20 @@ class Cluster:
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
 
+PATIENCE = 10.0
+"""Seconds without news from the workers after which `check_nodes` is called: Ray waits for a node that is gone as long as it takes."""
+
+
+def check_nodes(ray: Any, cluster: Cluster) -> None:
+    """Raise BadInput where no living node has what a worker needs."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(node.get("CPU", 0) >= cluster.cpus and node.get("GPU", 0) >= cluster.gpus for node in nodes):
+        raise BadInput(
+            f"--ray {cluster.address}: no living node has {cluster.cpus:g} CPUs and {cluster.gpus:g} GPUs, which a worker needs. Give "
+            "other --gpus-per-worker, or start one (--ray local: the same command does). What was done is kept."
+        )
+
+
 @contextmanager
 def connected(cluster: Cluster) -> Iterator[Any]:
     """The module `ray`, connected. Raises BadInput where there is no cluster, or no node of it has what a worker needs."""
@@ -45,7 +59,8 @@ def connected(cluster: Cluster) -> Iterator[Any]:
     import ray.exceptions
     import ray.util
 
-    here = {"num_cpus": max(1, round(cluster.workers * cluster.cpus)), "include_dashboard": False}
+    # The address is said: without one, Ray would join a cluster that RAY_ADDRESS names.
+    here = {"address": "local", "num_cpus": max(1, round(cluster.workers * cluster.cpus)), "include_dashboard": False}
     try:
         ray.init(
             **(here if cluster.address == "local" else {"address": cluster.address}),
@@ -58,12 +73,16 @@ def connected(cluster: Cluster) -> Iterator[Any]:
             "`ray start --head`, or give --ray local."
         ) from None
     try:
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if not any(node.get("CPU", 0) >= cluster.cpus and node.get("GPU", 0) >= cluster.gpus for node in nodes):
-            raise BadInput(
-                f"--ray {cluster.address}: no node has {cluster.cpus:g} CPUs and {cluster.gpus:g} GPUs, which a worker needs. Give "
-                "other --gpus-per-worker."
-            )
+        check_nodes(ray, cluster)
         yield ray
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, BadInput | OSError):  # what the work itself ran into
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise BadInput(
+            f"--ray {cluster.address}: the cluster failed ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}). What was "
+            "done is kept; the same command goes on."
+        ) from None
     finally:
         ray.shutdown()

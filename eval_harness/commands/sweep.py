@@ -21,7 +21,9 @@ def sweep(
     first: Annotated[
         int | None, typer.Option(help="ask only the first N questions of each task: tells how long the rest takes")
     ] = None,
-    task: Annotated[int | None, typer.Option(help="run only this task, e.g. of a Slurm array")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="run only this task: its number, or the name of its run folder (Slurm arrays)")
+    ] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="print a script for sbatch")] = False,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one")
@@ -43,34 +45,44 @@ def sweep(
     from eval_harness.sweep.forecast import before, forecast
     from eval_harness.sweep.local import run_in_this_process, run_locally
     from eval_harness.sweep.report import report, write_table
-    from eval_harness.sweep.tasks import read_sweep
+    from eval_harness.sweep.tasks import read_sweep, task_named
 
     if sum([slurm, hub is not None, task is not None, ray is not None]) > 1:
         raise BadInput("--slurm, --hub, --task, --ray: give one of them.")
     if first is not None and first < 1:
         raise BadInput(f"--first {first}: must be at least 1.")
+    if first is not None and hub is not None:
+        raise BadInput("--first: the Hub's jobs ask all questions. Leave it out, or set `limit` in the sweep file.")
     out = out or Path("runs") / file.stem
+    if any(folder.is_file() for folder in (out, *out.parents)):
+        raise BadInput(f"--out {out}: is a file, or in one. Give a folder.")
     tasks = read_sweep(file, out)
     if task is not None:
-        if not 1 <= task <= len(tasks):
-            raise BadInput(f"--task {task}: {file} has the tasks 1 to {len(tasks)}.")
-        outcome = run_in_this_process(tasks[task - 1], first)
-        if outcome.error:
-            raise BadInput(outcome.error)
-        typer.echo(f"task {task}: {tasks[task - 1].folder}")
-        return
+        tasks = [task_named(tasks, task, file)]
+        if not dry_run:
+            outcome = run_in_this_process(tasks[0], first)
+            if outcome.error:
+                raise BadInput(outcome.error)
+            typer.echo(f"task {tasks[0].number}: {tasks[0].folder}")
+            return
     expected = forecast(tasks)
     waiting = [each.task for each in expected if not each.is_done and not each.problem]
-    if slurm:
-        out.mkdir(parents=True, exist_ok=True)  # sbatch does not make the folder of its logs
-        typer.echo(slurm_script(waiting, file, out))
-        return
-    if hub is not None:
-        for command in hub_commands(waiting, HubJobs(hub, flavor, image, install, timeout)):
-            typer.echo(command)
+    if slurm or hub is not None:
+        for each in expected:
+            if each.problem:
+                typer.echo(f"task {each.task.number} is left out: {each.problem}", err=True)
+        if not waiting:
+            raise BadInput(f"{file}: there is no task to run: each one is done or cannot be run.")
+        if hub is not None:
+            for command in hub_commands(waiting, HubJobs(hub, flavor, image, install, timeout)):
+                typer.echo(command)
+        else:
+            out.mkdir(parents=True, exist_ok=True)  # sbatch does not make the folder of its logs
+            typer.echo(slurm_script(waiting, file, out, first))
         return
     typer.echo(before(expected))
     errors = {each.task.number: each.problem for each in expected if each.problem}
+    unfinished = [task for task in waiting if not task.is_done]
     if not dry_run:
         if ray is not None:
             from dataset_builders.ray_cluster import Cluster
@@ -83,12 +95,19 @@ def sweep(
             if outcome.error:
                 errors[outcome.task.number] = outcome.error
             typer.echo(f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}", err=True)
+    for each_task in unfinished:
+        if each_task.is_done:
+            errors.pop(each_task.number, None)  # another sweep was writing this run, and has finished it meanwhile
     cluster = ["--ray", ray, "--workers", str(workers), "--gpus-per-worker", f"{gpus_per_worker:g}"] if ray else []
     command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
-    table, missing = report(tasks, errors, command)
+    found = {task.number: task.result for task in tasks if task.number not in errors}
+    done = {number: result for number, result in found.items() if result is not None}
+    table, missing = report(tasks, done, errors, command)
     if table:
         typer.echo(f"\n{table}")
-    if written := write_table(tasks, out):
+    if dry_run:
+        return
+    if written := write_table(done.values(), out):
         typer.echo(f"every score is in {written}")
-    if missing and not dry_run and first is None:
+    if missing and first is None:
         raise BadInput(f"{missing} of {len(tasks)} tasks are not done; why is said above.")

@@ -7,7 +7,6 @@ See also: asking the model (`ask.py`), reading and scoring answers (`scoring.py`
 from __future__ import annotations
 
 import codecs
-import errno
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
+from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.interface import Response
 from eval_harness.results import Benchmark, Method, Model
@@ -240,15 +239,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EFBIG,
-            errno.EROFS,
-            errno.EACCES,
-            errno.EPERM,
-            errno.EIO,
-        ):
+        if error.errno not in DISK_ERRORS:
             raise
         raise BadInput(
             f"{folder}: cannot be written ({error.strerror}). Answers written so far are whole; make room, or give a folder you may "

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from dataset_builders.ray_cluster import Cluster, connected
+from dataset_builders.ray_cluster import PATIENCE, Cluster, check_nodes, connected
 from eval_harness.runs.ask import ask
-from eval_harness.runs.folder import AnswerJournal, make_run_folder
+from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
 from eval_harness.runs.planning.permission import check_sending
 from eval_harness.runs.planning.plan import Plan, make_plan
 from eval_harness.runs.planning.requests import Instance
@@ -42,10 +42,11 @@ class Worker:
     def answer(self, task: Task, instances: Sequence[Instance]) -> str | None:
         """Ask these instances of a task; returns why that cannot be done, None where it is done."""
         try:
-            plan, path = self._begun.get(task.number) or self._begin(task)
-            with AnswerJournal(path) as journal:
-                ask(plan, journal, list(instances))
-            record_findings(task.folder, plan.run, plan.backend)
+            with disk_errors(task.folder):
+                plan, path = self._begun.get(task.number) or self._begin(task)
+                with AnswerJournal(path) as journal:
+                    ask(plan, journal, list(instances))
+                record_findings(task.folder, plan.run, plan.backend)
         except Exception as error:
             return in_one_line(error, task)
         return None
@@ -104,7 +105,11 @@ class _Sweep:
         """Hand out leases until none is open; an outcome per task, as it ends."""
         self._hand_out()
         while self.busy:
-            [ready], _ = self._ray.wait(list(self.busy), num_returns=1)
+            done, _ = self._ray.wait(list(self.busy), num_returns=1, timeout=PATIENCE)
+            if not done:
+                check_nodes(self._ray, self.cluster)
+                continue
+            [ready] = done
             name = self.busy.pop(ready)
             try:
                 error = self._ray.get(ready)
@@ -172,7 +177,7 @@ class _Sweep:
         """Put the journals of a task together and score it, where all of it was asked."""
         task, plan, cases, _ = self.plans[number]
         try:
-            with folder_lock(task.folder):
+            with disk_errors(task.folder), folder_lock(task.folder):
                 if put_together(task.folder, cases).issuperset(map(plan.key, plan.instances)):
                     score_run(task.folder, extraction=task.config.extraction)
         except Exception as error:

@@ -12,18 +12,26 @@ from dataset_builders.errors import BadInput
 from eval_harness.sweep.tasks import Task
 
 
-def slurm_script(tasks: Sequence[Task], sweep_file: Path, out: Path) -> str:
-    """A batch script for `sbatch`: an array with one element per task. The folders must be shared by the nodes."""
+def slurm_script(tasks: Sequence[Task], sweep_file: Path, out: Path, first: int | None = None) -> str:
+    """A batch script for `sbatch`: an array with one element per task. The folders must be shared by the nodes.
+
+    It names each task by its run folder, since its number is another one when the sweep file has changed meanwhile.
+    """
+    limit = ["--first", str(first)] if first else []
+    command = shlex.join(["medprobe", "sweep", str(sweep_file), "--out", str(out), *limit])
     return "\n".join(
         [
             "#!/bin/bash",
-            f"#SBATCH --job-name=medprobe-{sweep_file.stem}",
+            f"#SBATCH --job-name={shlex.quote(f'medprobe-{sweep_file.stem}')}",
             f"#SBATCH --array={_ranges([task.number for task in tasks])}",
-            f"#SBATCH --output={out}/slurm-%A_%a.log",
+            f"#SBATCH --output={shlex.quote(f'{out}/slurm-%A_%a.log')}",
             "#SBATCH --requeue",
             "# Add what a model needs: --gres=gpu:1, --mem, --time, --partition.",
             f"cd {shlex.quote(str(Path.cwd()))}",
-            f'srun medprobe {shlex.join(["sweep", str(sweep_file), "--out", str(out)])} --task "$SLURM_ARRAY_TASK_ID"',
+            "TASKS=(",
+            *(f"    [{task.number}]={shlex.quote(task.folder.name)}" for task in tasks),
+            ")",
+            f'srun {command} --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"',
         ]
     )
 

@@ -15,7 +15,7 @@ from eval_harness.models.interface import Backend, Request, Response, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.results import Model
 from eval_harness.runs.folder import read_run
-from eval_harness.runs.planning.dry_run import Size, rounded, size_of
+from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of
 from eval_harness.runs.planning.plan import Plan, make_plan
 from eval_harness.runs.planning.requests import Instance
 from eval_harness.runs.shards import answers_of, case_numbers
@@ -117,7 +117,7 @@ def before(everything: Sequence[Forecast]) -> str:
     rows = [
         ("task", "model", "benchmark", "method", "to ask", "tokens in", "tokens out at most", "cost at most", "hours")
     ]
-    totals = [0.0, 0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0, 0.0, 0.0]
     priced = any(each.task.config.settings.price for each in everything)
     known_hours = [hours(each, everything) for each in everything]
     for each, time in zip(everything, known_hours, strict=True):
@@ -125,23 +125,49 @@ def before(everything: Sequence[Forecast]) -> str:
         tokens_in, out = (sum(size.tokens_in), size.most_tokens_out) if size else (0.0, 0)
         price = task.config.settings.price
         cost = sum(size.cost(price)) if size and price else 0.0
-        totals = [a + b for a, b in zip(totals, (len(each.waiting), tokens_in, out, cost), strict=True)]
+        row = (len(each.waiting), size.requests if size else 0, tokens_in, out, cost)
+        totals = [a + b for a, b in zip(totals, row, strict=True)]
         numbers = (
             (f"{len(each.waiting):,}", rounded(tokens_in), rounded(out), f"{cost:.2f}" if price else "", _time(time))
             if not each.problem and not each.is_done
             else ("done" if each.is_done else "cannot run", "", "", "", "")
         )
         rows.append((str(task.number), task.label, task.benchmark, task.method, *numbers))
-    known = sum(time for time in known_hours if time is not None)
-    unknown = sum(time is None for time in known_hours)
-    in_all = f"in all: {totals[0]:,.0f} requests, about {rounded(totals[1])} tokens in, at most {rounded(totals[2])} tokens out"
-    in_all += f", at most {totals[3]:.2f} for the models with a price" if priced else ""
-    measured = len(everything) - unknown
-    in_all += f"; {_time(known)} hours, one task after the other" if measured else ""
-    in_all += (
-        f"; how long {unknown} of {len(everything)} tasks take is unknown (--first 16 measures it)" if unknown else ""
+    answers, requests, *tokens, in_money = totals
+    in_all = (
+        f"in all: {answers:,.0f} answers, about {rounded(tokens[0])} tokens in, at most {rounded(tokens[1])} tokens out"
     )
-    return "\n".join([*aligned(rows), in_all])
+    in_all += f", at most {in_money:.2f} for the models with a price" if priced else ""
+    in_all += f"; {requests:,.0f} requests: `ps` sends a server each option" if requests > answers else ""
+    times = [time for each, time in zip(everything, known_hours, strict=True) if each.waiting]
+    known = [time for time in times if time is not None]
+    in_all += f"; {_time(sum(known))} hours, one task after the other" if known else ""
+    if unknown := len(times) - len(known):
+        in_all += f"; how long {unknown} of {len(times)} tasks take is unknown (--first 16 measures it)"
+    lines = [*aligned(rows), in_all]
+    roomy = [each for each in everything if each.size and each.size.if_reasoning > each.size.most_tokens_out]
+    if roomy:
+        lines.append(
+            f"{REASONING}: {rounded(sum(_more_tokens(each) for each in roomy))} tokens more at most (tasks {_numbers(roomy)})"
+        )
+        dear = sum(
+            _more_tokens(each) * each.task.config.settings.price[1] / 1e6
+            for each in roomy
+            if each.task.config.settings.price
+        )
+        lines[-1] += f", which cost {dear:.2f}" if dear else ""
+    if judged := [each for each in everything if each.waiting and each.task.config.judge]:
+        lines.append(f"{JUDGED} (tasks {_numbers(judged)})")
+    return "\n".join(lines)
+
+
+def _more_tokens(each: Forecast) -> int:
+    """How many more tokens may come back where the model reasons."""
+    return each.size.if_reasoning - each.size.most_tokens_out if each.size else 0
+
+
+def _numbers(group: Sequence[Forecast]) -> str:
+    return ", ".join(str(each.task.number) for each in group)
 
 
 def _time(time: float | None) -> str:

@@ -5,13 +5,17 @@ A process that dies (out of memory, a crash in a library) fails only its task; t
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import groupby
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Settings
@@ -36,7 +40,7 @@ def run_locally(tasks: Iterable[Task], first: int | None = None) -> Iterator[Out
     for _, group in groupby(sorted(tasks, key=lambda task: task.number), key=lambda task: task.model):
         waiting = list(group)
         while waiting:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            with ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent) as process:
                 while waiting:
                     task = waiting.pop(0)
                     try:
@@ -46,23 +50,43 @@ def run_locally(tasks: Iterable[Task], first: int | None = None) -> Iterator[Out
                         break
 
 
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone: killed, it would leave this one with its memory and the run folder's lock."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)  # as if killed: the journal holds every answer
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def run_in_this_process(task: Task, first: int | None = None) -> Outcome:
     """Run one task; the model stays loaded for the next one that takes it with the same settings."""
     try:
         evaluate(task.config, _kept_loaded, first)
     except Exception as error:
         return Outcome(task, in_one_line(error, task))
+    _traceback_file(task).unlink(missing_ok=True)
     return Outcome(task)
+
+
+def _traceback_file(task: Task) -> Path:
+    return task.folder.with_name(f"{task.folder.name}.error.txt")
 
 
 def in_one_line(error: Exception, task: Task) -> str:
     """Bad input as it says itself; for anything else, which is a defect, the traceback is kept beside the run folders."""
     if isinstance(error, BadInput):
         return str(error)
-    path = task.folder.with_name(f"{task.folder.name}.error.txt")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(traceback.format_exception(error)), "utf-8")
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]} (traceback in {path})"
+    path = _traceback_file(task)
+    where = "the traceback could not be written"
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(traceback.format_exception(error)), "utf-8")
+        where = f"traceback in {path}"
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]} ({where})"
 
 
 def keep_loaded() -> Load:

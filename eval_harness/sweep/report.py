@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.results import Result, read_result
+from eval_harness.results import Result
 from eval_harness.results.table import tidy
 from eval_harness.scores.metrics import HEADLINE
 from eval_harness.sweep.forecast import aligned
@@ -17,37 +16,32 @@ from eval_harness.sweep.tasks import Task
 TABLE = "results.csv"
 
 
-def report(tasks: Sequence[Task], errors: Mapping[int, str], command: str) -> tuple[str, int]:
+def report(
+    tasks: Sequence[Task], results: Mapping[int, Result], errors: Mapping[int, str], command: str
+) -> tuple[str, int]:
     """The table of every task with a result, then what is missing and why; and how many tasks are not done.
 
-    `errors`: task number -> why it failed. `command`: what goes on with the sweep.
+    `results`, `errors`: task number -> its result, or why it failed. `command`: what goes on with the sweep.
     """
     rows: list[tuple[str, ...]] = [
         ("task", "model", "benchmark", "method", "metric", "value", "95% interval", "n", "failed answers")
     ]
     failed: dict[str, list[Task]] = {}
-    notes, waiting = [], 0
+    notes = []
     for task in tasks:
-        result, why = None, errors.get(task.number)
-        if task.is_done and why is None:
-            try:
-                result = read_result(task.folder / "result.json")
-            except BadInput as error:
-                why = str(error)
+        result = results.get(task.number)
         if result is not None:
             rows.append(_row(task, result))
             if count := result.statuses.get("failed"):
                 again = shlex.join(["medprobe", *task.arguments(task.folder)])
                 notes.append(f"task {task.number}: {count} answers failed; to ask them again: {again}")
-        elif why is not None:
+        elif why := errors.get(task.number):
             failed.setdefault(why, []).append(task)
-        else:
-            waiting += 1
     lines = aligned(rows) if len(rows) > 1 else []
     lines += [f"failed: {_listed(group)}: {why}" for why, group in failed.items()]
-    missing = waiting + sum(map(len, failed.values()))
+    missing = len(tasks) - len(results)
     if missing:
-        lines.append(f"{len(tasks) - missing} of {len(tasks)} tasks are done. To go on: {command}")
+        lines.append(f"{len(results)} of {len(tasks)} tasks are done. To go on: {command}")
     return "\n".join([*lines, *notes]), missing
 
 
@@ -63,7 +57,7 @@ def _row(task: Task, result: Result) -> tuple[str, ...]:
     known = score.low is not None and score.high is not None
     return (
         str(task.number),
-        result.model.name,
+        task.label,
         result.benchmark.name,
         result.method.name,
         metric,
@@ -74,9 +68,9 @@ def _row(task: Task, result: Result) -> tuple[str, ...]:
     )
 
 
-def write_table(tasks: Sequence[Task], out: Path) -> Path | None:
-    """Every score of every task that is done, as `medprobe results` prints them; None where none is."""
-    found = [read_result(task.folder / "result.json") for task in tasks if task.is_done]
+def write_table(results: Iterable[Result], out: Path) -> Path | None:
+    """Every score of these results, as `medprobe results` prints them; None without any."""
+    found = list(results)
     if not found:
         return None
     replace_file(out / TABLE, tidy(found).to_csv(index=False).encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from dataset_builders.errors import BadInput
 from eval_harness.commands.evaluate import config_of, evaluate
-from eval_harness.results import model_slug
+from eval_harness.results import Result, model_slug, read_result
 from eval_harness.runs.planning.config import EvalConfig
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
@@ -89,9 +89,17 @@ class Task:
         return found
 
     @property
+    def result(self) -> Result | None:
+        """Its result; None where none is written, or none that can be read: it is made once more from the answers."""
+        try:
+            return read_result(self.folder / "result.json")
+        except BadInput:
+            return None
+
+    @property
     def is_done(self) -> bool:
         """Whether its result is written."""
-        return (self.folder / "result.json").exists()
+        return self.result is not None
 
 
 def label_of(model: str) -> str:
@@ -124,6 +132,16 @@ def read_sweep(path: Path, out: Path) -> list[Task]:
             raise BadInput(f"{path}: {task.model} on {task.benchmark}: {error}") from None
         tasks[task.folder] = task
     return list(tasks.values())
+
+
+def task_named(tasks: Sequence[Task], name: str, path: Path) -> Task:
+    """The task with this number, or with a run folder of this name. Raises BadInput where the sweep file `path` has none."""
+    found = next((task for task in tasks if name in (str(task.number), task.folder.name)), None)
+    if found is None:
+        raise BadInput(
+            f"--task {name}: {path} has no such task, only 1 to {len(tasks)}. The file may have changed since."
+        )
+    return found
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from curation.mining.embedding import Encode, Encoding, VectorCache, encode_here
-from dataset_builders.errors import BadInput
 from dataset_builders.ray_cluster import Cluster, connected
 
 TRIES = 5
@@ -71,12 +70,7 @@ def encode_on_ray(cluster: Cluster, device: str) -> Encode:
                 max_restarts=TRIES,
                 max_task_retries=TRIES,
             )
-            try:
-                for batch in counted.iter_rows():
-                    yield int(batch["done"])
-            except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, BadInput):
-                    raise error.cause from None
-                raise
+            for batch in counted.iter_rows():
+                yield int(batch["done"])
 
     return encode

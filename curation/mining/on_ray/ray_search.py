@@ -16,7 +16,7 @@ import numpy as np
 from curation.mining.confusing_pairs import PairSearch, Thresholds
 from curation.mining.pair_mining import BlockWriter, Images, block_name, largest_so_far, read_block
 from curation.mining.pair_search import make_search
-from dataset_builders.ray_cluster import Cluster, connected
+from dataset_builders.ray_cluster import PATIENCE, Cluster, check_nodes, connected
 
 TRIES = 20
 """How often a block is tried whose worker died."""
@@ -74,7 +74,11 @@ def run_on_ray(source: Source, cluster: Cluster) -> Callable[[BlockWriter, Path,
             while waiting or pool.has_next():
                 while waiting and pool.has_free():
                     pool.submit(lambda actor, given: actor.write.remote(*given), (waiting.pop(0), least))
-                first = pool.get_next_unordered()
+                try:
+                    first = pool.get_next_unordered(timeout=PATIENCE)
+                except TimeoutError:
+                    check_nodes(ray, cluster)
+                    continue
                 done += 1
                 if known:
                     known.add(read_block(blocks / block_name(first)))

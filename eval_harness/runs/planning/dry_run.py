@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from dataset_builders.schema import image_ids
+from eval_harness.models.http.chat_parameters import THINKING_ROOM
 from eval_harness.models.interface import Backend, Request
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.planning.config import EvalConfig
@@ -23,18 +25,22 @@ CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""
 PIXELS_PER_TOKEN = 750
 """Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
+REASONING = f"a server's model that is seen to reason may write {THINKING_ROOM:,} tokens an answer, unless --max-tokens says otherwise"
+JUDGED = "not counted: what the judge is asked about answers that the rules cannot read, with `ff` about every one"
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much a run would ask: requests, distinct images, characters of all prompts, pixels that each of the first requests shows, and
-    the most tokens that may come back."""
+    """How much a run would ask: requests (a server gets one for each option that `ps` scores), distinct images, characters of all
+    prompts, pixels that each of the first requests shows, and the most tokens that may come back; `if_reasoning`: where a server's model
+    is seen to reason, which gives it more room."""
 
     requests: int
     images: int
     characters: int
     pixels: tuple[int, ...]
     most_tokens_out: int
+    if_reasoning: int
 
     @property
     def tokens_in(self) -> tuple[float, float]:
@@ -52,23 +58,28 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
     from PIL import Image
 
     backend, instances = plan.backend, plan.instances if instances is None else instances
-    characters = most = 0
+    fixed = not backend.is_api or plan.config.max_tokens is not None
+    requests = characters = most = if_reasoning = 0
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
         times = _times_sent(request, backend)
+        requests += times
         characters += times * sum(map(len, texts))
-        most += request.max_tokens if not request.candidates else times if backend.is_api else 0
+        out = request.max_tokens if not request.candidates else times if backend.is_api else 0
+        most += out
+        if_reasoning += out if fixed or request.candidates else max(out, THINKING_ROOM)
     pixels: list[int] = []
     if backend.needs_images:
         for request in chain.from_iterable(plan.requests(instances[:images])):
             of_request = 0
-            for shown in request.images:
+            for shown in request.all_images:
                 with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
-                    of_request += image.width * image.height
-            pixels += [_times_sent(request, backend) * of_request] if of_request else []
+                    shrunk = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
+                    of_request += int(image.width * shrunk) * int(image.height * shrunk)
+            pixels += [of_request] * _times_sent(request, backend) if of_request else []
     rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
     distinct = {(row["case_id"], name) for row in rows for name in image_ids(row)} if backend.needs_images else ()
-    return Size(len(instances), len(distinct), characters, tuple(pixels), most)
+    return Size(requests, len(distinct), characters, tuple(pixels), most, if_reasoning)
 
 
 def _times_sent(request: Request, backend: Backend) -> int:
@@ -101,6 +112,8 @@ def describe_first_request(config: EvalConfig) -> str:
     if request.candidates:
         lines.append("scored: " + " | ".join(request.candidates))
     lines += _cost(size_of(plan), config.settings.price)
+    if config.judge:
+        lines.append(f"{JUDGED}: {config.judge}")
     return "\n".join(lines)
 
 
@@ -112,9 +125,15 @@ def _cost(size: Size, price: tuple[float, float] | None) -> list[str]:
         f"({rounded(texts)} of text, {rounded(images)} of images: servers count images in ways of their own), at most "
         f"{rounded(size.most_tokens_out)} tokens out"
     ]
+    more = size.if_reasoning > size.most_tokens_out
+    if more:
+        lines.append(f"{REASONING}: at most {rounded(size.if_reasoning)} tokens out")
     if price:
         tokens_in, tokens_out = size.cost(price)
-        lines.append(f"cost: about {tokens_in:.2f} for what goes in, at most {tokens_out:.2f} for what comes out")
+        if_reasoning = f" ({size.if_reasoning * price[1] / 1e6:.2f} if it reasons)" if more else ""
+        lines.append(
+            f"cost: about {tokens_in:.2f} for what goes in, at most {tokens_out:.2f} for what comes out{if_reasoning}"
+        )
     return lines
 
 

@@ -1,11 +1,14 @@
 """`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line and exit code 2."""
 
+import json
 import os
 import shlex
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -17,10 +20,12 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.runs.folder import read_answer_journal
+from eval_harness.runs.shards import lock_is_free
 from eval_harness.sweep import local
 from eval_harness.sweep.elsewhere import HubJobs, _ranges, hub_commands
-from eval_harness.sweep.forecast import forecast, hours
-from eval_harness.sweep.tasks import read_sweep
+from eval_harness.sweep.forecast import before, forecast, hours
+from eval_harness.sweep.tasks import read_sweep, task_named
+from tests.chaos import warm
 from tests.commands import medprobe
 
 PLUG_IN = """
@@ -68,8 +73,8 @@ def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(wor
     (workdir / "die").unlink()
     done = medprobe("sweep", file, "--first", 5, cwd=workdir)
     assert "2 of 4 tasks are done" in done.stdout
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(workdir)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(workdir)
         expected = forecast(read_sweep(Path(file), Path("runs/models")))
     asked = [len(each.plan.instances) for each in expected[:2]]
     assert [len(each.waiting) for each in expected] == [asked[0] - 5, asked[1] - 5, 0, 0]
@@ -88,6 +93,46 @@ def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(wor
         assert len(keys) == len(set(keys)) > 0
 
 
+STUCK = """
+import time
+from pathlib import Path
+from eval_harness.models.interface import Response
+
+class Model:
+    needs_images = False
+    def __init__(self, settings): pass
+    def generate(self, requests):
+        yield Response(requests[0].question_id, requests[0].sample, "A")
+        while not Path("go").exists():
+            time.sleep(0.1)
+        yield from (Response(each.question_id, each.sample, "B") for each in requests[1:])
+"""
+
+
+def test_a_killed_sweep_takes_the_process_of_its_model_along(workdir):
+    """Else the model would stay in memory, and the run folder locked."""
+    (workdir / "stuck.py").write_text(STUCK)
+    file = write(workdir, "stuck.yaml", models=["stuck.py:Model"], benchmarks=["mediconfusion"])
+    process = warm.start(["sweep", file], workdir)
+
+    def until(reached, patience=100):
+        while not reached() and patience > 0:
+            time.sleep(0.05)
+            patience -= 0.05
+        assert reached(), process.said.read_text()
+
+    until(lambda: [path for path in (workdir / "runs/stuck").glob("*/answers.jsonl") if path.stat().st_size])
+    [lock] = (workdir / "runs/stuck").glob("*/.rank0of1.lock")
+    assert not lock_is_free(lock)
+    process.kill()
+    process.wait()
+    until(lambda: lock_is_free(lock))
+    (workdir / "go").touch()
+    medprobe("sweep", file, cwd=workdir)
+    records = read_answer_journal(next((workdir / "runs/stuck").glob("*/answers.jsonl")))
+    assert [record["response"] for record in records] == ["A", "A", *["B"] * 26]
+
+
 def test_what_no_task_can_do_is_told_before_anything_is_asked(workdir):
     file = write(workdir, models=["baseline:chance"], benchmarks=["halt-medvqa", "probmed"], methods=["mc", "gd"])
     done = medprobe("sweep", file, "--dry-run", cwd=workdir)
@@ -95,6 +140,63 @@ def test_what_no_task_can_do_is_told_before_anything_is_asked(workdir):
     assert "failed: tasks 1, 2: --data: there is no folder data/halt-medvqa" in done.stdout
     assert "--method gd: baseline:chance cannot score options" in done.stdout
     assert not (workdir / "runs" / "chance").exists()
+    done = medprobe("sweep", file, "--slurm", cwd=workdir)
+    assert "#SBATCH --array=3\n" in done.stdout
+    assert done.stderr.count("is left out: ") == 3
+    done = medprobe("sweep", file, "--task", 3, "--dry-run", cwd=workdir)
+    assert "in all: " in done.stdout and "0 of 1 tasks are done" in done.stdout
+
+
+def test_a_result_that_cannot_be_read_is_made_once_more(workdir):
+    file = write(
+        workdir, "broken.yaml", models=["baseline:always-A", "baseline:always-B"], benchmarks=["mediconfusion"]
+    )
+    medprobe("sweep", file, cwd=workdir)
+    assert "no task to run" in medprobe("sweep", file, "--slurm", cwd=workdir, code=2).stderr
+    path = read_sweep(workdir / file, workdir / "runs/broken")[0].folder / "result.json"
+    scores = json.loads(path.read_text())["scores"]
+    path.write_text("{")
+    done = medprobe("sweep", file, "--dry-run", cwd=workdir)
+    assert "1 of 2 tasks are done" in done.stdout
+    medprobe("sweep", file, cwd=workdir)
+    assert json.loads(path.read_text())["scores"] == scores
+
+
+def test_a_full_disk_is_one_line(workdir):
+    file = write(workdir, "full.yaml", models=["baseline:always-A"], benchmarks=["mediconfusion"])
+    with patch("eval_harness.sweep.report.replace_file", side_effect=OSError(28, "No space left on device", "a.csv")):
+        said = medprobe("sweep", file, cwd=workdir, code=2).stderr
+    remedy = "Make room, or see to its rights, and run the same command again."
+    assert said.endswith(f"medprobe: a.csv: No space left on device. {remedy}\n")
+
+
+def test_a_task_that_another_sweep_finished_meanwhile_is_no_failure(workdir):
+    def busy(tasks, first):
+        for task in tasks:
+            if task.model == "baseline:always-A":
+                local.run_in_this_process(task)
+            yield local.Outcome(task, f"{task.folder}: another process is writing this run.")
+
+    file = write(workdir, "both.yaml", models=["baseline:always-A", "baseline:always-B"], benchmarks=["mediconfusion"])
+    with patch("eval_harness.sweep.local.run_locally", busy):
+        done = medprobe("sweep", file, cwd=workdir, code=2)
+    assert "failed: task 2 (baseline:always-B, mediconfusion, mc)" in done.stdout
+    assert "1 of 2 tasks are done" in done.stdout
+
+
+@pytest.mark.parametrize(("methods", "sent"), [(["mc"], 1), (["gd"], 1), (["ps"], 2), (["ff"], 1)])
+def test_a_forecast_has_what_a_server_is_sent(workdir, methods, sent):
+    model = {"model": "openai:m", "price": "2.5,10", **({"judge": "openai:j"} if methods == ["ff"] else {})}
+    file = write(workdir, "server.yaml", models=[model], benchmarks=["mediconfusion"], methods=methods)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(workdir)
+        [found] = forecast(read_sweep(Path(file), Path("runs/server")))
+    said = before([found])
+    assert found.size.requests == 28 * sent
+    assert ("56 requests: `ps` sends a server each option" in said) == (sent == 2)
+    assert ("may write 16,384 tokens an answer" in said) == (methods in (["mc"], ["ff"]))
+    assert found.size.if_reasoning == (28 * 16384 if methods in (["mc"], ["ff"]) else 28 * sent)
+    assert ("what the judge is asked" in said) == (methods == ["ff"])
 
 
 BAD = {
@@ -159,10 +261,21 @@ def test_slurm_and_hub_commands_run_the_tasks(workdir):
     file = write(workdir, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
     script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=workdir).stdout
     assert "#SBATCH --array=1-2\n" in script
-    assert f'srun medprobe sweep {file} --out cluster --task "$SLURM_ARRAY_TASK_ID"' in script
+    assert f'srun medprobe sweep {file} --out cluster --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"' in script
+    named = {}
+    for number in (1, 2):
+        echo = f"srun() {{ echo ${{@: -1}}; }}\nSLURM_ARRAY_TASK_ID={number}\n{script}"
+        named[number] = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, check=True).stdout.strip()
+    before_change = {task.number: task.folder for task in read_sweep(workdir / file, Path("cluster"))}
+    write(workdir, models=["baseline:chance", "baseline:always-B", "own.py:Model"], benchmarks=["mediconfusion"])
+    changed = read_sweep(workdir / file, Path("cluster"))
+    assert {number: task_named(changed, name, file).folder for number, name in named.items()} == before_change
+    with pytest.raises(BadInput, match=r"--task 4: .* 1 to 3\. The file may have changed"):
+        task_named(changed, "4", file)
+    write(workdir, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
     wanted = "task 1: own.py:Model is on this machine only"
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(BadInput, match=wanted):
-        patch.chdir(workdir)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(BadInput, match=wanted):
+        patched.chdir(workdir)
         hub_commands(
             [replace(task, options={**task.options, "data": "org/data"}) for task in read_sweep(Path(file), Path("x"))],
             HubJobs("org/bucket"),
@@ -191,8 +304,8 @@ def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_fo
             loaded.append(model)
             self.deviations = ["told at load"]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "load_backend", lambda model, settings: Fake(model))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(local, "load_backend", lambda model, settings: Fake(model))
         load = local.keep_loaded()
         first = load("a", Settings())
         first.deviations.append("found on the way")
