@@ -3,8 +3,8 @@
 A pair is confusing if sim_med >= 0.9 and sim_gen <= 0.75 (MediConfusion, section 2.1; sim = cosine of the two images'
 embeddings by BiomedCLIP and DINOv2). The paper sampled pairs at random; here an upper bound (`prefix_bound.py`) rules
 out nearly all pairs cheaply and the rest are decided in float64 (`pair_kernels.py`). Where the bound lets too many
-through (embeddings of one modality lie in a narrow cone), both encoders' products rule pairs out instead. A similarity
-within 1e-12 of a threshold lies on it and is reported as the threshold itself.
+through (embeddings of one modality lie in a narrow cone), or is not worth making for few images, both encoders' products
+rule pairs out instead. A similarity within 1e-12 of a threshold lies on it and is reported as the threshold itself.
 
 See also: files, resuming, setting pairs aside (`pair_mining.py`); thresholds that 40% of all pairs meet
 (`pair_sampling.py`).
@@ -19,13 +19,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import DTypeLike
 
-from curation.mining.pair_kernels import TIE, decide_tile, gather_tile, similarities
-from curation.mining.prefix_bound import CANDIDATE_COST, COLUMN_COST, WIDTHS, Prefix, make_prefix, unit_rows
+from curation.mining.pair_kernels import TIE, accept_tile, decide_tile, gather_tile, rule_out_tile, similarities
+from curation.mining.prefix_bound import Prefix, make_prefix, unit_rows
 from dataset_builders.errors import BadInput
 
 TILE = 1024
@@ -33,10 +35,13 @@ TILE = 1024
 HELD = 4_000_000
 """Pairs held before a block of rows is split, so that memory stays bounded where everything matches."""
 NO_BOUND = np.int32(-(2**31))
-PRODUCT_COST = 4.0
-"""Time of a column of a float32 product per pair, in the unit of `prefix_bound.COLUMN_COST`."""
-LET_THROUGH = 2.0
-"""Pairs that the bound lets through for one that reaches its threshold, where many do (measured on narrow cones)."""
+SETUP, CODES, LOOK, DECIDE, PRODUCT = 4e8, 3.0, 0.26, 0.3, 0.02
+"""Nanoseconds of one thread (measured on embeddings of 512 and 768 entries): to choose codes; then per pair of images to look at its codes;
+per entry of its vectors to turn away one that the codes let through, to decide it in float64, and for its products in float32."""
+LET_THROUGH = 3.0
+"""Pairs that the codes let through for one that reaches their threshold, where many do (measured on narrow cones)."""
+DENSE = 0.13
+"""Share of a tile's pairs from which on all its products in float64 are quicker than those of the pairs let through, one by one."""
 SAMPLE = 1024
 """Images whose pairs tell how many meet both encoders' thresholds."""
 
@@ -110,10 +115,14 @@ class Embeddings:
 
     @property
     def rounding(self) -> float:
-        """Largest rounding error of a cosine computed in the vectors' own precision, in any order of summation; what lies on a threshold
-        (within `TIE`) stays inside it."""
-        width: int = self.x.shape[1]
-        return float(np.finfo(self.x.dtype).eps) * (width + 8) + 2 * TIE
+        """`rounding_of` a cosine in the vectors' own precision."""
+        return rounding_of(self.x.shape[1], self.x.dtype)
+
+
+def rounding_of(width: int, kind: DTypeLike) -> float:
+    """Largest rounding error of a cosine of vectors with `width` entries computed in this precision, in any order of summation; what lies
+    on a threshold (within `TIE`) stays inside it."""
+    return float(np.finfo(kind).eps) * (width + 8) + 2 * TIE
 
 
 def as_tensor(x: np.ndarray) -> torch.Tensor:
@@ -175,6 +184,7 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self.bounds = torch.zeros(TILE * TILE, dtype=torch.int32)
         self.sims = np.empty((2, TILE, TILE))
+        self.products = torch.empty(2, TILE * TILE)
 
 
 def _threads() -> int:
@@ -212,20 +222,27 @@ class PairSearch:
     def _read(self, x: np.ndarray, what: str) -> Embeddings:
         return read_embeddings(x, what)
 
-    def prepare(self) -> None:
-        """Choose what rules pairs out: the codes of all images, where a lower threshold lets them, or both encoders' products."""
+    def prepare(self, by_products: bool | None = None) -> None:
+        """Choose what rules pairs out, and make it: the codes of all images, where a lower threshold lets them, or both encoders' products
+        (`by_products`; None: whichever is expected to be quicker)."""
         if self._prepared:
             return
         self._prepared = True
         low = max(self._med_low, self._gen_low)
         has_bound = math.isfinite(low) and self.n > 1
-        reach, met = self._shares(low)
-        by_codes = COLUMN_COST * WIDTHS[0] + CANDIDATE_COST * LET_THROUGH * reach if has_bound else CANDIDATE_COST
-        by_products = PRODUCT_COST * (self.med.x.shape[1] + self.gen.x.shape[1]) + CANDIDATE_COST * met
-        self.by_products = by_products < by_codes
+        self.by_products = self._by_products(low, has_bound) if by_products is None else by_products
         if has_bound and not self.by_products:
             main = self.med if self._main_is_med else self.gen
             self.prefix = make_prefix(main.x, main.scale, low)
+
+    def _by_products(self, low: float, has_bound: bool) -> bool:
+        """Whether both encoders' products are expected to rule pairs out more quickly than the codes."""
+        widths = self.med.x.shape[1], self.gen.x.shape[1]
+        reach, met = self._shares(low)
+        let_through = min(1.0, LET_THROUGH * reach) if has_bound else 1.0
+        first = SETUP / max(1, self.n * (self.n - 1) // 2) + CODES if has_bound else 0.0
+        by_codes = first + LOOK * widths[not self._main_is_med] * let_through + DECIDE * sum(widths) * reach
+        return (PRODUCT + DECIDE * min(met, DENSE)) * sum(widths) < by_codes
 
     def _shares(self, low: float) -> tuple[float, float]:
         """The shares of pairs that reach the bound's threshold and that meet all thresholds, estimated on a sample of the images."""
@@ -280,36 +297,50 @@ class PairSearch:
             scratch.bounds[: math.prod(shape)].view(shape),
             scratch.sims[:, : shape[0], : shape[1]],
         )
+        counts = np.zeros(shape[0], np.int64)
         floor = NO_BOUND
+        quick, dense = main.rounding, False
         if self.by_products:
-            self._rule_out((i0, i1), (j0, j1), tile)
-            floor = np.int32(1)
+            let_through = self._rule_out((i0, i1), (j0, j1), tile.numpy())
+            floor, quick, dense = np.int32(1), -1.0, let_through > DENSE * tile.numel()
         elif self.prefix is not None:
             torch._int_mm(self.prefix.codes[i0:i1], self.prefix.codes[j0:j1].t(), out=tile)
             floor = np.int32(max(self.prefix.floor, int(NO_BOUND)))
-        counts = np.zeros(shape[0], np.int64)
-        decide_tile(
-            tile.numpy(), floor, i0, j0, main.x, main.scale, main_range, other.x, other.scale, other_range,
-            main.rounding, main_sim, other_sim, counts,
-        )  # fmt: skip
+        if dense:
+            for part, sims in ((main, main_sim), (other, other_sim)):
+                left, right = (as_tensor(part.x[start:stop]).double() for start, stop in ((i0, i1), (j0, j1)))
+                torch.mm(left, right.t(), out=torch.from_numpy(sims))
+            accept_tile(
+                tile.numpy(), i0, j0, main.scale, main_range, other.scale, other_range, main_sim, other_sim, counts
+            )
+        else:
+            decide_tile(
+                tile.numpy(), floor, i0, j0, main.x, main.scale, main_range, other.x, other.scale, other_range,
+                quick, main_sim, other_sim, counts,
+            )  # fmt: skip
         total = int(counts.sum())
         i, j = np.empty(total, np.int64), np.empty(total, np.int64)
         first, second = np.empty(total), np.empty(total)
         gather_tile(tile.numpy(), i0, j0, main_sim, other_sim, counts, i, j, first, second)
         return Pairs(i, j, first, second) if self._main_is_med else Pairs(i, j, second, first)
 
-    def _rule_out(self, rows: tuple[int, int], columns: tuple[int, int], tile: torch.Tensor) -> None:
-        """Put 1 into `tile` (rows, columns) where both cosines, in the vectors' own precision, may meet the thresholds, and else 0."""
-        met = torch.ones(tile.shape, dtype=torch.bool)
-        for part, (low, high) in zip((self.med, self.gen), self.thresholds.ranges(), strict=True):
-            scale = part.scale.astype(part.x.dtype)[:, None]
-            left, right = (as_tensor(part.x[slice(*ends)] * scale[slice(*ends)]) for ends in (rows, columns))
-            sims = torch.mm(left, right.t())
-            if math.isfinite(low):
-                met &= sims >= low - part.rounding
-            if math.isfinite(high):
-                met &= sims <= high + part.rounding
-        tile.copy_(met)
+    def _rule_out(self, rows: tuple[int, int], columns: tuple[int, int], tile: np.ndarray) -> int:
+        """Put 1 into `tile` (rows, columns) where both cosines, in float32, may meet the thresholds, and else 0; returns how many may."""
+        arguments: list[Any] = []
+        for part, out, (low, high) in zip(
+            (self.med, self.gen), self._scratch.products, self.thresholds.ranges(), strict=True
+        ):
+            left, right = (as_tensor(part.x[start:stop]).float() for start, stop in (rows, columns))
+            products = out[: tile.size].view(tile.shape)
+            torch.mm(left, right.t(), out=products)
+            rounding = rounding_of(part.x.shape[1], np.float32)
+            limits = np.clip((low - rounding, high + rounding), -4, 4).astype(
+                np.float32
+            )  # cosines: 4 is as good as 1e300
+            arguments.append((products.numpy(), part.scale.astype(np.float32), (limits[0], limits[1])))
+        (med, med_scale, med_limits), (gen, gen_scale, gen_limits) = arguments
+        found: int = rule_out_tile(med, gen, rows[0], columns[0], med_scale, med_limits, gen_scale, gen_limits, tile)
+        return found
 
     def decide(self, i: np.ndarray, j: np.ndarray) -> Pairs:
         """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full

@@ -58,8 +58,8 @@ def decide_tile(
 
     tile: (rows, columns) int32, bounds in integer units; only entries >= floor (and j > i) can meet the main threshold.
     main, other: (n, d) and (n, e) embeddings with *_scale (n,) = 1 / norm; *_range = (at least, at most).
-    quick: rounding error of a cosine in the rows' own precision. main_sim, other_sim: (rows, columns) float64, filled
-    like tile.
+    quick: rounding error of a cosine in the rows' own precision; below 0 where such cosines were looked at before.
+    main_sim, other_sim: (rows, columns) float64, filled like tile.
     """
     rows, columns = tile.shape
     main_low, main_high = main_range
@@ -90,7 +90,7 @@ def decide_tile(
         for slot in range(found):
             c = line[slot]
             j = first_j + c
-            if _quick_dot(main, i, j) * main_scale[i] * main_scale[j] < main_low - quick:
+            if quick >= 0 and _quick_dot(main, i, j) * main_scale[i] * main_scale[j] < main_low - quick:
                 continue
             first = _snap(_dot(main, i, j) * (main_scale[i] * main_scale[j]), main_low, main_high)
             if first < main_low or first > main_high:
@@ -102,6 +102,55 @@ def decide_tile(
             main_sim[r, kept] = first
             other_sim[r, kept] = second
             kept += 1
+        counts[r] = kept
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "arcp", "nsz", "reassoc"})
+def rule_out_tile(main, other, first_i, first_j, main_scale, main_range, other_scale, other_range, tile):
+    """Put 1 into tile (rows, columns) where both cosines may lie in their ranges and j > i, else 0; returns how many those are.
+
+    main, other: (rows, columns) float32 products; *_scale (n,) float32 = 1 / norm; *_range = (at least, at most), rounding allowed for.
+    """
+    main_low, main_high = main_range
+    other_low, other_high = other_range
+    columns = tile.shape[1]
+    main_columns, other_columns = main_scale[first_j : first_j + columns], other_scale[first_j : first_j + columns]
+    total = 0
+    for r in range(tile.shape[0]):
+        i = first_i + r
+        start = min(columns, max(0, i + 1 - first_j))
+        tile[r, :start] = 0
+        here = np.int32(0)
+        for c in range(start, columns):
+            first = main[r, c] * (main_scale[i] * main_columns[c])
+            second = other[r, c] * (other_scale[i] * other_columns[c])
+            met = np.int32((first >= main_low) & (first <= main_high) & (second >= other_low) & (second <= other_high))
+            tile[r, c] = met
+            here += met
+        total += int(here)
+    return total
+
+
+@numba.njit(nogil=True, cache=True)
+def accept_tile(tile, first_i, first_j, main_scale, main_range, other_scale, other_range, main_sim, other_sim, counts):
+    """`decide_tile` where the products of all rows are there already: main_sim and other_sim (rows, columns) float64 hold them before, and
+    what is accepted after. Entries of tile that are not 0 (and j > i) are decided."""
+    main_low, main_high = main_range
+    other_low, other_high = other_range
+    for r in range(tile.shape[0]):
+        i = first_i + r
+        kept = 0
+        for c in range(max(0, i + 1 - first_j), tile.shape[1]):  # writing stays behind reading (kept <= c)
+            if tile[r, c] == 0:
+                continue
+            j = first_j + c
+            first = _snap(main_sim[r, c] * (main_scale[i] * main_scale[j]), main_low, main_high)
+            second = _snap(other_sim[r, c] * (other_scale[i] * other_scale[j]), other_low, other_high)
+            if main_low <= first <= main_high and other_low <= second <= other_high:
+                tile[r, kept] = c
+                main_sim[r, kept] = first
+                other_sim[r, kept] = second
+                kept += 1
         counts[r] = kept
 
 

@@ -18,10 +18,9 @@ def search_all(med, gen, thresholds):
     found = []
     for by_products in (False, True):
         search = PairSearch(med, gen, thresholds)
-        search.prepare()
-        search.by_products = by_products
+        search.prepare(by_products)
         found.append(Pairs.join(list(search.blocks(0, search.n))))
-    assert found[0].frame().equals(found[1].frame())
+    same(found[0], tuple(vars(found[1]).values()))
     return found[0]
 
 
@@ -92,16 +91,14 @@ def test_many_tiles_and_a_wide_bound():
     same(search_all(med, gen, thresholds), expected)
 
 
-def test_a_narrow_cone_is_searched_by_products_and_a_wide_one_by_the_bound():
-    """Where half of all pairs reach the threshold, a bound on them rules nothing out."""
+def test_few_images_and_narrow_cones_are_searched_by_products_and_others_by_the_bound():
+    """For few images the bound is not worth making, and where half of all pairs reach the threshold it rules nothing out."""
     rng = np.random.default_rng(0)
-    gen = rng.standard_normal((1500, 64)).astype(np.float32)
-    for cone, narrow in ((0.0, False), (3.0, True)):
-        search = PairSearch(
-            rng.standard_normal((1500, 96)).astype(np.float32) + np.float32(cone), gen, MODES["confusing"]
-        )
+    med, gen = (rng.standard_normal((12_000, d), dtype=np.float32) for d in (512, 768))
+    for n, cone, expected in ((12_000, 0.0, False), (12_000, 3.0, True), (500, 0.0, True)):
+        search = PairSearch(med[:n] + np.float32(cone), gen[:n], MODES["confusing"])
         search.prepare()
-        assert search.by_products == narrow
+        assert search.by_products == expected
 
 
 def test_norms_do_not_matter():
