@@ -41,7 +41,7 @@ class BuildReport:
 
     folder: Path
     name: str
-    format: str
+    family: str
     origin: str
     partial: str | None
     lines: tuple[str, ...]

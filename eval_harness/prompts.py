@@ -28,7 +28,7 @@ def prompt_for(family: str, name: str | None, question_type: str, method: str = 
     if name is None:
         name = _default(family, question_type, method)
     prompt = PROMPTS.get((family, name))
-    known = ", ".join(each.name for each in PROMPTS.values() if each.format == family and method in each.methods)
+    known = ", ".join(each.name for each in PROMPTS.values() if each.family == family and method in each.methods)
     if prompt is None:
         raise BadInput(f"--prompt {name}: {family} has no prompt of that name. For --method {method} it has: {known}.")
     if method not in prompt.methods:

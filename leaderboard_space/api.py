@@ -27,7 +27,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         phantom, retired), how many questions and results, and the scores they can be ranked by."""
         return [
             {
-                "benchmark": section.format,
+                "benchmark": section.family,
                 "question_set": section.key,
                 "split": section.split,
                 "kind": section.kind,
@@ -153,7 +153,7 @@ def _understood(
     metric = _words(metric, "metric")
     query = service.query(
         {
-            "format": section.format,
+            "format": section.family,
             "section": section.key,
             "metric": metric,
             "branches": paths,
@@ -167,13 +167,13 @@ def _understood(
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:
     """The set of questions that is meant; the benchmark may be written as its name is, too ("MediConfusion")."""
-    format = _words(benchmark, "benchmark").strip().lower()
-    if format not in BENCHMARKS:
+    family = _words(benchmark, "benchmark").strip().lower()
+    if family not in BENCHMARKS:
         raise BadInput(f"benchmark {_shown(benchmark)}: give one of {', '.join(BENCHMARKS)}.")
     wanted = _words(question_set, "question_set")
-    section = board.snapshot.section(format, wanted or None)
+    section = board.snapshot.section(family, wanted or None)
     if section is None and not wanted:
-        raise BadInput(f"benchmark {format!r}: this board has no results of it.")
+        raise BadInput(f"benchmark {family!r}: this board has no results of it.")
     if section is None or (wanted and section.key != wanted):
         raise BadInput(f"question_set {_shown(wanted)}: not on this board. `question_sets` names them.")
     return section

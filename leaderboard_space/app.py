@@ -78,9 +78,9 @@ def build_app(
     service = Service(board, waits=False, claims=claimed)
     front = Front(service)
     functions: dict[str, Function] = {"overview/search": front.search}
-    for format in BENCHMARKS:
+    for family in BENCHMARKS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
-            functions[f"{format}/{ask.__name__}"] = ask
+            functions[f"{family}/{ask.__name__}"] = ask
     drawn: dict[str, tuple[Function, Function]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
@@ -108,9 +108,9 @@ def build_app(
         with gr.Tabs(elem_id="mp-tabs"):
             with gr.Tab("Overview", id="overview", elem_id="tab-overview"):
                 _overview(front.page({}))
-            for format in BENCHMARKS:
-                with gr.Tab(LABELS[format], id=format, elem_id=f"tab-{format}"):
-                    _benchmark(format)
+            for family in BENCHMARKS:
+                with gr.Tab(LABELS[family], id=family, elem_id=f"tab-{family}"):
+                    _benchmark(family)
             for name in ("Compare", "Cases", "Topic", "Model"):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
                     _page(name.lower())
@@ -223,13 +223,13 @@ def _answer_agents_in_json(app: gr.Blocks) -> None:
     server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
-def _benchmark(format: str) -> None:
+def _benchmark(family: str) -> None:
     """One benchmark's tab: a single component that draws itself and asks the server for what changes."""
     gr.HTML(
-        f'<div class="mp" data-format="{format}"><aside class="side" aria-label="Selection"></aside>'
+        f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
         '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
         '</section><p class="heard" role="status"></p></div>',
-        elem_id=f"mp-{format}",
+        elem_id=f"mp-{family}",
         apply_default_css=False,
         js_on_load="medprobeBenchmark(element);",
     )
@@ -244,7 +244,7 @@ def _scripts() -> str:
 def _navigation() -> str:
     """The strip of tabs: links, since every page has an address (`assets/router.js`). Gradio's own strip is hidden."""
     pages = [("overview", "Overview", "#/overview")]
-    pages += [(format, LABELS[format], f"#/b/{format}") for format in BENCHMARKS]
+    pages += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
     pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
     links = "".join(
         f'<a role="tab" aria-selected="false" tabindex="{-1 if at else 0}" href="{home}" data-home="{home}" data-page="{page}">'

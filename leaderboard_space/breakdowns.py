@@ -33,12 +33,12 @@ def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
     def draw() -> str:
         chosen, under = _drawn(memory, query, facet, window)
         keys = frozenset(entry.key for entry in chosen)
-        found, format = memory.known_standings(query), query.section.format
+        found, family = memory.known_standings(query), query.section.family
         about = plot_note(query.section, found, query.branches)
         rows = [row for row in found.standing if row.entry.key in keys]
-        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, format, about)
-        drawn += plots.by_cost(rows, tokens_of([row.entry for row in rows]), query.metric, format, about)
-        if spec(query.section.format).by_image_type:
+        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, family, about)
+        drawn += plots.by_cost(rows, tokens_of([row.entry for row in rows]), query.metric, family, about)
+        if spec(query.section.family).by_image_type:
             entries = memory.entries(query)
             named = (one, transfer.OF_THE_PAPER)
             keys |= {entry.key for entry in entries if entry.key == one or entry.result.model.name in named}
@@ -74,7 +74,7 @@ def _plot(memory: Memory, query: BoardQuery, keys: frozenset[str], about: str) -
     """The benchmark's plot of the results `keys`; where a selection as a whole has none, that of the largest image type in it
     (papers print by these)."""
     drawn = _plot_of(memory, query, keys, "", about)
-    if drawn or not spec(query.section.format).by_image_type:
+    if drawn or not spec(query.section.family).by_image_type:
         return drawn
     for branch in plots.image_types(query.tree, query.branches):
         name = branch_name(branch)
@@ -91,14 +91,14 @@ def _plot(memory: Memory, query: BoardQuery, keys: frozenset[str], about: str) -
 
 
 def _plot_of(memory: Memory, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
-    format = query.section.format
-    rows = memory.known_standings(replace(query, metric=spec(format).plot_metric or query.metric)).standing
+    family = query.section.family
+    rows = memory.known_standings(replace(query, metric=spec(family).plot_metric or query.metric)).standing
     # By model: papers print the plot's score of another of its results than the one that stands for it.
     models = {entry.result.model.name for entry in query.section.entries if entry.key in keys}
     rows = [row for row in rows if row.entry.result.model.name in models]
     plotted = frozenset(row.entry.key for row in rows)
     return plots.plot(
-        format,
+        family,
         rows,
         lambda name: breakdown.scores_by_entry(
             query.section, query.outcomes, query.tree, name, query.branches, plotted

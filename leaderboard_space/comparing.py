@@ -165,7 +165,7 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     if not sections:
         return None
     wanted = str(request.get("set") or "")
-    section = next((one for one in sections if f"{one.format}/{one.key}" == wanted), sections[0])
+    section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), sections[0])
     loaded = board.outcomes(section)
     outcomes = loaded[0] if loaded else None
     named = labels(section.entries)

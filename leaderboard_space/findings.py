@@ -14,25 +14,25 @@ from leaderboard_space.data.tree import Path, branch_name
 from leaderboard_space.sentences import Caption, Finding, Ranked
 
 
-def guessing(format: str, metric: str) -> str:
+def guessing(family: str, metric: str) -> str:
     """What "chance" is called in a sentence about this metric."""
-    return spec(format).guesses.get(metric, "guessing")
+    return spec(family).guesses.get(metric, "guessing")
 
 
-def guess_of(row: Row, format: str, metric: str) -> str:
+def guess_of(row: Row, family: str, metric: str) -> str:
     """What a row is compared with: the paper's random run, or what chance is called."""
-    return guessing(format, metric) if row.run is None else sentences.RANDOM_RUN
+    return guessing(family, metric) if row.run is None else sentences.RANDOM_RUN
 
 
-def short_guess(format: str) -> str:
+def short_guess(family: str) -> str:
     """What "chance" is called in the heading of a group."""
-    return spec(format).short_guess
+    return spec(family).short_guess
 
 
-def headline(format: str, found: Standings) -> str:
+def headline(family: str, found: Standings) -> str:
     """The finding as one sentence, computed from the standings. Baselines never count as models."""
     models = found.models
-    info = info_of(found.metric, format)
+    info = info_of(found.metric, family)
     names = called([row.entry for row in models])
     if found.pending and models:
         first = models[0]
@@ -48,7 +48,7 @@ def headline(format: str, found: Standings) -> str:
     return sentences.headline(
         Finding(
             label=info.label,
-            guess=sentences.RANDOM_RUN if tested and all(row.run for row in tested) else guessing(format, found.metric),
+            guess=sentences.RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, found.metric),
             ranked=tuple(
                 Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1)
                 for row in models
@@ -64,16 +64,16 @@ def headline(format: str, found: Standings) -> str:
     )
 
 
-def caption(format: str, found: Standings, branches: Sequence[Path], tagged: bool) -> str:
+def caption(family: str, found: Standings, branches: Sequence[Path], tagged: bool) -> str:
     """What stands under the headline. `tagged`: the rows say their methods themselves."""
-    info = info_of(found.metric, format)
+    info = info_of(found.metric, family)
     known = [with_interval(row.score) for row in found.rows if row.score.value is not None]
     methods = {shown_method(row.entry.result.method.name) for row in found.rows if not row.is_baseline}
     return sentences.caption(
         Caption(
             label=info.label,
             description=info.description,
-            case=spec(format).case,
+            case=spec(family).case,
             sizes=frozenset((score.n, score.n_cases) for score in known),
             where=tuple(" or ".join(branch_name(path) for path in group) for group in groups_of(branches)),
             methods=() if tagged else tuple(sorted(methods)),

@@ -42,7 +42,7 @@ class Front:
 
     def overview(self) -> Overview:
         """The matrix of models and benchmarks."""
-        found = {format: self._official(format) for format in BENCHMARKS}
+        found = {family: self._official(family) for family in BENCHMARKS}
         key = tuple(id(standings) for sets in found.values() for _, standings in sets)
         # The standings stand in the key's value, so that no other can come by their ids while it is kept.
         return self.service.memory.remember(("overview", key), lambda: (overview(found), found))[0]
@@ -64,10 +64,10 @@ class Front:
     def labels(self) -> list[Label]:
         """Every label of every benchmark's own set of questions."""
         found: list[Label] = []
-        for format in BENCHMARKS:
-            if self.service.board.snapshot.sections[format]:
-                query = self.service.query({"format": format})
-                found += labels_of(format, query.tree)
+        for family in BENCHMARKS:
+            if self.service.board.snapshot.sections[family]:
+                query = self.service.query({"format": family})
+                found += labels_of(family, query.tree)
         return found
 
     def topic(self, request: Mapping[str, Any]) -> str:
@@ -89,31 +89,31 @@ class Front:
     def parts(self, topic: Topic, labels: list[Label]) -> list[Part]:
         """What each benchmark knows of a topic; marks are corrected for all of them together."""
         drafts: list[tuple[str, Section, list[tuple[Label, Relation, Standings]], list[str]]] = []
-        for format in BENCHMARKS:
-            held = matching(topic, [label for label in labels if label.format == format])
-            if not self.service.board.snapshot.sections[format]:
+        for family in BENCHMARKS:
+            held = matching(topic, [label for label in labels if label.family == family])
+            if not self.service.board.snapshot.sections[family]:
                 continue
             same = sum(how == "same" for _, how in held)
             shown = held[: max(same, MOST_RELATED)]
             known = [(label, how, self._of(label)) for label, how in shown]
             rest = [label.shown for label, _ in held[len(shown) :]]
-            section = self.service.query({"format": format}).section
-            drafts.append((format, section, known, rest))
+            section = self.service.query({"format": family}).section
+            drafts.append((family, section, known, rest))
         cells = [
-            (format, standings, row)
-            for format, _, known, _ in drafts
+            (family, standings, row)
+            for family, _, known, _ in drafts
             for _, _, standings in known
             for row in standings.models
         ]
         marks = verdicts(
             [
-                (with_interval(row.score), row.run, is_higher_better(standings.metric, format))
-                for format, standings, row in cells
+                (with_interval(row.score), row.run, is_higher_better(standings.metric, family))
+                for family, standings, row in cells
             ]
         )
         mark_of = {id(row): mark for (_, _, row), mark in zip(cells, marks, strict=True)}
         parts = []
-        for format, section, known, rest in drafts:
+        for family, section, known, rest in drafts:
             marked = [
                 Known(
                     label,
@@ -130,25 +130,25 @@ class Front:
                 )
                 for label, how, standings in known
             ]
-            facets = tuple(FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(format).facets)
+            facets = tuple(FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(family).facets)
             parts.append(
-                Part(format, LABELS[format], spec(format).task, section, marked, rest, facets, topic.kind in facets)
+                Part(family, LABELS[family], spec(family).task, section, marked, rest, facets, topic.kind in facets)
             )
         return parts
 
     def _of(self, label: Label) -> Standings:
         """The standings of a label's own questions, by the first score that is known of it."""
         request = {
-            "format": label.format,
+            "format": label.family,
             "branches": [choice(label.facet, label.value)],
             "shown": ONE,
         }
         return self.service.standings(self.service.fitting(self.service.query(request)))
 
-    def _official(self, format: str) -> list[tuple[Section, Standings]]:
-        sections = self.service.board.snapshot.sections[format]
+    def _official(self, family: str) -> list[tuple[Section, Standings]]:
+        sections = self.service.board.snapshot.sections[family]
         return [
-            (section, self.service.standings(self.service.query({"format": format, "section": section.key})))
+            (section, self.service.standings(self.service.query({"format": family, "section": section.key})))
             for section in sections
             if section.kind in OFFICIAL and section.split == sections[0].split
         ]
@@ -172,35 +172,35 @@ class Front:
         for slug, topic in topics(labels).items():
             held = matching(topic, labels)
             where = sorted(
-                {LABELS[label.format] for label, how in held if how == "same"}, key=list(LABELS.values()).index
+                {LABELS[label.family] for label, how in held if how == "same"}, key=list(LABELS.values()).index
             )
-            related = sorted({LABELS[label.format] for label, _ in held} - set(where))
+            related = sorted({LABELS[label.family] for label, _ in held} - set(where))
             said = f"{topic.kind} in {', '.join(where)}" if where else topic.kind
             said += f" · related in {', '.join(related)}" if related else ""
             found.append(
                 Hit(topic.name, said, address_of("topic", slug), topic.same, 3 if slug in known_topics() else 2)
             )
         for label in labels:
-            said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.format]}, n {count(label.n)}"
-            address = address_of("b", label.format, facet=f"{label.facet}:{label.value}")
+            said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.family]}, n {count(label.n)}"
+            address = address_of("b", label.family, facet=f"{label.facet}:{label.value}")
             found.append(Hit(label.shown, said, address, label.words, 1))
-        for format, sections in self.service.board.snapshot.sections.items():
+        for family, sections in self.service.board.snapshot.sections.items():
             for metric in metrics_of(sections[0], None) if sections else ():
-                name = info_of(metric, format).label
-                address = address_of("b", format, s=sections[0].key, m=metric)
-                found.append(Hit(name, f"score of {LABELS[format]}", address, (fold(name), fold(metric))))
+                name = info_of(metric, family).label
+                address = address_of("b", family, s=sections[0].key, m=metric)
+                found.append(Hit(name, f"score of {LABELS[family]}", address, (fold(name), fold(metric))))
         models: dict[str, set[str]] = {}
-        for format, sections in self.service.board.snapshot.sections.items():
+        for family, sections in self.service.board.snapshot.sections.items():
             for section in sections:
                 for entry in section.entries:
                     if entry.result.model.kind != "baseline":
-                        models.setdefault(entry.result.model.name, set()).add(format)
-        for name, formats in models.items():
-            where = [LABELS[format] for format in BENCHMARKS if format in formats]
+                        models.setdefault(entry.result.model.name, set()).add(family)
+        for name, families in models.items():
+            where = [LABELS[family] for family in BENCHMARKS if family in families]
             found.append(
-                Hit(name, f"model in {', '.join(where)}", address_of("model", name), (fold(name),), len(formats))
+                Hit(name, f"model in {', '.join(where)}", address_of("model", name), (fold(name),), len(families))
             )
-        for format in BENCHMARKS:
-            words = (fold(LABELS[format]), fold(format), fold(spec(format).task))
-            found.append(Hit(LABELS[format], f"benchmark: {spec(format).task}", address_of("b", format), words, 5))
+        for family in BENCHMARKS:
+            words = (fold(LABELS[family]), fold(family), fold(spec(family).task))
+            found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), words, 5))
         return found

@@ -52,7 +52,7 @@ class Line:
             "custom": self.section.benchmark,
             "retired": "an earlier version",
         }.get(self.section.kind)
-        return LABELS[self.section.format] + (f" ({part})" if part else "")
+        return LABELS[self.section.family] + (f" ({part})" if part else "")
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def entries_of(service: Service, name: str) -> list[tuple[Section, Entry]]:
     wanted = identity_of(name)
     return [
         (section, entry)
-        for format in BENCHMARKS
-        for section in service.board.snapshot.sections.get(format, [])
+        for family in BENCHMARKS
+        for section in service.board.snapshot.sections.get(family, [])
         for entry in section.entries
         if identity_of(entry.result.model.name) == wanted
     ]
@@ -107,7 +107,7 @@ def lines_of(service: Service, name: str) -> list[Line]:
     sections = {id(section): section for section, _ in entries_of(service, name)}
     for section in sections.values():
         service.board.outcomes(section)
-        query = service.query({"format": section.format, "section": section.key, "shown": ONE})
+        query = service.query({"format": section.family, "section": section.key, "shown": ONE})
         found = service.standings(query)
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
         ranked = Counter(row.group for row in found.rows if row.first is not None)
@@ -124,7 +124,7 @@ def main_lines(lines: list[Line]) -> list[Line]:
     found: dict[str, Line] = {}
     for line in lines:
         if line.row.group == "ranked":
-            found.setdefault(line.section.format, line)
+            found.setdefault(line.section.family, line)
     return list(found.values())
 
 
@@ -133,7 +133,7 @@ def scores_by_metric(service: Service, line: Line) -> dict[str, Score]:
     found: dict[str, Score] = {}
     for metric in metrics_of(line.section, line.outcomes):
         query = service.query(
-            {"format": line.section.format, "section": line.section.key, "metric": metric, "shown": ALL}
+            {"format": line.section.family, "section": line.section.key, "metric": metric, "shown": ALL}
         )
         row = next((row for row in service.standings(query).rows if row.entry.key == line.row.entry.key), None)
         if row is not None and row.score.value is not None:
@@ -144,8 +144,8 @@ def scores_by_metric(service: Service, line: Line) -> dict[str, Score]:
 def ends_of(line: Line) -> list[Ends]:
     """The ends of each facet of which at least two values are known; by the line's metric, else by the first that is known there."""
     found = []
-    first = spec(line.section.format).first_facet
-    for facet in sorted(FACETS.get(line.section.format, ()), key=lambda facet: facet != first):
+    first = spec(line.section.family).first_facet
+    for facet in sorted(FACETS.get(line.section.family, ()), key=lambda facet: facet != first):
         for metric in dict.fromkeys((line.metric, *metrics_of(line.section, line.outcomes))):
             cells = cells_of(line, facet, metric) if info_of(metric).unit == "percent" else {}
             if len(cells) > 1:
@@ -166,7 +166,7 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
             mask = np.zeros(len(outcomes.questions), dtype=bool)
             mask[rows] = True
             (held[label],) = scores_of(units.part(outcomes.rows(metric, mask), runs), info_of(metric).higher_is_better)
-    info, entries = info_of(metric, line.section.format), line.section.entries
+    info, entries = info_of(metric, line.section.family), line.section.entries
     of_chance = [one.result.breakdown.get(facet, {}) for one in entries if is_random_run(one.result)]
     found = {}
     for label, score in held.items():

@@ -38,10 +38,10 @@ class Service:
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
-        format = str(request.get("format"))
-        if self.board.snapshot.section(format, None) is None:
+        family = str(request.get("format"))
+        if self.board.snapshot.section(family, None) is None:
             return {
-                "html": leaderboard.empty(format, self.board.snapshot.problems),
+                "html": leaderboard.empty(family, self.board.snapshot.problems),
                 "stamp": self.board.snapshot.stamp,
                 "state": {},
                 "tree": None,
@@ -58,7 +58,7 @@ class Service:
             ),
         )
         if query.metric != wanted.metric:
-            before, now = (info_of(name, query.section.format).label for name in (wanted.metric, query.metric))
+            before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))
             said = f"{before} is not known of this selection: {now} is shown."
             html = f'<p class="note">{text(said)}</p>' + html
         if query.dropped:

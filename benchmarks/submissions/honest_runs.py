@@ -49,7 +49,7 @@ def main() -> int:
             client = Client(address, verbose=False)
         for case in cases(args.seed, args.count):
             page = client if case.number % max(1, args.count // max(1, args.through_the_page)) == 0 else None
-            wrong = _landed(case, data[case.format], folder / f"case-{case.number}", flags, page, store)
+            wrong = _landed(case, data[case.family], folder / f"case-{case.number}", flags, page, store)
             kinds[case.back_end] += 1
             if wrong:
                 bad += 1

@@ -35,7 +35,7 @@ class TextQuality:
     """The report's numbers. `blind`: rule -> the headline metric's value, low, high (95%), chance, verdict."""
 
     name: str
-    format: str
+    family: str
     split: str
     metric: str
     questions: int
@@ -77,9 +77,9 @@ def check_text(data: Path, blind: BlindAsking | None = None) -> TextQuality:
             break
     else:
         raise BadInput(f"{data}: no split has answers, so nothing can be said of what the text gives away.")
-    metric = HEADLINE[repository.format]
+    metric = HEADLINE[repository.family]
     scores = {
-        rule: score(repository.format, questions, _answers(answer(questions))).scores[metric].model_dump()
+        rule: score(repository.family, questions, _answers(answer(questions))).scores[metric].model_dump()
         for rule, answer in RULES.items()
     }
     pictures = {image: stored for case in repository.cases(name) for image, stored in case.images.items()}
@@ -91,7 +91,7 @@ def check_text(data: Path, blind: BlindAsking | None = None) -> TextQuality:
     use = images.value_counts()
     return TextQuality(
         repository.name,
-        repository.format,
+        repository.family,
         name,
         metric,
         len(questions),
@@ -102,7 +102,7 @@ def check_text(data: Path, blind: BlindAsking | None = None) -> TextQuality:
         alike,
         unreadable,
         {str(image): int(count) for image, count in use.items() if count > OFTEN * use.median()},
-        ask_blind(repository.format, questions, blind.model, blind.journal, blind.asking) if blind else None,
+        ask_blind(repository.family, questions, blind.model, blind.journal, blind.asking) if blind else None,
     )
 
 
@@ -157,6 +157,7 @@ def write_text_report(quality: TextQuality, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, page(quality).encode("utf-8"))
     numbers = asdict(quality) | {"warnings": quality.warnings()}
+    numbers["format"] = numbers.pop("family")
     replace_file(out.with_suffix(".json"), (json.dumps(numbers, indent=1) + "\n").encode("utf-8"))
 
 
@@ -180,7 +181,7 @@ def page(quality: TextQuality) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(quality.name)}: quality</title><style>{STYLE}</style></head><body>
 <h1>{escape(quality.name)}</h1>
-<p>{quality.questions} questions ({quality.split}) on {quality.images} images, scored as {escape(quality.format)}.</p>
+<p>{quality.questions} questions ({quality.split}) on {quality.images} images, scored as {escape(quality.family)}.</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
 <h2>Without looking at the image</h2>
 {table_of(head, score_rows(quality.blind))}{model}

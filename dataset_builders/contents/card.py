@@ -46,7 +46,7 @@ def card_text(
     examples: list[tuple[str, CaseImage]],
 ) -> str:
     """The whole README.md."""
-    facts = spec(description.format).facts
+    facts = spec(description.family).facts
     head = yaml.safe_dump(_head(description, facts, columns, written), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{head}---\n\n{_body(description, facts, content, columns, written, manifest, examples)}"
 
@@ -75,7 +75,7 @@ def _head(
             "reliability",
             "benchmark",
             "medprobe",
-            description.format,
+            description.family,
             description.origin,
         ],
         "configs": [
@@ -104,8 +104,8 @@ def _head(
 
 def title_of(description: Description) -> str:
     """What to call the repository."""
-    own = description.name != description.format
-    title = description.name if own else spec(description.format).facts.title
+    own = description.name != description.family
+    title = description.name if own else spec(description.family).facts.title
     return f"{title} (phantoms)" if description.origin == "phantom" else title
 
 
@@ -113,7 +113,7 @@ def summary_of(description: Description) -> str:
     """What it is, for eval.yaml, which shows no card: what may be compared with published numbers and what not."""
     whole = description.origin == "official" and not description.partial
     kind = "part" if description.partial and description.origin == "official" else description.origin
-    said = [spec(description.format).facts.what, *([] if whole else [ORIGINS[kind]])]
+    said = [spec(description.family).facts.what, *([] if whole else [ORIGINS[kind]])]
     said += ["Text only: the questions without their images."] if description.text_only else []
     return " ".join(said).replace("**", "").replace("*", "")
 
@@ -187,7 +187,7 @@ def _configs(description: Description, columns: dict[str, dict[str, Kind]], writ
         "questions_text": "a question without its image",
         "lexical_tree": "a leaf of the lexical tree",
         **{config: PURPOSE for config in written if config.split("_")[0] == CONFIG},
-        **spec(description.format).configs,
+        **spec(description.family).configs,
     }
     lines = ["## Configs", "", "| config | a row is | splits (rows) | MB |", "|---|---|---|---|"]
     for config, done in written.items():

@@ -34,7 +34,7 @@ class Description:
     """What a repository says about itself. `partial` says in words what is missing, None where nothing is."""
 
     name: str
-    format: str
+    family: str
     origin: str
     partial: str | None
     text_only: bool
@@ -52,23 +52,23 @@ def write_repository(folder: Path, description: Description, content: Content) -
     written: dict[str, Written] = {config: Written() for config in configs}
     several = content.has_several_images
     for split, cases in content.cases.items():
-        for config, done in write_cases(folder, description.format, configs, split, cases, known, several).items():
+        for config, done in write_cases(folder, description.family, configs, split, cases, known, several).items():
             _add(written[config], done)
     more = {} if description.text_only else content.more
     for config, splits in more.items():
         written[config] = Written()
         for split, cases in splits.items():
-            done = write_cases(folder, description.format, [config], split, cases, known, several)[config]
+            done = write_cases(folder, description.family, [config], split, cases, known, several)[config]
             _add(written[config], done)
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
     columns: dict[str, dict[str, Kind]] = {
-        config: columns_of(description.format, config, several) for config in written
+        config: columns_of(description.family, config, several) for config in written
     }
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[column] for row in content.tree] for column, name in enumerate(COLUMNS)}
         written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
-    tasks = tasks_of(description.format, content) if description.has_tasks and not several else []
+    tasks = tasks_of(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
         content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
     for task, cases in tasks:
@@ -169,7 +169,7 @@ def _manifest(description: Description, content: Content, known: ImageFacts) -> 
     made: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "name": description.name,
-        "format": description.format,
+        "format": description.family,
         "origin": description.origin,
         "partial": description.partial,
         "splits": splits(content.cases),

@@ -64,9 +64,9 @@ def open_versions(before: str, after: str) -> tuple[Repository, Repository]:
     if not first:
         raise BadInput(f"{before}: names no dataset. Give ORG/NAME@TAG, or a folder.")
     versions = open_repository(first, old), open_repository(second or first, new)
-    if versions[0].format != versions[1].format:
+    if versions[0].family != versions[1].family:
         raise BadInput(
-            f"{before}, {after}: hold {versions[0].format} and {versions[1].format}; only versions of one dataset are compared."
+            f"{before}, {after}: hold {versions[0].family} and {versions[1].family}; only versions of one dataset are compared."
         )
     return versions
 

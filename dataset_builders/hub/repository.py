@@ -48,7 +48,7 @@ class Repository:
         return str(self.manifest["name"])
 
     @property
-    def format(self) -> str:
+    def family(self) -> str:
         return str(self.manifest["format"])
 
     @property

@@ -21,7 +21,7 @@ class Prompt:
     """
 
     name: str
-    format: str
+    family: str
     template: str
     layout: Layout
     source: str

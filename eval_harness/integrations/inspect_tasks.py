@@ -66,7 +66,7 @@ def make_task(
     `medprobe eval` does.
     """
     chosen = select_questions(benchmark, data, split, limit=limit)
-    family = chosen.repository.format
+    family = chosen.repository.family
     generation = {"max_tokens": spec(family).max_tokens, "temperature": 0.0, "seed": 0, "form": form, "system": None}
     request = RunRequest(
         benchmark=chosen.repository.name,

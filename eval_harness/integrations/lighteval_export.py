@@ -13,7 +13,7 @@ def export(data: str, split: str | None, out: Path) -> Path:
     from files. Raises BadInput as `medprobe eval` does."""
     found = to_export(data, split)
     repository = found.repository
-    arguments = (found.task, repository.format, found.path, repository.revision, found.chosen.split)
+    arguments = (found.task, repository.family, found.path, repository.revision, found.chosen.split)
     lines = [
         f'"""Written by `medprobe export-lighteval`: the task {found.task}, and the model that lighteval asks."""',
         "",

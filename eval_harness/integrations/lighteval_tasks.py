@@ -40,12 +40,12 @@ class Reading(SampleLevelComputation):
     """Reads an answer as `medprobe score` does; the record is a text, so that the details can hold it."""
 
     def __init__(self, family: str) -> None:
-        self.format = family
+        self.family = family
 
     def compute(self, doc: Doc, model_response: ModelResponse, **kwargs: Any) -> str:
         question = json.loads(doc.specific[RECORD])
         [answer] = answers_of({"text": list(model_response.text)})
-        return json.dumps(kept_columns(question) | read_answer(self.format, question, question["question"], answer))
+        return json.dumps(kept_columns(question) | read_answer(self.family, question, question["question"], answer))
 
 
 def table(task: str, family: str, data: str, revision: str | None, split: str) -> list[LightevalTaskConfig]:

@@ -72,7 +72,7 @@ def export(data: str, split: str | None, out: Path) -> str:
     found = to_export(data, split)
     folder = out / found.task
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / "utils.py", _functions(found.repository.format).encode())
+    replace_file(folder / "utils.py", _functions(found.repository.family).encode())
     replace_file(folder / f"{found.task}.yaml", _yaml(found).encode())
     return found.task
 
@@ -116,7 +116,7 @@ def _functions(family: str) -> str:
 
 def _yaml(found: Exported) -> str:
     repository = found.repository
-    known = spec(repository.format).metrics
+    known = spec(repository.family).metrics
     listed = [(IDS, "right", True), *((name, name, info.higher_is_better is not False) for name, info in known.items())]
     document = {
         "dataset_path": found.path,
@@ -127,7 +127,7 @@ def _yaml(found: Exported) -> str:
         "output_type": "generate_until",
         "cluster_key": "case_id",
         "generation_kwargs": {
-            "max_new_tokens": spec(repository.format).max_tokens,
+            "max_new_tokens": spec(repository.family).max_tokens,
             "temperature": 0,
             "do_sample": False,
         },

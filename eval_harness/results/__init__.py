@@ -31,7 +31,7 @@ Verdict = Literal["better", "no different", "worse"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
 
 
 class Score(_Strict):
@@ -55,7 +55,8 @@ class Benchmark(_Strict):
     """What was asked. `fingerprint` is over the questions scored, so a partial run can never pass for a complete one."""
 
     name: str
-    format: str
+    family: str = Field(alias="format")
+    """The benchmark whose columns, prompts and metrics it has; called `format` in files."""
     repo: str | None = None
     revision: str | None = None
     split: str

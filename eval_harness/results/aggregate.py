@@ -56,9 +56,9 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
     if kind == "best":
         scores, cells = best_over_methods(list(results.values()))
     elif kind == "mean":
-        scores = _mean(empty.benchmark.format, read)
+        scores = _mean(empty.benchmark.family, read)
     else:
-        scores = _of_samples(kind, empty.benchmark.format, read, threshold)
+        scores = _of_samples(kind, empty.benchmark.family, read, threshold)
     result = aggregate_result(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
     if out is not None:
         replace_file(out, result.to_json().encode())
@@ -101,7 +101,7 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
 def calibration_of(folder: Path) -> Calibration:
     """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput where it has none."""
     result, answers = rescore(folder)
-    found = calibration(result.benchmark.format, read_questions(folder), answers)
+    found = calibration(result.benchmark.family, read_questions(folder), answers)
     if found is None:
         raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
     return found
@@ -117,8 +117,8 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
     questions = read_questions(folder)
     if not {"pair_id", "adversarial"} <= set(questions.columns):
         raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions are in no adversarial pairs.")
-    graded = grade(result.benchmark.format, questions, answers)
-    units = pair_units(result.benchmark.format, graded)
+    graded = grade(result.benchmark.family, questions, answers)
+    units = pair_units(result.benchmark.family, graded)
     if units.empty:
         raise BadInput(f"{folder}: its questions hold no pair of a true and an adversarial question.")
     if "aspect" not in questions.columns:

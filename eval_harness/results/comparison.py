@@ -86,7 +86,7 @@ def _marks(result: Result) -> list[str]:
 
 def compare_results(a: Side, b: Side) -> str:
     """The differences as text. Raises BadInput for results of different benchmarks."""
-    if a.result.benchmark.format != b.result.benchmark.format:
+    if a.result.benchmark.family != b.result.benchmark.family:
         raise BadInput(
             f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: nothing of theirs can be compared."
         )
@@ -175,7 +175,7 @@ def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
         return None
     if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:
         return None
-    family = a.result.benchmark.format
+    family = a.result.benchmark.family
     return units(family, a.questions, a.answers), units(family, b.questions, b.answers)
 
 

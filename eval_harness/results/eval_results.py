@@ -24,7 +24,7 @@ SOURCE_NAME = "answers and scores (medprobe)"
 
 def task_ids(result: Result) -> list[str]:
     """The ids of the tasks that a dataset of ours has for this result's split."""
-    return [f"{result.benchmark.split}_{metric}" for metric in spec(result.benchmark.format).tasks]
+    return [f"{result.benchmark.split}_{metric}" for metric in spec(result.benchmark.family).tasks]
 
 
 def eval_result_entries(

@@ -103,7 +103,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
     name = folder.relative_to(root).as_posix()
     try:
         before = read_result(path)
-        headline = HEADLINE.get(before.benchmark.format, "")
+        headline = HEADLINE.get(before.benchmark.family, "")
         why = _not_to_be_read(before)
         if why is not None:
             return Rescored(name, headline, skipped=why)

@@ -116,9 +116,9 @@ def make_result(
     complete["status"] = complete["status"].fillna("failed")
     complete["delivery"] = complete["status"].map(DELIVERIES)
     if run.request.permute:
-        answers = _read_permuted(complete, questions, run.benchmark.format, extraction)
+        answers = _read_permuted(complete, questions, run.benchmark.family, extraction)
     else:
-        answers = read_answers(complete, questions, run.benchmark.format, extraction)
+        answers = read_answers(complete, questions, run.benchmark.family, extraction)
     method = run.method.model_copy(update={"extraction": extraction})
     if reread is not None:
         answers, method.judge = reread(answers, questions)
@@ -146,9 +146,9 @@ def make_result(
 
 def scores_of(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
     """The scores of a run's answers as they were read (`choice`, `status`)."""
-    scored = score(run.benchmark.format, questions, answers)
+    scored = score(run.benchmark.family, questions, answers)
     if run.request.permute:
-        _letters_as_shown(scored, run.benchmark.format, questions, answers)
+        _letters_as_shown(scored, run.benchmark.family, questions, answers)
     return scored
 
 

@@ -37,7 +37,7 @@ class Dataset:
 
     name: str
     split: str
-    format: str
+    family: str
     questions: pd.DataFrame
     origin: str | None
     partial: str | None
@@ -54,7 +54,7 @@ class Dataset:
         """What a result says of itself that scores `questions` of this dataset."""
         return Benchmark(
             name=self.name,
-            format=self.format,
+            format=self.family,
             repo=self.repo,
             revision=self.revision,
             split=self.split,
@@ -131,7 +131,7 @@ def dataset_of(repository: Repository, split: str, ours: bool) -> Dataset:
     return Dataset(
         name=repository.name,
         split=split,
-        format=repository.format,
+        family=repository.family,
         questions=repository.questions(split),
         origin=repository.origin,
         partial=repository.partial,

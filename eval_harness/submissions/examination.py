@@ -215,7 +215,7 @@ def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFra
     if not same:
         yield f"its questions are not those of the dataset (fingerprint {clip(claimed.fingerprint)}, the dataset's {found[:16]}...)"
     for what, theirs, ours in (
-        ("format", claimed.format, dataset.format),
+        ("format", claimed.family, dataset.family),
         ("origin", claimed.origin, dataset.origin),
         ("questions", claimed.questions, len(questions)),
     ):
@@ -231,7 +231,7 @@ def _facets_differ(claimed: Benchmark, questions: pd.DataFrame) -> bool:
 
 def _flags(claimed: Result, dataset: Dataset, questions: pd.DataFrame, stored: bool) -> Iterator[str]:
     benchmark = claimed.benchmark
-    if not dataset.ours and not is_released_set(dataset.format, benchmark.split, fingerprint_of(dataset.questions)):
+    if not dataset.ours and not is_released_set(dataset.family, benchmark.split, fingerprint_of(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
         yield f"the dataset {clip(benchmark.repo)} {official}is not one that the store's owner vouches for"
     if _facets_differ(benchmark, questions):

@@ -222,7 +222,7 @@ def is_result_folder(folder: Path) -> bool:
 def own_dataset(folder: Path, said: Benchmark) -> Dataset:
     """The questions that a run folder keeps, for a dataset that is not at hand; nobody vouches for them."""
     return Dataset(
-        said.name, said.split, said.format, own_questions(folder), said.origin, None, False, said.repo, said.revision,
+        said.name, said.split, said.family, own_questions(folder), said.origin, None, False, said.repo, said.revision,
         f"the dataset {said.repo or '(none named)'} is not at hand: its questions are those of the run folder",
     )  # fmt: skip
 

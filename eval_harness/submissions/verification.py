@@ -182,4 +182,4 @@ def _questions_here(store: Path, data: Sequence[str], benchmark: Benchmark) -> D
     if data or not path.is_file():
         return dataset_for(benchmark, data)
     questions = pd.DataFrame(list(parquet_rows(path)))
-    return Dataset(benchmark.name, benchmark.split, benchmark.format, questions, benchmark.origin, None, ours=True)
+    return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, ours=True)

@@ -52,7 +52,7 @@ def _listed(group: Sequence[Task]) -> str:
 
 
 def _row(task: Task, result: Result) -> tuple[str, ...]:
-    metric = HEADLINE[result.benchmark.format]
+    metric = HEADLINE[result.benchmark.family]
     score = result.scores[metric]
     known = score.low is not None and score.high is not None
     return (

@@ -137,7 +137,7 @@ class Board:
         """What is known of a section before its answers are read: what papers print, and what the first of those on its questions says."""
         measured = [entry for entry in section.entries if entry.result.kind == "measured"]
         others = [entry for entry in section.entries if entry.result.kind != "measured"]
-        return self._as_handed_in([*others, *measured[: 1 if section.fingerprint else None]], section.format)
+        return self._as_handed_in([*others, *measured[: 1 if section.fingerprint else None]], section.family)
 
     def _load(self, section: Section) -> Loaded:
         try:
@@ -148,13 +148,13 @@ class Board:
     def _read_answers(self, section: Section) -> Loaded:
         measured = [entry for entry in section.entries if entry.result.kind == "measured"]
         if not measured or section.fingerprint is None or self.store is None:
-            return self._as_handed_in(section.entries, section.format)
+            return self._as_handed_in(section.entries, section.family)
         try:
             questions = self._questions(section.fingerprint)
         except BadInput as error:
             section.notes.append(f"{error} Scores are shown as they were handed in; no finer answers are known.")
-            return self._as_handed_in(section.entries, section.format)
-        tree, digest = tree_of(section.format, questions), digest_of(questions)
+            return self._as_handed_in(section.entries, section.family)
+        tree, digest = tree_of(section.family, questions), digest_of(questions)
         # The runs of a section stand in one file, which is read in no time where none has come or changed since.
         name, follows = (
             hashlib.sha256(f"{self.store}:{section.key}".encode()).hexdigest(),
@@ -173,7 +173,7 @@ class Board:
         by_key = {entry.key: entry for entry in measured}
         for key, run in zip(keys, apart(numbers, layout, len(keys)), strict=True):
             self._units[self._run_key(section, by_key[key])] = run
-        return align(section.format, questions, keys, layout, numbers), tree
+        return align(section.family, questions, keys, layout, numbers), tree
 
     def _read_runs(
         self, section: Section, questions: pd.DataFrame, tree: Tree, digest: str, measured: Sequence[Entry]
@@ -192,7 +192,7 @@ class Board:
                 continue
             if len(runs) < len(measured) and len(runs) & (len(runs) - 1) == 0:  # 1, 2, 4, 8 ...: aligning costs, too
                 numbers = stacked(list(runs.values()))
-                section.so_far = align(section.format, questions, list(runs), found.layout, numbers), tree
+                section.so_far = align(section.family, questions, list(runs), found.layout, numbers), tree
                 section.begun.set()
         return runs
 
@@ -202,7 +202,7 @@ class Board:
         for entry in section.entries:
             if entry.result.kind == "measured":
                 try:
-                    keys.append(answer_cache.key_of(section.format, digest, entry.answers.read_bytes()))  # type: ignore[union-attr]
+                    keys.append(answer_cache.key_of(section.family, digest, entry.answers.read_bytes()))  # type: ignore[union-attr]
                 except (OSError, AttributeError):
                     return None
         return hashlib.sha256("\n".join(keys).encode()).hexdigest()
@@ -211,8 +211,8 @@ class Board:
         """Where the units of a run are kept in memory, as long as its answers are the same."""
         return (section.key, entry.key, _stamp(entry.answers))
 
-    def _as_handed_in(self, entries: Sequence[Entry], format: str) -> Loaded:
-        return None, published_tree(format, [entry.result.breakdown for entry in entries])
+    def _as_handed_in(self, entries: Sequence[Entry], family: str) -> Loaded:
+        return None, published_tree(family, [entry.result.breakdown for entry in entries])
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
@@ -260,7 +260,7 @@ class Board:
         if key not in self._units:
             if entry.answers is None or key[2] is None:
                 raise BadInput("its answers are not in the store.")
-            self._units[key] = read_run(section.format, questions, entry.answers, layout, digest)
+            self._units[key] = read_run(section.family, questions, entry.answers, layout, digest)
         return self._units[key]
 
     def _scan(self) -> Snapshot:
@@ -272,24 +272,24 @@ class Board:
         entries, problems = self._entries()
         before = {}
         if hasattr(self, "snapshot"):
-            before = {(s.format, s.key): s for found in self.snapshot.sections.values() for s in found}
-        sections: dict[str, list[Section]] = {format: [] for format in BENCHMARKS}
+            before = {(s.family, s.key): s for found in self.snapshot.sections.values() for s in found}
+        sections: dict[str, list[Section]] = {family: [] for family in BENCHMARKS}
         for section in group(entries, self.trusted.is_replaced):
-            if section.format not in sections:
-                problems.append(f"{section.benchmark}: the format {section.format!r} is not one this board knows.")
+            if section.family not in sections:
+                problems.append(f"{section.benchmark}: the format {section.family!r} is not one this board knows.")
                 continue
             section.marks = self._marks(section)
-            old = before.get((section.format, section.key))
+            old = before.get((section.family, section.key))
             same = (
                 old is not None
                 and old.marks == section.marks
                 and all(a.result is b.result for a, b in zip(old.entries, section.entries, strict=True))
                 and old.kind == section.kind
             )
-            sections[section.format].append(old if same and old is not None else section)
+            sections[section.family].append(old if same and old is not None else section)
         there = {entry.key for entry in entries}
         self._units = {key: units for key, units in list(self._units.items()) if key[1] in there}
-        whole = [(s.format, s.key, s.kind, s.marks) for found in sections.values() for s in found]
+        whole = [(s.family, s.key, s.kind, s.marks) for found in sections.values() for s in found]
         stamp = hashlib.sha256(repr((whole, problems)).encode("utf-8", "replace")).hexdigest()[:16]
         return Snapshot(stamp, sections, problems)
 

@@ -26,7 +26,7 @@ class Column:
     """One benchmark: its section and headline metric. `chance`: what guessing gets; `drawn`: every test is against the paper's random
     run, and `chance` is that."""
 
-    format: str
+    family: str
     label: str
     task: str
     section: Section
@@ -74,8 +74,8 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
     columns, cells = [], []
     models: dict[str, list[Model]] = {}
     dates: dict[str, list[str]] = {}
-    for format in BENCHMARKS:
-        sets = [(section, standings) for section, standings in found.get(format, []) if section.kind in OFFICIAL]
+    for family in BENCHMARKS:
+        sets = [(section, standings) for section, standings in found.get(family, []) if section.kind in OFFICIAL]
         if not sets:
             continue
         section, standings = sets[0]
@@ -93,17 +93,17 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
             round(row.score.chance, 6) for row in tested if row.score.chance is not None and (drawn or not row.run)
         }
         chance = next(iter(levels)) if len(levels) == 1 else None
-        columns.append(Column(format, LABELS[format], spec(format).task, section, standings.metric, chance, drawn))
-        higher = is_higher_better(standings.metric, format)
+        columns.append(Column(family, LABELS[family], spec(family).task, section, standings.metric, chance, drawn))
+        higher = is_higher_better(standings.metric, family)
         for (name, rows), score in zip(chosen.items(), scores, strict=True):
             result = rows[0].entry.result
             models.setdefault(name, []).append(result.model)
             dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
-            cells.append((name, format, rows, score, rows[0].run, higher))
+            cells.append((name, family, rows, score, rows[0].run, higher))
     marks = verdicts([(score, run, higher) for *_, score, run, higher in cells])
     held: dict[str, dict[str, Cell]] = {}
-    for (name, format, rows, score, _, _), mark in zip(cells, marks, strict=True):
-        held.setdefault(name, {})[format] = Cell(rows[0], score, mark, len(rows))
+    for (name, family, rows, score, _, _), mark in zip(cells, marks, strict=True):
+        held.setdefault(name, {})[family] = Cell(rows[0], score, mark, len(rows))
     lines = [
         Line(
             name,
@@ -128,11 +128,11 @@ def _finding(columns: list[Column], lines: list[Line]) -> Trust | None:
     for column in columns:
         if column.drawn:
             continue
-        marks = [line.cells[column.format].verdict for line in lines if column.format in line.cells]
+        marks = [line.cells[column.family].verdict for line in lines if column.family in line.cells]
         marks = [mark for mark in marks if mark is not None]
         if marks:
             better, worse = marks.count("better"), marks.count("worse")
-            guess = findings.guessing(column.format, column.metric)
+            guess = findings.guessing(column.family, column.metric)
             trust = Trust(column.task, len(marks), better, worse, guess)
             found.append((better / len(marks), -len(marks), trust))
     return min(found, key=lambda item: item[:2])[2] if found else None
@@ -152,7 +152,7 @@ def selected(
     ]
     if sort == "model":
         return sorted(lines, key=lambda line: line.name.lower(), reverse=not ascending)
-    if any(column.format == sort for column in found.columns):
+    if any(column.family == sort for column in found.columns):
         sign = 1 if ascending else -1
         there = [line for line in lines if sort in line.cells]
         there.sort(key=lambda line: sign * (line.cells[sort].score.value or 0.0))

@@ -80,7 +80,7 @@ def _scenarios(result: Result) -> Breakdown:
     The average over one scenario is the accuracy in it. Empty for other benchmarks.
     """
     cells: Breakdown = {}
-    found = spec(result.benchmark.format).facet_metrics
+    found = spec(result.benchmark.family).facet_metrics
     if found is None:
         return cells
     facet, shown, metrics = found

@@ -37,7 +37,7 @@ class Topic:
 class Label:
     """A facet value of one benchmark. `n`: how many cases carry it."""
 
-    format: str
+    family: str
     facet: str
     value: str
     n: int
@@ -93,13 +93,13 @@ def known_topics() -> dict[str, Topic]:
     return found
 
 
-def labels_of(format: str, tree: Tree) -> list[Label]:
+def labels_of(family: str, tree: Tree) -> list[Label]:
     """Every label of every facet of a benchmark."""
     halves = (
-        ("organ", "modality") if spec(format).by_image_type else ()
+        ("organ", "modality") if spec(family).by_image_type else ()
     )  # the image types say them, each by its own label
     return [
-        Label(format, facet, node.label, node.count)
+        Label(family, facet, node.label, node.count)
         for facet, nodes in tree.facets
         for node in nodes
         if node.label != UNLABELLED and facet not in halves

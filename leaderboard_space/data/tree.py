@@ -133,17 +133,17 @@ def branch_name(branch: Path) -> str:
     return SEPARATOR.join([*branch[1:-1], shown_label(last, branch[-1])])
 
 
-def tree_of(format: str, questions: pd.DataFrame) -> Tree:
+def tree_of(family: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[Node]]] = []
-    labels = {facet: labels_of(questions, facet) for facet in facets_of(format)}
-    for chain in chains_of(format):
+    labels = {facet: labels_of(questions, facet) for facet in facets_of(family)}
+    for chain in chains_of(family):
         nodes = _grow([labels[facet] for facet in chain], chain, None, (chain[0],), rows)
         if nodes:
             groups.append((chain[0], nodes))
     facets = []
-    for facet in facets_of(format):
+    for facet in facets_of(family):
         held = labels[facet].rows()
         if any(label != UNLABELLED for label in held):
             rows |= {choice(facet, label): at for label, at in held.items()}
@@ -152,21 +152,21 @@ def tree_of(format: str, questions: pd.DataFrame) -> Tree:
     return Tree(groups, rows, len(questions), facets)
 
 
-def facets_of(format: str) -> list[str]:
+def facets_of(family: str) -> list[str]:
     """The facets of a benchmark, what its breakdown shows first before the others; the leaves of its tree are one, too."""
-    leaves = [facet for chain in chains_of(format) for facet in chain]
-    first = spec(format).first_facet
-    return sorted(dict.fromkeys((*FACETS.get(format, ()), *leaves)), key=lambda facet: facet != first)
+    leaves = [facet for chain in chains_of(family) for facet in chain]
+    first = spec(family).first_facet
+    return sorted(dict.fromkeys((*FACETS.get(family, ()), *leaves)), key=lambda facet: facet != first)
 
 
-def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
+def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
     """The tree of a section of which only published tables are known: the first facet of every chain, with what the tables count (n).
 
     ProbMed's image types are organ and modality at once, so that they make the branches of organs, too.
     """
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[Node]]] = []
-    for chain in chains_of(format):
+    for chain in chains_of(family):
         facet = chain[0]
         sizes = _printed_sizes(facet, breakdowns)
         nodes = [Node(label, facet, size) for label, size in _sorted(sizes)]
@@ -178,7 +178,7 @@ def published_tree(format: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
         if nodes:
             groups.append((facet, nodes))
     facets = []
-    for facet in facets_of(format):
+    for facet in facets_of(family):
         if sizes := _printed_sizes(facet, breakdowns) or _halves(facet, _printed_sizes("image_type", breakdowns)):
             rows |= {choice(facet, label): np.zeros(0, np.int64) for label in sizes}
             facets.append((facet, [Node(label, facet, n) for label, n in _sorted(sizes)]))

@@ -84,7 +84,7 @@ def _dataset(target: Target) -> Dataset:
     return Dataset(
         name=said.name,
         split=said.split,
-        format=said.format,
+        family=said.family,
         questions=target.questions(),
         origin=said.origin,
         partial=target.partial,

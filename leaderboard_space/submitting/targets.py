@@ -78,7 +78,7 @@ def _of_dataset(split: TrustedSplit) -> Target:
 
 def _label(benchmark: Benchmark) -> str:
     """In words: `GMAI-MMBench, validation, 22 questions (custom)`."""
-    name = LABELS[benchmark.format] if benchmark.name == benchmark.format else benchmark.name
+    name = LABELS[benchmark.family] if benchmark.name == benchmark.family else benchmark.name
     kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[benchmark.origin]
     part = f", {benchmark.selection}" if benchmark.selection else ""
     return f"{name}, {benchmark.split}, {benchmark.questions:,} questions{part}{kind}"

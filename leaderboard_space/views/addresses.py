@@ -28,7 +28,7 @@ def address_of(page: str, id: str = "", /, **named: str | Sequence[str] | None) 
 
 def set_name(section: Section) -> str:
     """How an address names a set of questions on the pages Compare and Cases."""
-    return f"{section.format}/{section.key}"
+    return f"{section.family}/{section.key}"
 
 
 def benchmark_address(
@@ -39,7 +39,7 @@ def benchmark_address(
     facet = facet_of(branch) if branch else None
     said = f"{facet or branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
     where = {"facet" if facet else "branch": said}
-    return address_of("b", section.format, s=section.key, m=metric, find=find, **where)
+    return address_of("b", section.family, s=section.key, m=metric, find=find, **where)
 
 
 def model_address(name: str) -> str:

@@ -69,7 +69,7 @@ def _chips(labels: Sequence[Label]) -> str:
         topics.sort(key=lambda topic: (-size[topic.slug], topic.name))
         chips = ""
         for topic in topics:
-            which = ", ".join(f"{LABELS[label.format]} {label.shown}: {count(label.n)}" for label in held[topic.slug])
+            which = ", ".join(f"{LABELS[label.family]} {label.shown}: {count(label.n)}" for label in held[topic.slug])
             title = (
                 f"Cases labelled so: {which}" if which else "No benchmark here labels its cases so; see what is related"
             )
@@ -115,7 +115,7 @@ def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
     steps = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
     pinned = _pinned(request)
     drawn = list(lines[: max(steps * MORE or FIRST, len(pinned))])
-    scales = {column.format: _scale(found, column.format) for column in found.columns}
+    scales = {column.family: _scale(found, column.family) for column in found.columns}
     body = "".join(_line(found.columns, line, scales, pinned) for line in drawn)
     rest = len(lines) - len(drawn)
     label = (
@@ -145,7 +145,7 @@ def _head(found: Overview, request: Request) -> str:
     aria, button = sorts("model", "Model", "a")
     cells = f'<th scope="col"{aria}>{button}</th>'
     for column in found.columns:
-        aria, button = sorts(column.format, column.label, "d")
+        aria, button = sorts(column.family, column.label, "d")
         guess = (
             f"guessing {'≈ ' if column.drawn else ''}{sentences.percent_of_chance(column.chance)}"
             if column.chance is not None
@@ -165,7 +165,7 @@ def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pin
         f'aria-label="Pin {text(line.name)}" title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" '
         f'value="{text(value, 8000)}"></button>'
     )
-    cells = "".join(_cell(column, line.cells.get(column.format), scales[column.format]) for column in columns)
+    cells = "".join(_cell(column, line.cells.get(column.family), scales[column.family]) for column in columns)
     return (
         f'<tr data-key="{text(line.name, 300)}"><th scope="row"><span class="who">{pin}'
         f'<i class="k k-{KIND_CLASS.get(line.kind or "", "u")}" title="{kind}"></i>'
@@ -210,9 +210,9 @@ def _track(score: Score, scale: Axis) -> str:
     return f'<span class="{kind}" aria-hidden="true">{parts}<i class="dot" style="left:{at(score.value or 0.0):.1f}%"></i></span>'
 
 
-def _scale(found: Overview, format: str) -> Axis:
+def _scale(found: Overview, family: str) -> Axis:
     """The axis of a column."""
-    return fitted([cell.score for line in found.lines if (cell := line.cells.get(format)) is not None])
+    return fitted([cell.score for line in found.lines if (cell := line.cells.get(family)) is not None])
 
 
 def _legend(found: Overview) -> str:
@@ -242,7 +242,7 @@ def file(found: Overview, request: Request) -> dict[str, str]:
     rows: Table = []
     for line in lines:
         for column in found.columns:
-            cell = line.cells.get(column.format)
+            cell = line.cells.get(column.family)
             if cell is None:
                 continue
             result, score = cell.row.entry.result, cell.score

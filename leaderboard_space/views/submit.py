@@ -214,7 +214,7 @@ def _notes(notes: Sequence[str]) -> str:
 
 def _table(result: Result) -> str:
     known = [name for name in METRICS if name in result.scores and not name.startswith("share_")]
-    rows = "".join(_row(name, result.scores[name], result.benchmark.format) for name in known)
+    rows = "".join(_row(name, result.scores[name], result.benchmark.family) for name in known)
     return (
         '<div class="scroll"><table class="plain" aria-label="Scores"><thead><tr><th scope="col">Score</th><th scope="col">Value</th>'
         '<th scope="col">95% interval</th><th scope="col">Chance</th><th scope="col">n</th><th scope="col">Against chance</th></tr></thead>'
@@ -222,8 +222,8 @@ def _table(result: Result) -> str:
     )
 
 
-def _row(name: str, score: Score, format: str) -> str:
-    info = info_of(name, format)
+def _row(name: str, score: Score, family: str) -> str:
+    info = info_of(name, family)
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)} cases)"
     unit = "" if info.unit == "count" or score.value is None else " %"
     return (

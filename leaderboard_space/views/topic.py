@@ -37,7 +37,7 @@ class Part:
     """One benchmark's part of the page. `rest`: related labels that are only named; `facets`: what it labels its questions by;
     `labels_kind`: whether it labels questions by what the topic is."""
 
-    format: str
+    family: str
     label: str
     task: str
     section: Section
@@ -52,7 +52,7 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
     knowing = [part for part in parts if any(known.relation == "same" for known in part.known)]
     related = [part for part in parts if part.known and part not in knowing]
     without = [part for part in parts if not part.known]
-    drawn = "".join(_part(part, every == part.format) for part in [*knowing, *related])
+    drawn = "".join(_part(part, every == part.family) for part in [*knowing, *related])
     silent = "".join(f"<p>{_why_nothing(part)}</p>" for part in without)
     tested = sum(
         row.score.verdict is not None for part in parts for known in part.known for row in known.standings.models
@@ -79,12 +79,12 @@ def _by_random_run(parts: Sequence[Part]) -> list[str]:
 def _part(part: Part, every: bool) -> str:
     same = [known for known in part.known if known.relation == "same"]
     first = (same or part.known)[0]
-    headline = findings.headline(part.format, first.standings)
+    headline = findings.headline(part.family, first.standings)
     said = f"{first.label.shown}: {headline}" if len(part.known) > 1 or not same else headline
     link = benchmark_address(part.section, first.standings.metric, choice(first.label.facet, first.label.value))
     rest = f'<p class="fine">Also related: {text(", ".join(part.rest), 400)}.</p>' if part.rest else ""
     return (
-        f'<section class="part"><h3><a href="{address_of("b", part.format)}">{text(part.label)}</a> '
+        f'<section class="part"><h3><a href="{address_of("b", part.family)}">{text(part.label)}</a> '
         f'<small>{text(part.task)}</small></h3><p class="asked">{text(said, 400)}</p>'
         f'{_table(part, every)}{rest}<p class="fine"><a href="{link}">The leaderboard of {text(first.label.shown)}</a></p></section>'
     )
@@ -103,7 +103,7 @@ def _table(part: Part, every: bool) -> str:
     heads = "".join(
         f'<th scope="col" data-sort="{at}"><button type="button" class="sorts">{text(known.label.shown, 80)}</button>'
         f"<small>{'' if known.relation == 'same' else 'related · '}"
-        f"{text(info_of(known.standings.metric, part.format).label)} · n {count(known.label.n)}</small></th>"
+        f"{text(info_of(known.standings.metric, part.family).label)} · n {count(known.label.n)}</small></th>"
         for at, known in enumerate(part.known)
     )
     body = "".join(
@@ -113,14 +113,14 @@ def _table(part: Part, every: bool) -> str:
         for name in shown
     )
     more = (
-        f'<p class="turn"><button type="button" class="link" data-name="all" value="{text(part.format)}">'
+        f'<p class="turn"><button type="button" class="link" data-name="all" value="{text(part.family)}">'
         f"All {plural(len(names), 'model')}</button></p>"
         if len(shown) < len(names)
         else ""
     )
     return (
         f'<div class="scroll" tabindex="0" role="group" aria-label="{text(part.label)}"><table class="known" '
-        f'data-table="{text(part.format)}" aria-label="{text(part.label)} by its labels"><thead><tr>'
+        f'data-table="{text(part.family)}" aria-label="{text(part.label)} by its labels"><thead><tr>'
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}"
     )
@@ -128,7 +128,7 @@ def _table(part: Part, every: bool) -> str:
 
 def _order(held: Mapping[int, Sequence[Row]], part: Part) -> tuple[int, float]:
     at = min(held)
-    higher = info_of(part.known[at].standings.metric, part.format).higher_is_better is not False
+    higher = info_of(part.known[at].standings.metric, part.family).higher_is_better is not False
     value = held[at][0].score.value or 0.0
     return (at, -value if higher else value)
 

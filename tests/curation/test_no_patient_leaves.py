@@ -211,15 +211,15 @@ def make_sets(ward, served):
 
 def build_and_publish(ward):
     """Every set, and once more without a patient."""
-    for name, format in FORMATS.items():
-        ward.run(f"build {format} --as {name} --source {name} --out data/{name}")
+    for name, family in FORMATS.items():
+        ward.run(f"build {family} --as {name} --source {name} --out data/{name}")
         ward.ask(f"curate quality data/{name} --out quality-{name}.html")
     for data in ("data/probe-set", "gmai-set/dataset"):
         ward.run(f"publish {data} ORG/set --private")
     withdrawn = ward.people[0].number
-    for name, format in FORMATS.items():
+    for name, family in FORMATS.items():
         ward.run(f"curate withdraw {name} --group {withdrawn}")
-        ward.run(f"build {format} --as {name} --source {name} --out after/{name}")
+        ward.run(f"build {family} --as {name} --source {name} --out after/{name}")
     ward.run("diff data/probe-set after/probe-set")
     ward.run(f"curate withdraw gmai-set --group {withdrawn}")
     ward.run(f"curate gmai given/sources.yaml --out gmai-set --blind-model stand-in --base-url {ward.address}")

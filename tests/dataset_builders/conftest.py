@@ -14,13 +14,13 @@ from dataset_builders.sources.phantoms import write_sources
 def publishable(tmp_path_factory):
     """Every format under its name, from drawn sources without the mark that says so (phantoms may not take the official names)."""
     root = tmp_path_factory.mktemp("publishable")
-    for format in BENCHMARKS:
-        source = root / "sources" / format
-        write_sources(format, source)
+    for family in BENCHMARKS:
+        source = root / "sources" / family
+        write_sources(family, source)
         (source / ORIGIN_MARKER).unlink()
-        if format == "mediconfusion":
+        if family == "mediconfusion":
             _state_licences(source)
-        build(format, source=source, out=root / format)
+        build(family, source=source, out=root / family)
     return root
 
 

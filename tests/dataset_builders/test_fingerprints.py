@@ -77,7 +77,7 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     """Whoever changes a column that is in neither can change no number: otherwise the fingerprint lacks it."""
     questions = whole(repository)
     answers = constant_answers(questions, 0)
-    before = score(repository.format, questions, answers)
+    before = score(repository.family, questions, answers)
     for name in set(questions.columns) - {
         *QUESTION_COLUMNS,
         *SCORED,
@@ -87,27 +87,27 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     }:
         other = questions.copy()
         other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
-        assert score(repository.format, other, answers) == before, name
+        assert score(repository.family, other, answers) == before, name
     for name in {*FACETS_READ, *FACETS_READ_IF_GIVEN} & {*questions.columns} - {*SCORED, "categories"}:
         other = questions.assign(**{name: "one label"})
-        assert score(repository.format, other, answers).scores == before.scores, name
+        assert score(repository.family, other, answers).scores == before.scores, name
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_the_same_with_and_without_images(format, tmp_path):
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_the_same_with_and_without_images(family, tmp_path):
     marks = set()
     for text_only in (False, True):
         folder = tmp_path / str(text_only)
-        build(format, out=folder, text_only=text_only)
+        build(family, out=folder, text_only=text_only)
         marks.add(fingerprint_of(whole(open_repository(folder))))
     assert len(marks) == 1
 
 
 @pytest.mark.sources
-@pytest.mark.parametrize(("format", "folder"), [("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")])
-def test_the_released_sets_have_the_fingerprints_that_we_keep(format, folder, sources, tmp_path):
-    build(format, source=sources / folder, out=tmp_path / "data", text_only=True)
+@pytest.mark.parametrize(("family", "folder"), [("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")])
+def test_the_released_sets_have_the_fingerprints_that_we_keep(family, folder, sources, tmp_path):
+    build(family, source=sources / folder, out=tmp_path / "data", text_only=True)
     questions = whole(open_repository(tmp_path / "data"))
-    assert fingerprint_of(questions) == RELEASED_FINGERPRINTS[format, "test"]
-    assert fingerprint_v1(questions) == RELEASED_FINGERPRINTS_V1[format, "test"]
-    assert is_released_set(format, "test", fingerprint_of(questions)) and not is_released_set(format, "test", None)
+    assert fingerprint_of(questions) == RELEASED_FINGERPRINTS[family, "test"]
+    assert fingerprint_v1(questions) == RELEASED_FINGERPRINTS_V1[family, "test"]
+    assert is_released_set(family, "test", fingerprint_of(questions)) and not is_released_set(family, "test", None)

@@ -87,9 +87,9 @@ sys.meta_path.insert(0, Block())
 
 @pytest.mark.exhaustive  # from the Hub in test_publish_loading.py
 def test_a_stranger_loads_every_config(phantoms, tmp_path):
-    said = stranger(STRANGER, *(phantoms / format for format in BENCHMARKS), home=tmp_path)
+    said = stranger(STRANGER, *(phantoms / family for family in BENCHMARKS), home=tmp_path)
     assert list(said) == list(BENCHMARKS)
-    for (format, found), repository in zip(
+    for (family, found), repository in zip(
         said.items(), map(open_repository, map(phantoms.joinpath, said)), strict=True
     ):
         assert list(found) == repository.splits
@@ -104,12 +104,12 @@ def test_a_stranger_loads_every_config(phantoms, tmp_path):
             assert seen["features"]["answer"] == "List(Value('int32'))"
             assert seen["features"]["categories"] == "List(Value('string'))"
             assert seen["labels"]["question_type"] == ["single", "multiple", "yes_no"]
-            if format == "probmed":
+            if family == "probmed":
                 assert seen["labels"]["aspect"] == ["modality", "organ", "abnormality", "condition", "position"]
                 assert seen["features"]["adversarial"] == "Value('bool')"
-            if format == "halt-medvqa":
+            if family == "halt-medvqa":
                 assert seen["labels"]["scenario"] == ["fake", "none", "swap"]
-            if format == "mediconfusion":
+            if family == "mediconfusion":
                 assert seen["features"]["sim_med"] == "Value('float64')"
             ours = repository.questions(split).iloc[0].to_dict()
             for name, value in seen["first"].items():
@@ -145,9 +145,9 @@ print("RESULT" + json.dumps({name: repr(feature) for name, feature in rows.featu
     assert found["scenario"] == "ClassLabel(names=['fake', 'none', 'swap'])"
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_what_was_built_is_read_back(format, phantoms):
-    repository = open_repository(phantoms / format)
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_what_was_built_is_read_back(family, phantoms):
+    repository = open_repository(phantoms / family)
     for split in repository.splits:
         questions = repository.questions(split)
         cases = list(repository.cases(split))
@@ -160,12 +160,12 @@ def test_what_was_built_is_read_back(format, phantoms):
 
 
 def test_a_repository_without_our_manifest_opens(phantoms, tmp_path):
-    for format in BENCHMARKS:
-        folder = tmp_path / f"foreign-{format}"
-        shutil.copytree(phantoms / format, folder)
+    for family in BENCHMARKS:
+        folder = tmp_path / f"foreign-{family}"
+        shutil.copytree(phantoms / family, folder)
         (folder / "manifest.json").unlink()
-        ours, foreign = open_repository(phantoms / format), open_repository(folder)
-        assert (foreign.format, foreign.name, foreign.origin) == (format, f"foreign-{format}", "custom")
+        ours, foreign = open_repository(phantoms / family), open_repository(folder)
+        assert (foreign.family, foreign.name, foreign.origin) == (family, f"foreign-{family}", "custom")
         assert foreign.manifest["splits"] == ours.manifest["splits"]
         (folder / "README.md").unlink()
         pd.testing.assert_frame_equal(open_repository(folder).questions(ours.splits[0]), ours.questions(ours.splits[0]))
@@ -266,4 +266,4 @@ def test_a_name_of_ones_own_is_never_official(tmp_path):
 def test_the_default_place_is_data_and_the_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert build("halt-medvqa", name="mine").folder == Path("data/mine")
-    assert open_repository("data/mine").format == "halt-medvqa"
+    assert open_repository("data/mine").family == "halt-medvqa"

@@ -22,9 +22,9 @@ from tests.leaderboard_space.claims import plain, rounds_to
 from tests.leaderboard_space.generated import Raw
 
 
-def check_comparison(board: Board, format: str, section: Section, truth: dict[str, Raw]) -> None:
+def check_comparison(board: Board, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """The finding of the page Compare, against the paired test of the two runs' own units."""
-    key = f"{format}/{section.key}"
+    key = f"{family}/{section.key}"
     page = compare.page(board, {"set": key})
     found = cases.page(board, {"set": key, "order": "wrong"})
     if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
@@ -53,14 +53,14 @@ def check_comparison(board: Board, format: str, section: Section, truth: dict[st
         assert "cannot be told apart" in finding, (finding, test)
     else:
         upper = one if test.difference > 0 else other
-        word = {True: "better than", False: "worse than", None: "above"}[info_of(metric, format).higher_is_better]
+        word = {True: "better than", False: "worse than", None: "above"}[info_of(metric, family).higher_is_better]
         assert re.match(rf"{upper.result.model.name}( \(.*?\))?( · .*)? is significantly {word} ", finding), (
             finding,
             test,
         )
         assert _near(re.search(r": (\S+) points of ", finding)[1], abs(test.difference)), (finding, test)  # type: ignore[index]
     check_compared_in_full(plain(page), test)
-    check_every_score(page, format, one, other)
+    check_every_score(page, family, one, other)
     check_flips(plain(page), one, other, metric)
 
 
@@ -85,10 +85,10 @@ def check_compared_in_full(page: str, test: PairedTest) -> None:
     assert found[6] == test.method, (found[0], test)
 
 
-def check_every_score(page: str, format: str, one: Raw, other: Raw) -> None:
+def check_every_score(page: str, family: str, one: Raw, other: Raw) -> None:
     """The table of every score of two results: values, differences, intervals, and which are significant."""
     table = re.search(r'<table class="plain[^>]*data-table="scores".*?</table>', page, re.DOTALL)
-    named = {info_of(metric, format).label: metric for metric in one.scores}
+    named = {info_of(metric, family).label: metric for metric in one.scores}
     for label, *cells in re.findall(
         r'<tr><th scope="row">(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td>(.*?)</td></tr>',
         table[0] if table else "",

@@ -28,9 +28,9 @@ from tests.leaderboard_space.claims import (
 from tests.leaderboard_space.generated import FACET, Raw, apart, standing
 
 
-def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -> None:
+def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
     """The first screen's matrix and sentence, and the first sentence of models' own pages, by what the store holds."""
-    front, metric = Front(service), spec(format).headline
+    front, metric = Front(service), spec(family).headline
     rows = [found for truth in sections for found in truth.values()]
     every = [score for found in rows for score in found.scores.values()]
     page = front.page({"all": "1"})
@@ -52,7 +52,7 @@ def check_front(service: Service, format: str, sections: list[dict[str, Raw]]) -
         check_trust(sentence, tested, counts["▲"], counts["▼"])
     elif "the paper's random run" not in page:  # which has no exact chance to be tested against
         assert tested == 0, (sentence, marks)
-    check_topics(front, format, sections)
+    check_topics(front, family, sections)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
         own = model.page(service, {"id": name})
         check_model_lines(own, name, sections, metric)
@@ -113,7 +113,7 @@ def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: 
     )
 
 
-def check_topics(front: Front, format: str, sections: list[dict[str, Raw]]) -> None:
+def check_topics(front: Front, family: str, sections: list[dict[str, Raw]]) -> None:
     """The page of a topic: its first sentence, how many tests are corrected together, and every number in its tables."""
     ranked = [{key: found for key, found in truth.items() if key not in apart(truth)} for truth in sections]
     rows = [found for truth in ranked for found in standing(truth).values()]
@@ -121,9 +121,9 @@ def check_topics(front: Front, format: str, sections: list[dict[str, Raw]]) -> N
     labels = front.labels()
     for id, topic in list(topics(labels).items())[:40]:
         held = matching(topic, labels)
-        if not held or any(label.facet != FACET.get(format) for label, _ in held):
+        if not held or any(label.facet != FACET.get(family) for label, _ in held):
             continue
-        page = front.topic({"id": id, "all": format})
+        page = front.topic({"id": id, "all": family})
         sentence = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
         same = any(how == "same" for _, how in held)
         assert sentence.endswith(" knows of it." if same else " knows something related."), (sentence, held)
@@ -134,7 +134,7 @@ def check_topics(front: Front, format: str, sections: list[dict[str, Raw]]) -> N
         cells = [
             (found.result.model.name, score)
             for found in rows
-            for cell in found.cells.get(FACET[format], {}).values()
+            for cell in found.cells.get(FACET[family], {}).values()
             for score in cell.values()
         ]
         check_behind(page, [score for _, score in cells])

@@ -37,24 +37,24 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
     """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys; damaged files; what was only printed
     is given to the board beside it (`printed`). Returns the format."""
     rng = np.random.default_rng(seed)
-    format = BENCHMARKS[seed % len(BENCHMARKS)]
+    family = BENCHMARKS[seed % len(BENCHMARKS)]
     (store / "results").mkdir(parents=True, exist_ok=True)
     cases = int(rng.choice([1, 2, 7, 45]))
-    asked = questions(format, cases, seed=seed)
+    asked = questions(family, cases, seed=seed)
     if rng.random() < 0.25:  # a key that the source keeps to itself: of some questions, or of all
         gone = set(asked["case_id"].unique()[: int(len(asked["case_id"].unique()) * rng.choice([0.3, 1.0]))])
         hidden = asked["case_id"].isin(gone)  # of whole cases: half a pair cannot be scored
         asked["answer"] = [[] if gone else key for gone, key in zip(hidden, asked["answer"], strict=True)]
-    keyed = questions(format, cases, seed=seed)
+    keyed = questions(family, cases, seed=seed)
     models = int(rng.choice([0, 1, 2, 3, most_models]))
     alike = rng.random() < 0.25  # all answer the same
     origin = str(rng.choice(["phantom", "official", "custom"]))
-    name = format if origin != "custom" else "somebodys-own"
+    name = family if origin != "custom" else "somebodys-own"
     selection = "--limit 7" if rng.random() < 0.15 else None
     for at in range(models):
         skill, drawn = float(rng.choice([0.0, 0.3, 0.3, 0.7, 1.0])), 1 if alike else int(rng.integers(0, 10**6))
         folder = add_run(
-            store, format, asked, answers(keyed, 0.5 if alike else skill, seed=drawn), f"Model {at}",
+            store, family, asked, answers(keyed, 0.5 if alike else skill, seed=drawn), f"Model {at}",
             str(rng.choice(["open", "medical", "proprietary"])), name=name, origin=origin, selection=selection,
         )  # fmt: skip
         _said(folder, rng)
@@ -64,13 +64,13 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
     if models and another.random() < 0.4:  # of the same model by somebody else, better and worse, before and after
         given = answers(keyed, float(another.random()), seed=seed)
         folder = add_run(
-            store, format, asked, given, "Model 0", "open", "second", name=name, origin=origin, selection=selection
+            store, family, asked, given, "Model 0", "open", "second", name=name, origin=origin, selection=selection
         )
         land(folder, "carol", f"2026-11-{int(another.integers(10, 30))}T12:00:00+00:00")
     for at in range(int(rng.choice([0, 0, 1, 2]))):
-        add_run(store, format, asked, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
+        add_run(store, family, asked, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
                 selection=selection)  # fmt: skip
-    return format
+    return family
 
 
 def _said(folder: Path, rng: np.random.Generator) -> None:
@@ -94,11 +94,11 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
         change(folder, lambda result: result.update(reader_version=2))
 
 
-def printed(format: str, seed: int) -> list[Result]:
+def printed(family: str, seed: int) -> list[Result]:
     """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
     rng = np.random.default_rng(seed + 1)
-    metric = spec(format).headline
-    facets = [FACET[format]] if format in FACET else []
+    metric = spec(family).headline
+    facets = [FACET[family]] if family in FACET else []
 
     def cell() -> dict[str, Score]:
         n = int(rng.choice([0, 20, 176]))
@@ -110,7 +110,7 @@ def printed(format: str, seed: int) -> list[Result]:
     return [
         Result(
             kind="published", provenance="published",
-            benchmark=Benchmark(name=format, format=format, split="test", questions=176),
+            benchmark=Benchmark(name=family, format=family, split="test", questions=176),
             model=Model(name=f"Printed {at}", kind="proprietary"),
             method=Method(name="best"), scores=cell() if rng.random() < 0.9 else {}, created_at=MADE_AT,
             breakdown={facet: {label: cell() for label in ("one", "two") if rng.random() < 0.8} for facet in facets},
@@ -151,20 +151,20 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
             continue
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
-        scored = score(section.format, asked, given)
+        scored = score(section.family, asked, given)
         cells = scored.breakdown
         # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored alone.
-        if section.format != "mediconfusion" and section.format in FACET:
-            cells = cells | {FACET[section.format]: _alone(section.format, asked, given)}
-        found[entry.key] = Raw(result, scored.scores, cells, units(section.format, asked, given), *said)
+        if section.family != "mediconfusion" and section.family in FACET:
+            cells = cells | {FACET[section.family]: _alone(section.family, asked, given)}
+        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said)
     return found
 
 
-def _alone(format: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, Scores]:
+def _alone(family: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, Scores]:
     found = {}
-    for label, part in asked.groupby(FACET[format]):
+    for label, part in asked.groupby(FACET[family]):
         said = given[given["question_id"].isin(part["question_id"])]
-        found[str(label)] = score(format, part.reset_index(drop=True), said).scores
+        found[str(label)] = score(family, part.reset_index(drop=True), said).scores
     return found
 
 
@@ -180,7 +180,7 @@ def by_image_type(store: Path | None, section: Section, truth: dict[str, Raw]) -
         given = pd.read_parquet(entry.folder / "answers.parquet")
         for _, part in asked.groupby("image_type"):
             said = given[given["question_id"].isin(part["question_id"])]
-            yield from score(section.format, part.reset_index(drop=True), said).scores.values()
+            yield from score(section.family, part.reset_index(drop=True), said).scores.values()
 
 
 APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}

@@ -85,27 +85,27 @@ def rows_of(page: str) -> list[Line]:
     return rows
 
 
-def check_store(store: Path, format: str, extra: list[Result]) -> int:
+def check_store(store: Path, family: str, extra: list[Result]) -> int:
     """Every page of the board over a store; returns how many pages were checked. Raises AssertionError."""
     board = Board(store, extra)
     service = Service(board)
     pages = 0
-    for section in board.snapshot.sections[format]:
+    for section in board.snapshot.sections[family]:
         board.outcomes(section)
         truth = raw(store, section)
-        whole = service.view({"format": format, "section": section.key, "shown": "all"})
+        whole = service.view({"format": family, "section": section.key, "shown": "all"})
         metrics = re.findall(
             r'<option value="([^"]*)"', re.search(r"<select data-metric>(.*?)</select>", whole["html"])[1]
         )
-        labels = {label for found in truth.values() for label in found.cells.get(FACET.get(format, ""), {})}
+        labels = {label for found in truth.values() for label in found.cells.get(FACET.get(family, ""), {})}
         every = {
-            label for label in labels if _holds_everything(format, label, truth)
+            label for label in labels if _holds_everything(family, label, truth)
         }  # selecting it is selecting nothing
         for metric in metrics:
             for label in [None, *sorted(labels - every)[:1]]:
-                branches = [[FACET[format], label]] if label is not None else []
+                branches = [[FACET[family], label]] if label is not None else []
                 asked = {
-                    "format": format,
+                    "format": family,
                     "section": section.key,
                     "shown": "all",
                     "metric": metric,
@@ -113,22 +113,22 @@ def check_store(store: Path, format: str, extra: list[Result]) -> int:
                 }
                 shown = service.view(asked)
                 if shown["state"]["metric"] == metric:
-                    check_panel(shown["html"], truth, metric, (FACET[format], label) if label else None, format)
+                    check_panel(shown["html"], truth, metric, (FACET[family], label) if label else None, family)
                     pages += 1
-        check_breakdown(service, format, section, truth)
-        check_comparison(board, format, section, truth)
-        check_other_views(service, format, section, truth)
+        check_breakdown(service, family, section, truth)
+        check_comparison(board, family, section, truth)
+        check_other_views(service, family, section, truth)
         pages += 3
-    if not board.snapshot.sections[format]:
-        assert "No results yet." in service.view({"format": format})["html"]
+    if not board.snapshot.sections[family]:
+        assert "No results yet." in service.view({"format": family})["html"]
     else:
-        check_front(service, format, [raw(store, section) for section in board.snapshot.sections[format]])
+        check_front(service, family, [raw(store, section) for section in board.snapshot.sections[family]])
     return pages
 
 
-def check_other_views(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
+def check_other_views(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
-    page = service.breakdown({"format": format, "section": section.key, "shown": "all"})
+    page = service.breakdown({"format": family, "section": section.key, "shown": "all"})
     points = re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page)
     known = by_shown_name(truth)
     assert len({name for name, _, _ in points}) == len(points), points
@@ -144,11 +144,11 @@ def check_other_views(service: Service, format: str, section: Section, truth: di
         table = page[page.index('<table class="board transfer"') :]
         check_behind(table[: table.index("</table>")], [*by_image_type(service.board.store, section, truth)])
     for found in [found for found in truth.values() if found.units is not None][:2]:
-        check_submitted(found, format)
+        check_submitted(found, family)
     for key, found in truth.items():
         listed = dict(
             re.findall(
-                r"<dt>(.*?)</dt><dd>(.*?)</dd>", service.detail({"format": format, "section": section.key, "key": key})
+                r"<dt>(.*?)</dt><dd>(.*?)</dd>", service.detail({"format": family, "section": section.key, "key": key})
             )
         )
         said = {
@@ -163,15 +163,15 @@ def check_other_views(service: Service, format: str, section: Section, truth: di
         )
 
 
-def _holds_everything(format: str, label: str, truth: dict[str, Raw]) -> bool:
+def _holds_everything(family: str, label: str, truth: dict[str, Raw]) -> bool:
     """Whether every question carries a label."""
     held = [
-        (raw.cells.get(FACET[format], {}).get(label, {}), raw.scores) for raw in truth.values() if raw.units is not None
+        (raw.cells.get(FACET[family], {}).get(label, {}), raw.scores) for raw in truth.values() if raw.units is not None
     ]
     return any("irrelevant" in cell and cell["irrelevant"].n == whole["irrelevant"].n for cell, whole in held)
 
 
-def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, str] | None, format: str) -> None:
+def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, str] | None, family: str) -> None:
     """The headline, the caption, the table's groups and numbers, and the notes of one panel."""
     info = info_of(metric)
     rows = rows_of(page)
@@ -236,7 +236,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
     drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
     check_caption(
         plain(re.search(r'<p class="sub">(.*?)</p>', page)[1]),  # type: ignore[index]
-        sizes={(score.n, score.n_cases) for score in known}, case=CASES[format],
+        sizes={(score.n, score.n_cases) for score in known}, case=CASES[family],
         chances={None if score.chance is None else round(score.chance, 6) for score in known},
         bars=(len(drawn), len(known)), selected=cell is not None, up=info.higher_is_better,
     )  # fmt: skip
@@ -280,7 +280,7 @@ def check_place_titles(page: str, places: dict[str, str]) -> None:
         assert (found[1] == "may be") == (first == 1) and (first > 1 or found[2] == "0"), (said, places)
 
 
-def check_submitted(found: Raw, format: str) -> None:
+def check_submitted(found: Raw, family: str) -> None:
     """What the tab Submit says of a result's scores and responses, and how it counts problems."""
     result = found.result
     empty = pd.DataFrame()
@@ -302,7 +302,7 @@ def check_submitted(found: Raw, format: str) -> None:
             kinds < len(problems)
         )
     page = submit.report(Submission("run", None, result, empty, empty))  # type: ignore[arg-type]
-    named = {info_of(metric, format).label: score for metric, score in found.scores.items()}
+    named = {info_of(metric, family).label: score for metric, score in found.scores.items()}
     rows = re.findall(
         r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>',
         page,
@@ -351,11 +351,11 @@ def check_places(
             assert not p or min(p) * pairs >= 0.05, (metric, key, p)
 
 
-def check_breakdown(service: Service, format: str, section: Section, truth: dict[str, Raw]) -> None:
+def check_breakdown(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """Signs and numbers of the heat map, and the legend under it."""
-    if format not in FACET:
+    if family not in FACET:
         return
-    page = service.breakdown({"format": format, "section": section.key, "shown": "all", "facet": FACET[format]})
+    page = service.breakdown({"format": family, "section": section.key, "shown": "all", "facet": FACET[family]})
     match = re.search(
         r'<table class="heat" data-table="breakdown".*?</table>(?:</div>)?(<p class="fine signs">.*?</p>)?',
         page,
@@ -364,8 +364,8 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
     if match is None:
         return
     heads = [html.unescape(name) for name in re.findall(r'<th scope="col" data-sort="([^"]*)"', match[0])][1:]
-    metric = service.view({"format": format, "section": section.key, "shown": "all"})["state"]["metric"]
-    if f"by {FACET[format]}" not in plain(page).lower():
+    metric = service.view({"format": family, "section": section.key, "shown": "all"})["state"]["metric"]
+    if f"by {FACET[family]}" not in plain(page).lower():
         return
     by_name = by_shown_name(truth)
     cells = []
@@ -374,7 +374,7 @@ def check_breakdown(service: Service, format: str, section: Section, truth: dict
         for label, (kind, body) in zip(
             heads, re.findall(r'<td class="([\w ]+)"[^>]*>(.*?)</td>', line[1]), strict=True
         ):
-            score = one.cells.get(FACET[format], {}).get(label, {}).get(metric)
+            score = one.cells.get(FACET[family], {}).get(label, {}).get(metric)
             if score is None or score.value is None:
                 assert kind == "none", (label, line[0])
                 continue
@@ -393,9 +393,9 @@ def main() -> None:
     pages = 0
     for seed in range(given.seed, given.seed + given.stores):
         with tempfile.TemporaryDirectory() as folder:
-            format = make(Path(folder), seed)
+            family = make(Path(folder), seed)
             try:
-                pages += check_store(Path(folder), format, printed(format, seed))
+                pages += check_store(Path(folder), family, printed(family, seed))
             except Exception as error:
                 raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
     print(json.dumps({"stores": given.stores, "pages": pages}))

@@ -32,10 +32,10 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def questions(format: str, cases: int = 40, seed: int = 1) -> pd.DataFrame:
+def questions(family: str, cases: int = 40, seed: int = 1) -> pd.DataFrame:
     """Questions of a format with every facet filled, `cases` cases."""
     rng = np.random.default_rng(seed)
-    maker: Callable[[int, np.random.Generator], list[dict[str, Any]]] = _MAKERS[format]
+    maker: Callable[[int, np.random.Generator], list[dict[str, Any]]] = _MAKERS[family]
     return pd.DataFrame([{**COMMON, **row, "categories": list(row.get("categories", ()))} for row in maker(cases, rng)])
 
 
@@ -133,7 +133,7 @@ def answers(questions: pd.DataFrame, skill: float, seed: int = 2) -> pd.DataFram
 
 def add_run(
     store: Path,
-    format: str,
+    family: str,
     asked: pd.DataFrame,
     given: pd.DataFrame,
     model: str,
@@ -144,9 +144,9 @@ def add_run(
     """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark; `run` tells
     results of one model apart."""
     mark = fingerprint_of(asked)
-    scored = score(format, asked, given)
+    scored = score(family, asked, given)
     benchmark: dict[str, Any] = {
-        "name": format, "format": format, "split": "validation" if format == "gmai-mmbench" else "test",
+        "name": family, "format": family, "split": "validation" if family == "gmai-mmbench" else "test",
         "questions": len(asked), "fingerprint": mark, "origin": "phantom",
     } | changes  # fmt: skip
     result = Result(
@@ -207,8 +207,8 @@ def make_store(store: Path, cases: int = 60) -> Path:
 def _made(cases: int) -> Path:
     store = Path(tempfile.mkdtemp(prefix="medprobe-store-"))
     atexit.register(shutil.rmtree, store, ignore_errors=True)
-    for number, format in enumerate(FACETS):
-        asked = questions(format, cases, seed=number)
+    for number, family in enumerate(FACETS):
+        asked = questions(family, cases, seed=number)
         for at, (name, kind, skill) in enumerate(MODELS):
-            add_run(store, format, asked, answers(asked, skill, seed=10 * number + at), name, kind)
+            add_run(store, family, asked, answers(asked, skill, seed=10 * number + at), name, kind)
     return store

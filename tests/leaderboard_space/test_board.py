@@ -129,8 +129,8 @@ def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
     ]
     (store / "questions" / f"{mark}.parquet").write_bytes(b"")
     service = Service(Board(store))
-    for format in BENCHMARKS:
-        view = service.view({"format": format})
+    for family in BENCHMARKS:
+        view = service.view({"format": family})
         assert view["html"].count('<th scope="row" class="name">') == 7
     service.board.prepare()  # a reader waits a fifth of a second for answers, and sees the scores as handed in before they are read
     shown = service.view({"format": "halt-medvqa"})["html"]
@@ -361,20 +361,20 @@ def test_a_model_that_is_ranked_by_one_method_is_not_said_to_be_left_out() -> No
 def test_two_readers_never_see_each_other(tmp_path: Path) -> None:
     """Two readers who change their selections in turn are each shown what a reader alone is."""
     store = make_store(tmp_path, cases=30)
-    formats, rng = ["gmai-mmbench", "probmed", "mediconfusion"], np.random.default_rng(4)
+    families, rng = ["gmai-mmbench", "probmed", "mediconfusion"], np.random.default_rng(4)
     both, *alone = (Service(Board(store)) for _ in range(3))
     for reader in (both, *alone):
         reader.board.prepare()  # a reader waits a fifth of a second for answers: on a busy machine the page may come first
     for _ in range(12):
         asked = []
         for _ in range(2):
-            format = formats[int(rng.integers(0, 3))]
-            section = both.board.snapshot.sections[format][0].key
-            (_, tree) = both.board.outcomes(both.board.snapshot.sections[format][0]) or pytest.fail("not loaded")
+            family = families[int(rng.integers(0, 3))]
+            section = both.board.snapshot.sections[family][0].key
+            (_, tree) = both.board.outcomes(both.board.snapshot.sections[family][0]) or pytest.fail("not loaded")
             paths = list(tree.rows)
             branches = [list(paths[int(at)]) for at in rng.integers(0, len(paths), int(rng.integers(0, 3)))]
             find = ["", "Test", "Open"][int(rng.integers(0, 3))]
-            asked.append({"format": format, "section": section, "branches": branches, "find": find})
+            asked.append({"format": family, "section": section, "branches": branches, "find": find})
         mixed = [both.view(asked[0]), both.view(asked[1]), both.breakdown(asked[0]), both.breakdown(asked[1])]
         expected = [reader.view(one) for reader, one in zip(alone, asked, strict=True)]
         assert mixed == expected + [reader.breakdown(one) for reader, one in zip(alone, asked, strict=True)]

@@ -146,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             self.connection.close()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, family: str, *args: Any) -> None:
         pass
 
 

@@ -37,7 +37,7 @@ def describe_run(
     """The run as it would be written; its id is over everything that decides the answers."""
     benchmark = selection.benchmark()
     deviations = _deviations(config, backend, selection)
-    max_tokens = _max_tokens(config, backend, benchmark.format, deviations)
+    max_tokens = _max_tokens(config, backend, benchmark.family, deviations)
     generation = _generation(config, backend, max_tokens, sampled=samples > 1 and not config.permute)
     request = RunRequest(
         benchmark=benchmark.name,
@@ -91,7 +91,7 @@ def in_form(run: Run, form: str, backend: Backend, prompts: Sequence[Prompt]) ->
     """The run put in the conversation form of that name, in its request and in what its result says."""
     generation = run.request.generation | {"form": form}
     request = run.request.model_copy(update={"generation": generation})
-    maker = RequestMaker(request, run.benchmark.format, backend.is_api)
+    maker = RequestMaker(request, run.benchmark.family, backend.is_api)
     systems = [maker.system(prompt, with_examples=request.shots > 0) for prompt in prompts]
     template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
     said = {"form": form, "form_hash": form_hash(maker.form, systems, backend.needs_images, template, kwargs)}

@@ -14,7 +14,7 @@ def check_sending(plan: Plan) -> None:
     """Raise BadInput, before anything is sent, where a run would send a custom set's questions or answers to a model that is not on this
     machine and `--send-to-provider` was not given; say on stderr what is sent where it was."""
     repository, config = plan.selection.repository, plan.config
-    if repository.origin != "custom" or repository.name == repository.format:
+    if repository.origin != "custom" or repository.name == repository.family:
         return  # published by its authors, or drawn by us
 
     def questions() -> str:

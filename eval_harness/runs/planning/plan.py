@@ -66,7 +66,7 @@ class Plan:
         `with_images` None: as the back end needs them. Raises BadInput where an image of a worked example cannot be decoded.
         """
         examples = with_example_images(self.selection, self.examples, self.backend.needs_images)
-        maker = RequestMaker(self.run.request, self.run.benchmark.format, self.backend.is_api, examples)
+        maker = RequestMaker(self.run.request, self.run.benchmark.family, self.backend.is_api, examples)
         wanted = self.backend.needs_images if with_images is None else with_images
         return make_requests(self.selection, maker, instances, wanted, at_once)
 
@@ -91,7 +91,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):
         raise BadInput("--permute: the prompt shows no options, so there is no order to change. Leave it out.")
-    if config.method == "ff" and config.judge and not spec(selection.repository.format).judged_free_form:
+    if config.method == "ff" and config.judge and not spec(selection.repository.family).judged_free_form:
         raise BadInput(
             "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
         )
@@ -112,7 +112,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
 def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
     """The templates of the run, one per question type."""
     kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
-    return [prompt_for(selection.repository.format, config.prompt, kind, config.method) for kind in kinds]
+    return [prompt_for(selection.repository.family, config.prompt, kind, config.method) for kind in kinds]
 
 
 def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:

@@ -56,7 +56,7 @@ class RequestMaker:
     """
 
     request: RunRequest
-    format: str
+    family: str
     is_api: bool
     shots: tuple[tuple[Row, tuple[bytes, ...]], ...] = ()
 
@@ -64,7 +64,7 @@ class RequestMaker:
         """The request of one question and sample; `images` are those it shows, none where they are withheld."""
         method, generation = self.request.method, self.request.generation
         kind = row["question_type"]
-        prompt = prompt_for(self.format, self.request.prompt, kind, method)
+        prompt = prompt_for(self.family, self.request.prompt, kind, method)
         turned = rotation(sample, len(row["options"])) if self.request.permute else 0
         options = shown(row["options"], turned)
         count = len(options)
@@ -98,11 +98,11 @@ class RequestMaker:
         intro = prompt.intro if with_examples else None
         own: str | None = self.request.generation.get("system")
         if own is None:
-            return intro or (spec(self.format).system if self.form.system else None)
+            return intro or (spec(self.family).system if self.form.system else None)
         return "\n\n".join(text for text in (own, intro) if text) or None
 
     def _shot(self, row: Row, images: Sequence[bytes]) -> Shot:
-        prompt = prompt_for(self.format, self.request.prompt, row["question_type"], self.request.method)
+        prompt = prompt_for(self.family, self.request.prompt, row["question_type"], self.request.method)
         options = list(row["options"])
         return Shot(
             prompt.render(row["question"], options),

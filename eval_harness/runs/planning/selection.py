@@ -37,7 +37,7 @@ class Selection:
     def benchmark(self) -> Benchmark:
         return Benchmark(
             name=self.repository.name,
-            format=self.repository.format,
+            format=self.repository.family,
             repo=str(self.repository.data),
             revision=self.repository.revision,
             split=self.split,
@@ -70,9 +70,9 @@ def select_questions(
             "or name a dataset folder or Hub repository with --data."
         )
     repository = open_repository(where)
-    if benchmark not in (repository.name, repository.format):
-        raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.format}), not {benchmark!r}.")
-    split = split or DEFAULT_SPLIT[repository.format]
+    if benchmark not in (repository.name, repository.family):
+        raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}.")
+    split = split or DEFAULT_SPLIT[repository.family]
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
     questions = repository.questions(split)

@@ -164,7 +164,7 @@ def _remarkable(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) 
 
 def _odd_method(result: Result, answers: pd.DataFrame) -> Iterator[str]:
     """A method that does not go with the prompts or the answers of a result."""
-    family, method = result.benchmark.format, result.method.name
+    family, method = result.benchmark.family, result.method.name
     prompts = _prompts(family, result.method.prompt or "")
     unknown = [name for name in prompts if (family, name) not in PROMPTS]
     if unknown:
@@ -254,7 +254,7 @@ def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) ->
     if "permuted" in result.environment:  # of each question, the first sample was shown in the dataset's order
         answers = answers[answers["sample"] == 0]
     said = answers.assign(status=answers["delivery"].map({word: status for status, word in DELIVERIES.items()}))
-    ours = read_answers(said, questions, result.benchmark.format, "ours")
+    ours = read_answers(said, questions, result.benchmark.family, "ours")
     differ = sum(list(one) != list(other) for one, other in zip(answers["choice"], ours["choice"], strict=True))
     if differ > DISPUTED * len(answers):
         yield f"{differ:,} of {len(answers):,} answers are read otherwise by our reader"

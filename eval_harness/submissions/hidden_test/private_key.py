@@ -54,7 +54,7 @@ class Key:
 def open_test(folder: str) -> Test:
     """The public side of a test (a folder, or ORG/NAME on the Hub). Raises BadInput where it has no split with hidden answers."""
     repository = open_repository(folder)
-    if repository.format != FORMAT or SPLIT not in repository.splits:
+    if repository.family != FORMAT or SPLIT not in repository.splits:
         raise BadInput(f"{folder}: has no split {SPLIT} of {FORMAT}, the one test with hidden answers.")
     questions = repository.questions(SPLIT)
     # Whatever the public rows say: nothing that reads a file may know an answer.

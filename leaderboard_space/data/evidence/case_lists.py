@@ -24,7 +24,7 @@ DISPUTED = (1 / 3, 2 / 3)
 def headline_of(outcomes: Outcomes) -> str | None:
     """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first. None where
     every key is hidden."""
-    name = HEADLINE.get(outcomes.format)
+    name = HEADLINE.get(outcomes.family)
     return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
 
@@ -97,7 +97,7 @@ def labelled(outcomes: Outcomes, facet: str, label: str) -> Bools:
 def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
     """(facet, label, how many cases) of the facets that have few enough values to choose from; the largest first within a facet."""
     found = []
-    for facet in FACETS.get(outcomes.format, ()):
+    for facet in FACETS.get(outcomes.family, ()):
         values = {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
         if 1 < len(values) <= MOST_LABELS:
             sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}

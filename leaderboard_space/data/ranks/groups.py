@@ -69,7 +69,7 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
     its own date first: nothing new can join them.
     """
     result, method, landing = entry.result, entry.result.method, entry.provenance.landing
-    usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.format)) and method.extraction in (None, "ours")
+    usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.family)) and method.extraction in (None, "ours")
     return (
         result.provenance != "reproduced",
         "variant" in method.generation,

@@ -85,7 +85,7 @@ class UnitIndex:
 class Outcomes:
     """Runs x units per metric, on the same questions. `runs` are the keys of the entries, in row order."""
 
-    format: str
+    family: str
     questions: pd.DataFrame
     runs: list[str]
     metrics: dict[str, StoredUnits]
@@ -144,7 +144,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
 
 
 def read_run(
-    format: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None, digest: str | None = None
+    family: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None, digest: str | None = None
 ) -> RunUnits:
     """Units of the run whose answers are at `path`; `layout` is that of another run on the same questions.
 
@@ -152,14 +152,14 @@ def read_run(
     Raises BadInput when the answers cannot be read or do not fit the questions.
     """
     try:
-        key = answer_cache.key_of(format, digest, path.read_bytes()) if digest is not None else None
+        key = answer_cache.key_of(family, digest, path.read_bytes()) if digest is not None else None
         kept = answer_cache.load(key) if key else None
         names = None
         if kept is not None and (layout is None or layout.named != kept[0]):
             names = answer_cache.load_names(kept[0])
             kept = kept if names is not None and len(names) == len(kept[1]["count"]) else None
         if kept is None:
-            table = _units(format, questions, path)
+            table = _units(family, questions, path)
             names, numbers = table.drop(columns=list(NUMBERS)), table[list(NUMBERS)]
             named = layout.named if layout is not None and layout.table.equals(names) else answer_cache.name_of(names)
             if key:
@@ -190,11 +190,11 @@ def digest_of(questions: pd.DataFrame) -> str:
     return hashlib.sha256(deciding.to_json(orient="split").encode("utf-8", "replace")).hexdigest()
 
 
-def _units(format: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
+def _units(family: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The units of a run that the board counts; the shares of letters are left out."""
     answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
     answers = answers.astype({"question_id": object, "status": object})
-    table = units(format, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
+    table = units(family, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
     facets = [facet for facet in sorted(set(BALANCED.values())) if facet in table.columns]
     table = table.loc[~table["metric"].str.startswith("share_"), [*NAMES, *facets, *NUMBERS]]
     order = np.lexsort((table["cluster"].to_numpy(), pd.factorize(table["metric"])[0]))
@@ -250,7 +250,7 @@ def save_runs(name: str, follows: str, layout: Layout, numbers: Mapping[str, Sta
 
 
 def align(
-    format: str, questions: pd.DataFrame, runs: Sequence[str], layout: Layout, numbers: Mapping[str, Stacked]
+    family: str, questions: pd.DataFrame, runs: Sequence[str], layout: Layout, numbers: Mapping[str, Stacked]
 ) -> Outcomes:
     """What runs (their keys) on the same questions answered, ready to be scored on any selection of them."""
     case_codes, case_names = pd.factorize(questions["case_id"])
@@ -270,10 +270,10 @@ def align(
         unit_index[name] = UnitIndex(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
             case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
-            per_image=spec(format).per_image,
+            per_image=spec(family).per_image,
         )
     return Outcomes(
-        format=format,
+        family=family,
         questions=questions,
         runs=list(runs),
         metrics=metrics,

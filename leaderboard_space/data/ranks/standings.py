@@ -104,9 +104,9 @@ def shown_method(name: str) -> str:
     return METHODS.get(name, name)
 
 
-def info_of(metric: str, format: str = "") -> MetricInfo:
+def info_of(metric: str, family: str = "") -> MetricInfo:
     """What a metric means (in a format); a metric this board does not know is shown by its name."""
-    own = spec(format).metrics.get(metric) if format in BENCHMARKS else None
+    own = spec(family).metrics.get(metric) if family in BENCHMARKS else None
     return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 
@@ -115,7 +115,7 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     there = {name for entry in section.entries for name in entry.result.scores}
     there |= set(outcomes.metrics) if outcomes else set()
     there = {name for name in there if not name.startswith("share_")}
-    headline = HEADLINE.get(section.format)
+    headline = HEADLINE.get(section.family)
     order = [headline, *(name for name in METRICS if name != headline)]
     known = [name for name in order if name in there]
     return [str(name) for name in known] + sorted(there - set(known))

@@ -39,9 +39,9 @@ def folder() -> Path:
     return Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
 
 
-def key_of(format: str, questions: str, answers: bytes) -> str:
+def key_of(family: str, questions: str, answers: bytes) -> str:
     """The name of a scored run: a digest over everything its units follow from. `questions`: their own digest."""
-    return hashlib.sha256(f"{format}:{_code()}:{questions}:".encode() + answers).hexdigest()
+    return hashlib.sha256(f"{family}:{_code()}:{questions}:".encode() + answers).hexdigest()
 
 
 def load(key: str) -> tuple[str, dict[str, Column]] | None:

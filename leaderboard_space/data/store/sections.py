@@ -51,7 +51,7 @@ class Section:
     (official by its counts, and no released fingerprint is known to compare with), or retired."""
 
     key: str
-    format: str
+    family: str
     benchmark: str
     split: str
     kind: str
@@ -96,9 +96,9 @@ class Snapshot:
     sections: dict[str, list[Section]]
     problems: list[str]
 
-    def section(self, format: str, key: str | None) -> Section | None:
+    def section(self, family: str, key: str | None) -> Section | None:
         """The section of that key, else the first of the format; None where there is none."""
-        found = self.sections.get(format, [])
+        found = self.sections.get(family, [])
         return next((section for section in found if section.key == key), found[0] if found else None)
 
 
@@ -124,11 +124,11 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
             if benchmark.name in BENCHMARKS
             else f"{benchmark.name}.{benchmark.split}.{which}"
         )
-        section = sections.get((benchmark.format, benchmark.name, key))
+        section = sections.get((benchmark.family, benchmark.name, key))
         if section is None:
-            section = sections[(benchmark.format, benchmark.name, key)] = Section(
+            section = sections[(benchmark.family, benchmark.name, key)] = Section(
                 key=key,
-                format=benchmark.format,
+                family=benchmark.family,
                 benchmark=benchmark.name,
                 split=benchmark.split,
                 kind=kind,
@@ -147,7 +147,7 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
         key=lambda s: (
             order[s.kind],
             not any(entry.result.kind == "measured" or entry.result.breakdown for entry in s.entries),
-            s.split != DEFAULT_SPLIT.get(s.format),
+            s.split != DEFAULT_SPLIT.get(s.family),
             -len(s.entries),
             s.key,
         ),
@@ -160,10 +160,10 @@ def kind_of(result: Result) -> str:
     Where no released fingerprint is known, a set whose builder found the paper's counts in it is `unconfirmed`.
     """
     benchmark = result.benchmark
-    if benchmark.name != benchmark.format:
+    if benchmark.name != benchmark.family:
         return "phantom" if benchmark.origin == "phantom" else "custom"
-    released = benchmarks.RELEASED_FINGERPRINTS.get((benchmark.format, benchmark.split))
-    if is_released_set(benchmark.format, benchmark.split, benchmark.fingerprint):
+    released = benchmarks.RELEASED_FINGERPRINTS.get((benchmark.family, benchmark.split))
+    if is_released_set(benchmark.family, benchmark.split, benchmark.fingerprint):
         return "complete"
     if result.kind == "published" and benchmark.origin in (None, "official") and benchmark.selection is None:
         return "complete"

@@ -72,5 +72,5 @@ def verdicts(scores: Sequence[tuple[Score, Score | None, bool]]) -> list[Verdict
     return marks
 
 
-def is_higher_better(metric: str, format: str) -> bool:
-    return info_of(metric, format).higher_is_better is not False
+def is_higher_better(metric: str, family: str) -> bool:
+    return info_of(metric, family).higher_is_better is not False

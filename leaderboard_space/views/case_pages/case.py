@@ -78,7 +78,7 @@ def facet_links(section: Section, question: pd.Series) -> str:
     categories = question.get("categories")
     pairs += [("category", str(label)) for label in categories] if isinstance(categories, list) else []
     return " · ".join(
-        f'<a href="{address_of("cases", set=f"{section.format}/{section.key}", label=f"{facet}:{label}")}">'
+        f'<a href="{address_of("cases", set=f"{section.family}/{section.key}", label=f"{facet}:{label}")}">'
         f"{text(shown_label(facet, label), 80)}</a>"
         for facet, label in pairs
     )

@@ -23,10 +23,10 @@ FEWEST = 3
 """Points of which a plot is made."""
 
 
-def plot(format: str, rows: Sequence[Row], known: Known, where: str = "", about: str = "") -> str:
+def plot(family: str, rows: Sequence[Row], known: Known, where: str = "", about: str = "") -> str:
     """The plot of a benchmark, or nothing where it has none or too little is known. `where`: a sentence on what it is about; `about`: what
     a saved plot says below."""
-    kind = spec(format).plot
+    kind = spec(family).plot
     if kind == "slopes":
         return _slopes(rows, known, where, about)
     if kind == "scatter":
@@ -34,23 +34,23 @@ def plot(format: str, rows: Sequence[Row], known: Known, where: str = "", about:
     return ""
 
 
-def by_size(rows: Sequence[Row], metric: str, format: str, about: str = "") -> str:
+def by_size(rows: Sequence[Row], metric: str, family: str, about: str = "") -> str:
     """Scores by the number of parameters, where it is stated."""
     sized = {row.entry.key: row.entry.result.model.parameters for row in rows}
     known = {key: float(size) for key, size in sized.items() if size}
     missing = len({row.entry.result.model.name for row in rows if not sized[row.entry.key] and not row.is_baseline})
     left = f" {plural(missing, 'model')} {'states' if missing == 1 else 'state'} no size." if missing else ""
     said = f"Across: parameters in billions, on a logarithmic axis.{left}"
-    return _against(rows, known, metric, format, "size", "by size", "Parameters (billions)", said, about, 1e9)
+    return _against(rows, known, metric, family, "size", "by size", "Parameters (billions)", said, about, 1e9)
 
 
-def by_cost(rows: Sequence[Row], tokens: Mapping[str, float], metric: str, format: str, about: str = "") -> str:
+def by_cost(rows: Sequence[Row], tokens: Mapping[str, float], metric: str, family: str, about: str = "") -> str:
     """Scores by what answering cost: tokens per question, of the runs that recorded them. `tokens`: by entry key."""
     said = (
         "Across: tokens per question, read and written together, as the runs recorded them, on a logarithmic axis. "
         "Papers do not print what their answers cost."
     )
-    return _against(rows, tokens, metric, format, "cost", "by cost", "Tokens per question", said, about)
+    return _against(rows, tokens, metric, family, "cost", "by cost", "Tokens per question", said, about)
 
 
 def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
@@ -115,7 +115,7 @@ def _against(
     rows: Sequence[Row],
     known: Mapping[str, float],
     metric: str,
-    format: str,
+    family: str,
     name: str,
     title: str,
     across: str,
@@ -124,7 +124,7 @@ def _against(
     unit: float = 1.0,
 ) -> str:
     """Scores (up) against a number of each result (across, logarithmic)."""
-    info = info_of(metric, format)
+    info = info_of(metric, family)
     points, scores, names = [], {}, called([row.entry for row in rows])
     for row in rows:
         score = with_interval(row.score)

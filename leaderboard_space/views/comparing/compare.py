@@ -92,7 +92,7 @@ def _form(board: Board, found: Comparison) -> str:
         )
         for at, slot in enumerate(slots)
     )
-    choices = options([(name, info_of(name, found.section.format).label) for name in found.metrics], found.metric)
+    choices = options([(name, info_of(name, found.section.family).label) for name in found.metrics], found.metric)
     return (
         f'<div class="form">{set_select(comparable_sections(board), set_name(found.section))}{fields}'
         f'<label>Score <select data-name="metric">{choices}</select></label>'
@@ -101,7 +101,7 @@ def _form(board: Board, found: Comparison) -> str:
 
 
 def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
-    info = info_of(found.metric, found.section.format)
+    info = info_of(found.metric, found.section.family)
     if not pairs:
         one, other = (found.name(entry) for entry in found.chosen[:2])
         said = f"{info.label} cannot be compared between {one} and {other}." if len(found.chosen) == 2 else ""
@@ -128,7 +128,7 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
 
 def _scores(found: Comparison) -> str:
     """The chosen results on the chosen score, each with its interval, and a link to its model."""
-    info = info_of(found.metric, found.section.format)
+    info = info_of(found.metric, found.section.family)
     held = found.scores(found.metric)
     axis = fitted(held.values())
     rows = ""
@@ -198,7 +198,7 @@ def _every_score(found: Comparison) -> str:
                     f"<td{sorted_by(pair.value)}>{number(pair.value)}</td>"
                     f"<td{sorted_by(pair.low)}>{number(pair.low)} to {number(pair.high)}</td><td>{mark}</td>"
                 )
-        rows += f'<tr><th scope="row">{text(info_of(name, found.section.format).label)}</th>{values}{more}</tr>'
+        rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
         heads += [("difference", "Difference (points)"), ("interval", "95% interval"), ("different", "Different?")]

@@ -56,7 +56,7 @@ def page(service: Service, request: Request) -> str:
             _chooser(service, who.name, acts(tables=False)),
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
-            _verdicts(lines, who, not_run=[format for format in BENCHMARKS if format not in _formats(lines)]),
+            _verdicts(lines, who, not_run=[family for family in BENCHMARKS if family not in _families(lines)]),
             claims.section(
                 [claim for claim in service.claims.current() if claims.is_of(claim, who.name)],
                 [entry for _, entry in found],
@@ -85,10 +85,10 @@ def file(service: Service, request: Request) -> dict[str, str]:
         note = f"Every set of questions it answered: {', '.join(sets)}."
         return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(service, wanted)], request)
     if of.startswith("badge"):
-        line = next((line for line in main_lines(lines) if line.section.format == of.removeprefix("badge:")), None)
+        line = next((line for line in main_lines(lines) if line.section.family == of.removeprefix("badge:")), None)
         if line is None:
             raise BadInput("this model has no ranked result in this benchmark.")
-        return as_named(f"{who.name}-{line.section.format}", "svg", model_card.badge(line))
+        return as_named(f"{who.name}-{line.section.family}", "svg", model_card.badge(line))
     if of == "card":
         return as_named(who.name, "md", model_card.markdown(who, main_lines(lines)))
     table = _category_rows(lines) if of == "categories" else _verdict_rows(lines)
@@ -109,8 +109,8 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
     return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
 
 
-def _formats(lines: Sequence[Line]) -> set[str]:
-    return {line.section.format for line in lines}
+def _families(lines: Sequence[Line]) -> set[str]:
+    return {line.section.family for line in lines}
 
 
 def _chooser(service: Service, chosen: str, buttons: str = "") -> str:
@@ -179,9 +179,9 @@ def _names(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
 def _verdicts(lines: Sequence[Line], who: Identity, not_run: Sequence[str]) -> str:
     rows = "".join(_verdict(line, who) for line in lines)
     rows += "".join(
-        f'<tr class="none"><th scope="row"><a href="{address_of("b", format)}">{text(LABELS[format])}</a></th>'
+        f'<tr class="none"><th scope="row"><a href="{address_of("b", family)}">{text(LABELS[family])}</a></th>'
         f'<td colspan="6">not run</td></tr>'
-        for format in not_run
+        for family in not_run
     )
     heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Rank", "Source")
     top = "".join(f'<th scope="col">{head}</th>' if head else "<td></td>" for head in heads)
@@ -194,19 +194,19 @@ def _verdicts(lines: Sequence[Line], who: Identity, not_run: Sequence[str]) -> s
 
 def _verdict(line: Line, who: Identity) -> str:
     section, score, row = line.section, line.score, line.row
-    info = info_of(line.metric, section.format)
+    info = info_of(line.metric, section.family)
     where = benchmark_address(section, line.metric)
     of = [part for part in (part_name(section), info.label, _apart(row.group)) if part]
     own = section.kind not in (
         "phantom",
         "custom",
     )  # drawn images and others' sets are not the questions that were published then
-    published = spec(section.format).published if own else None
+    published = spec(section.family).published if own else None
     shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
-    verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.format, line.metric), score.chance)
+    verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.family, line.metric), score.chance)
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
-        f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.format])}</a>'
+        f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high)}</td>'

@@ -32,13 +32,13 @@ def _scores(service: Service, line: Line) -> str:
     held = {
         metric: score
         for metric, score in scores_by_metric(service, line).items()
-        if info_of(metric, line.section.format).unit == "percent"
+        if info_of(metric, line.section.family).unit == "percent"
     }
     if len(held) < 2:
         return ""
     rows = "".join(
         _small_row(
-            info_of(metric, line.section.format).label,
+            info_of(metric, line.section.family).label,
             score,
             benchmark_address(line.section, metric),
         )
@@ -63,7 +63,7 @@ def _ends(line: Line, found: Ends) -> str:
             for label, score in part
         )
 
-    label = info_of(found.metric, line.section.format).label
+    label = info_of(found.metric, line.section.family).label
     said = sentences.ends(facet, label, found.known, found.left_out, found.against_chance)
     body = (
         f'<tr class="group"><th colspan="4" scope="rowgroup">weakest</th></tr>{rows(found.weakest)}'

@@ -18,7 +18,7 @@ LETTER = 6.6
 
 def badge(line: Line) -> str:
     """The result of a benchmark as a small picture: name, score, verdict. It says its numbers in its title, too."""
-    info, score = info_of(line.metric, line.section.format), line.score
+    info, score = info_of(line.metric, line.section.family), line.score
     left = f"{line.questions}: {info.label.lower()}"
     sign = "%" if info.unit == "percent" else ""
     right = f"{score_text(score.value, info.unit)}{sign} {_word(line)}".strip()
@@ -55,11 +55,11 @@ def markdown(who: Identity, lines: Sequence[Line]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for line in lines:
-        info, score = info_of(line.metric, line.section.format), line.score
+        info, score = info_of(line.metric, line.section.family), line.score
         result = line.row.entry.result
         source = result.source.table if result.source and result.source.table else result.kind
         verdict = sentences.in_short(
-            score.verdict, findings.guess_of(line.row, line.section.format, line.metric), score.chance
+            score.verdict, findings.guess_of(line.row, line.section.family, line.metric), score.chance
         )
         cells = (
             line.questions,
@@ -82,7 +82,7 @@ def _in_cell(said: str) -> str:
 def view(who: Identity, lines: Sequence[Line]) -> str:
     """The badges, each with a button that saves it, and the Markdown."""
     badges = "".join(
-        f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.format}">'
+        f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.family}">'
         f"Save SVG<span class=unseen> of {text(line.questions)}</span></button></li>"
         for line in lines
     )

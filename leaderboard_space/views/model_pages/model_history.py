@@ -45,7 +45,7 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
     for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
         metric = next(iter(_metrics(section, entry)), None)
         score = with_interval(entry.result.scores[metric]) if metric else None
-        info = info_of(metric or "", section.format)
+        info = info_of(metric or "", section.family)
         withdrawal = entry.provenance.withdrawal
         state = group_of(entry, newest[id(section)])
         said = f"withdrawn: {withdrawal.reason}" if withdrawal else "" if state == "ranked" else state
@@ -54,7 +54,7 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
         value = score_text(score.value, info.unit) if score else "–"
         rows += (
             f'<tr data-key="{text(entry.key, 400)}"><td>{text(_date(entry)[:10])}</td>'
-            f'<th scope="row"><a href="{benchmark_address(section)}">{text(LABELS[section.format])}</a>'
+            f'<th scope="row"><a href="{benchmark_address(section)}">{text(LABELS[section.family])}</a>'
             f"<small>{text(part_name(section))}</small></th><td>{text(entry.result.model.name)}</td>"
             f"<td>{text(shown_method(entry.result.method.name))}</td>"
             f'<td class="num">{value}<small>{text(info.label) if metric else ""}</small></td>'

@@ -37,8 +37,8 @@ Cells = dict[str, dict[str, Score]]
 def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """What the section can be broken down by: the facets that its source gives, and the metrics."""
     there = {facet for entry in section.entries for facet in entry.result.breakdown}
-    found = [facet for facet in FACETS.get(section.format, ()) if facet in there or _labelled(outcomes, facet)]
-    return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.format).first_facet)
+    found = [facet for facet in FACETS.get(section.family, ()) if facet in there or _labelled(outcomes, facet)]
+    return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.family).first_facet)
 
 
 def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
@@ -101,7 +101,7 @@ def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dic
     run = random_run(section.entries, scores)
     if run is None:
         return scores
-    info = info_of(metric, section.format)
+    info = info_of(metric, section.family)
     ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
     return {
         key: score if key in ours else tested(with_interval(score), with_interval(run), info) or score
@@ -121,7 +121,7 @@ def view(
 ) -> str:
     """The breakdown of the results `drawn` as HTML: its own choice of facet and metric, the heat map, and what the shades mean. `below`:
     what stands under the table; `about`: what a saved picture of it says of itself."""
-    info = info_of(found.metric, section.format)
+    info = info_of(found.metric, section.family)
     chosen = options(
         [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
     )
@@ -139,7 +139,7 @@ def view(
         return head + '<p class="sub">Nothing is known at this grain for this selection.</p>' + below
     dropped = max(len(columns) - MOST_COLUMNS, 0)
     columns = columns[:MOST_COLUMNS]
-    top = "".join(_column_head(name, cells[name], facet, section.format) for name in columns)
+    top = "".join(_column_head(name, cells[name], facet, section.family) for name in columns)
     body = ""
     entries = [entry for entry in drawn if any(entry.key in cells[name] for name in columns)]
     tag, names = tags(entries), called(entries)
@@ -255,8 +255,8 @@ def _columns(cells: Cells, facet: str) -> list[str]:
     return sorted(held, key=lambda name: -size[name])
 
 
-def _column_head(name: str, scores: dict[str, Score], facet: str, format: str) -> str:
-    label = info_of(name, format).label if facet == METRICS_FACET else shown_label(facet, name)
+def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -> str:
+    label = info_of(name, family).label if facet == METRICS_FACET else shown_label(facet, name)
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"

@@ -19,7 +19,7 @@ Request = Mapping[str, Any]
 
 def measured_sections(board: Board) -> list[tuple[str, Section]]:
     """Sections of which answers are known, with the text that names them in a list; those with most results first."""
-    found = [(f"{section.format}/{section.key}", section) for section in _all(board) if _measured(section)]
+    found = [(f"{section.family}/{section.key}", section) for section in _all(board) if _measured(section)]
     return sorted(found, key=lambda item: (item[1].kind != "complete", -len(_measured(item[1]))))
 
 
@@ -32,7 +32,7 @@ def chosen_section(board: Board, request: Request) -> tuple[str, Section] | None
 
 def key_of(section: Section, question: Any) -> list[int]:
     """The true options of a question; empty where its source keeps them from the public, even where a key lies in the store."""
-    if section.kind != "phantom" and section.split in spec(section.format).hidden_splits:
+    if section.kind != "phantom" and section.split in spec(section.family).hidden_splits:
         return []
     return [int(option) for option in question["answer"]]
 
@@ -46,8 +46,8 @@ def set_select(sections: Sequence[Section], key: str) -> str:
     """The choice of a set of questions."""
     pairs = [
         (
-            f"{section.format}/{section.key}",
-            f"{LABELS[section.format]}: {section.title()}, {section.split}, {plural(section.questions, 'question')}",
+            f"{section.family}/{section.key}",
+            f"{LABELS[section.family]}: {section.title()}, {section.split}, {plural(section.questions, 'question')}",
         )
         for section in sections
     ]

@@ -53,35 +53,35 @@ def panel(
     window: Window,
 ) -> str:
     """Everything right of the tree, as HTML."""
-    info = info_of(found.metric, section.format)
+    info = info_of(found.metric, section.family)
     axis = fitted([with_interval(row.score) for row in found.rows], info.unit)
     tag = tags([row.entry for row in found.rows])
     printed = published_cells(found, branches)
     return "".join(
         [
             _toolbar(snapshot, section, found.metric, metrics, shown),
-            f'<h2 class="finding">{text(findings.headline(section.format, found), 300)}</h2>',
-            f'<p class="sub">{text(findings.caption(section.format, found, branches, any(tag.values())), 2000)}</p>',
+            f'<h2 class="finding">{text(findings.headline(section.family, found), 300)}</h2>',
+            f'<p class="sub">{text(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
             notes(snapshot, section, found, branches, ready, printed),
             _table(section, found, axis, branches, window, tag) if found.rows else "",
             _legend(found) if found.rows else "",
-            printed_table(found, printed, section.format),
+            printed_table(found, printed, section.family),
         ]
     )
 
 
-def empty(format: str, problems: list[str]) -> str:
+def empty(family: str, problems: list[str]) -> str:
     """What stands where a benchmark has no results yet."""
     remarks = "".join(f'<li class="note">{text(line, 400)}</li>' for line in problems)
     return (
         '<h2 class="finding">No results yet.</h2><p class="sub">A run joins this board with '
-        f"<code>medprobe eval {text(format)} --model MODEL</code>, then <code>medprobe submit RUN_DIR --to STORE</code>.</p>"
+        f"<code>medprobe eval {text(family)} --model MODEL</code>, then <code>medprobe submit RUN_DIR --to STORE</code>.</p>"
         + (f'<ul class="notes">{remarks}</ul>' if remarks else "")
     )
 
 
 def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], shown: str) -> str:
-    sections = snapshot.sections[section.format]
+    sections = snapshot.sections[section.family]
     pills = ""
     if len(sections) > 1 or section.kind != "complete":
         pills = "".join(
@@ -92,7 +92,7 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
             for other in sections
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
-    choices = options([(name, info_of(name, section.format).label) for name in metrics], metric)
+    choices = options([(name, info_of(name, section.family).label) for name in metrics], metric)
     runs = [(ONE, "one per model"), *((name, shown_method(name)) for name in methods_of(section)), (ALL, "all")]
     chooser = ""
     if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
@@ -111,7 +111,7 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def drawn(format: str, found: Standings, window: Window, names: Mapping[str, str]) -> tuple[list[Row], int]:
+def drawn(family: str, found: Standings, window: Window, names: Mapping[str, str]) -> tuple[list[Row], int]:
     """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called."""
 
     def value_of(row: Row, column: str) -> Value:
@@ -126,7 +126,7 @@ def drawn(format: str, found: Standings, window: Window, names: Mapping[str, str
             "source": entry_mark(row.entry, found.metric).lower(),
         }.get(column)
 
-    in_order = [row for _, rows in _groups(format, found.rows) for row in rows]
+    in_order = [row for _, rows in _groups(family, found.rows) for row in rows]
     held = matching(window, in_order, lambda row: names[row.entry.key])
     return first(window, "leaderboard", held, value_of), len(held)
 
@@ -135,12 +135,12 @@ def _table(
     section: Section, found: Standings, axis: Axis, branches: Sequence[Path], window: Window, tag: Mapping[str, str]
 ) -> str:
     names = called([row.entry for row in found.rows])
-    rows_drawn, found_by_name = drawn(section.format, found, window, names)
+    rows_drawn, found_by_name = drawn(section.family, found, window, names)
     keys = {row.entry.key for row in rows_drawn}
     abstentions = any(
         row.abstained is not None for row in found.rows
     )  # papers do not print how often a model abstained
-    info = info_of(found.metric, section.format)
+    info = info_of(found.metric, section.family)
     sign = "%" if info.unit == "percent" else ""
     ticks = "".join(
         f'<span style="left:{100 * part:.0f}%">{number(axis[0] + part * (axis[1] - axis[0]), 0)}{sign if part == 1 else ""}</span>'
@@ -160,7 +160,7 @@ def _table(
     )
     others = Counter(row.group for row in found.rows if row.first is not None)
     body = ""
-    for title, rows in _groups(section.format, found.rows):
+    for title, rows in _groups(section.family, found.rows):
         heading = ""
         if title:
             heading = (
@@ -177,7 +177,7 @@ def _table(
                 branches,
                 others,
                 abstentions,
-                section.format,
+                section.family,
             )
             for row in rows
             if row.entry.key in keys
@@ -191,10 +191,10 @@ def _table(
     )
 
 
-def _groups(format: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Rows by their verdict against chance; those that have none (no chance known, no value) follow."""
     tested = [row for row in rows if row.score.verdict is not None]
-    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else findings.short_guess(format)
+    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else findings.short_guess(family)
     ranked = [row for row in rows if row.group == "ranked"]
     groups = [
         (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS
@@ -219,7 +219,7 @@ def _row(
     branches: Sequence[Path],
     ranked: Mapping[Group, int],
     abstentions: bool,
-    format: str,
+    family: str,
 ) -> str:
     """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them."""
     result, score, metric = row.entry.result, with_interval(row.score), found.metric
@@ -246,7 +246,7 @@ def _row(
         f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
         f'<td class="chart">{dots(score, axis)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(f"{score.value}; {beside}" if beside else score.value, 200)}"'
-        f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, format).unit)}</td>"
+        f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, family).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
         f"{abstained}"

@@ -40,9 +40,9 @@ def published_cells(found: Standings, branches: Sequence[Path]) -> Printed:
     ), cells
 
 
-def printed_table(found: Standings, printed: Printed, format: str) -> str:
+def printed_table(found: Standings, printed: Printed, family: str) -> str:
     """What papers print within the selection, part by part, as a table; empty where they print nothing."""
-    label = info_of(found.metric, format).label
+    label = info_of(found.metric, family).label
     entries, cells = printed
     if not entries:
         return ""

@@ -16,11 +16,11 @@ from eval_harness.runs.runner import evaluate
 from tests.curation.model_server import model_server
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_a_rule_scores_as_the_harness_scores_it(format, phantoms, tmp_path):
-    folder = phantoms / format
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_a_rule_scores_as_the_harness_scores_it(family, phantoms, tmp_path):
+    folder = phantoms / family
     found = check_text(folder)
-    run = evaluate(EvalConfig(format, "baseline:always-A", str(folder), split=found.split, out=tmp_path / "run"))[0]
+    run = evaluate(EvalConfig(family, "baseline:always-A", str(folder), split=found.split, out=tmp_path / "run"))[0]
     assert found.blind["always the first option"] == run.scores[found.metric].model_dump()
     assert found.questions == len(open_repository(folder).questions(found.split)) and not found.unreadable_images
 

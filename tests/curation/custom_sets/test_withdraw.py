@@ -85,13 +85,13 @@ def a_set(request, tmp_path):
 
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
-    format, out = a_set
-    build(format, name="my-set", source=out, out=tmp_path / "before")
+    family, out = a_set
+    build(family, name="my-set", source=out, out=tmp_path / "before")
     before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
     patient = pseudonyms_of(out).group("Patient 3")
     said = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
-    assert "taken out: 2 images" in said and f"medprobe build {format} --as my-set" in said
-    build(format, name="my-set", source=out, out=tmp_path / "after")
+    assert "taken out: 2 images" in said and f"medprobe build {family} --as my-set" in said
+    build(family, name="my-set", source=out, out=tmp_path / "after")
     after = open_repository(tmp_path / "after").questions("test").set_index("question_id")
     assert patient in set(before["group"]) and patient not in set(after["group"])
     images = {path.name for path in (out / "images").iterdir()}
@@ -102,14 +102,14 @@ def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
         not any(image.removesuffix(".png").encode() in everything for image in gone)
         and patient.encode() not in everything
     )
-    assert format != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in everything for n in (6, 7))
+    assert family != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in everything for n in (6, 7))
     left = before[before["group"] != patient]
     assert set(after.index) <= set(left.index) and len(after) >= 0.8 * len(
         left
     )  # a question swapped to another's image goes with its own
     assert after["answer"].map(tuple).equals(left.loc[after.index, "answer"].map(tuple))
     assert after["image_id"].equals(left.loc[after.index, "image_id"])
-    assert format != "probmed" or set(after.index) == set(left.index)
+    assert family != "probmed" or set(after.index) == set(left.index)
     with pytest.raises(BadInput, match="no image is of that group"):
         withdraw(out, "Patient 3")
 

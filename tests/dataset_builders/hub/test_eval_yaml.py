@@ -31,8 +31,8 @@ FIELDS = {"input", "target", "choices", "input_image", "metadata"}
 @pytest.fixture(scope="module")
 def text_only(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
-    for format in BENCHMARKS:
-        build(format, out=folder / format, text_only=True)
+    for family in BENCHMARKS:
+        build(family, out=folder / family, text_only=True)
     return folder
 
 
@@ -52,9 +52,9 @@ def check_specification(document: dict, configs: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["phantoms", "text_only"])
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_every_repository_has_tasks_by_the_specification(request, format, kind):
-    folder = request.getfixturevalue(kind) / format
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_every_repository_has_tasks_by_the_specification(request, family, kind):
+    folder = request.getfixturevalue(kind) / family
     document = yaml.safe_load((folder / "eval.yaml").read_text())
     card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     configs = {config["config_name"]: [each["split"] for each in config["data_files"]] for config in card["configs"]}
@@ -63,7 +63,7 @@ def test_every_repository_has_tasks_by_the_specification(request, format, kind):
     for task in document["tasks"]:
         assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
         metric = metric_of_task(task["id"], task["split"])
-        assert metric in spec(format).tasks and metric in eval_spec(format).metrics
+        assert metric in spec(family).tasks and metric in eval_spec(family).metrics
     keyed = {
         split
         for split in open_repository(folder).splits
@@ -72,9 +72,9 @@ def test_every_repository_has_tasks_by_the_specification(request, format, kind):
     assert {task["split"] for task in document["tasks"]} == keyed
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, format, tmp_path):
-    folder = phantoms / format
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, family, tmp_path):
+    folder = phantoms / family
     ours = open_repository(folder)
     for task in yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]:
         rows = load_dataset(str(folder), task["config"], split=task["split"], cache_dir=str(tmp_path))

@@ -42,20 +42,20 @@ def on_local_hub(local_hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
 
 
-@pytest.mark.parametrize("formats", few([list(BENCHMARKS[:2]), list(BENCHMARKS[2:])]))
-def test_by_name_by_config_and_streamed(publishable, stranger, formats):
-    for format in formats:
-        publish(publishable / format, f"ORG/{format}", tag="v1.0.0", private=format != "mediconfusion")
+@pytest.mark.parametrize("families", few([list(BENCHMARKS[:2]), list(BENCHMARKS[2:])]))
+def test_by_name_by_config_and_streamed(publishable, stranger, families):
+    for family in families:
+        publish(publishable / family, f"ORG/{family}", tag="v1.0.0", private=family != "mediconfusion")
     code = f"""
-for format in {formats!r}:
-    name = "ORG/" + format
+for family in {families!r}:
+    name = "ORG/" + family
     whole = {{config: facts(name, config) for config in get_dataset_config_names(name)}}
-    print(json.dumps([format, whole, facts(name, None), facts(name, "cases", streaming=True)]))
+    print(json.dumps([family, whole, facts(name, None), facts(name, "cases", streaming=True)]))
 """
     found = [json.loads(line) for line in stranger(CURATOR).run(LOAD + code).splitlines()]
-    assert [format for format, *_ in found] == formats
-    for format, whole, default, streamed in found:
-        ours = open_repository(publishable / format)
+    assert [family for family, *_ in found] == families
+    for family, whole, default, streamed in found:
+        ours = open_repository(publishable / family)
         assert {"questions", "cases", "questions_text"} <= whole.keys()
         assert default == whole["questions"]
         assert streamed == whole["cases"]

@@ -56,12 +56,12 @@ def old_python(request):
 @pytest.mark.timeout(600)
 def test_an_old_client_loads_every_benchmark(old_python, publishable, local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    for format in BENCHMARKS:
-        publish(publishable / format, f"ORG/{format}", private=True)
+    for family in BENCHMARKS:
+        publish(publishable / family, f"ORG/{family}", private=True)
     stranger = Stranger(tmp_path, old_python, local_hub.endpoint, CURATOR)
-    names = [f"ORG/{format}" for format in BENCHMARKS]
+    names = [f"ORG/{family}" for family in BENCHMARKS]
     said = stranger.run(f"NAMES = {names!r}" + LOAD, timeout=280).splitlines()
-    for format, line in zip(BENCHMARKS, said[-len(names) :], strict=True):
-        found, ours = json.loads(line), open_repository(publishable / format)
+    for family, line in zip(BENCHMARKS, said[-len(names) :], strict=True):
+        found, ours = json.loads(line), open_repository(publishable / family)
         for split in ours.splits:
             assert found["questions_text"][split] == list(ours.questions(split)["question_id"])

@@ -18,13 +18,13 @@ from eval_harness.models.local.chat_form import decode_image
 PICTURE = Image.open(io.BytesIO(draw(Drawing("chest", "xray"))))
 
 
-def encoded(format, **options):
+def encoded(encoding, **options):
     stream = io.BytesIO()
-    PICTURE.save(stream, format, **options)
+    PICTURE.save(stream, encoding, **options)
     return stream.getvalue()
 
 
-WHOLE = {format: encoded(format) for format in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")}
+WHOLE = {encoding: encoded(encoding) for encoding in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")}
 WHOLE["progressive JPEG"] = encoded("JPEG", progressive=True)
 
 

@@ -19,11 +19,11 @@ from dataset_builders.sources.phantoms import write_sources
 MEDI, PROBMED, GMAI, HALT = BENCHMARKS[:4]
 
 
-def refused(format, source, out, **options):
+def refused(family, source, out, **options):
     """The message of a build that must fail and leave nothing behind."""
     before = sorted(path.name for path in out.parent.iterdir())
     with pytest.raises(BadInput) as caught:
-        build(format, source=source, out=out, **options)
+        build(family, source=source, out=out, **options)
     assert sorted(path.name for path in out.parent.iterdir()) == before
     message = str(caught.value)
     assert "\n" not in message
@@ -35,8 +35,8 @@ def refused(format, source, out, **options):
 def drawn(tmp_path_factory):
     """The phantom sources, drawn once."""
     folder = tmp_path_factory.mktemp("drawn")
-    for format in BENCHMARKS:
-        write_sources(format, folder / format)
+    for family in BENCHMARKS:
+        write_sources(family, folder / family)
     return folder
 
 
@@ -345,11 +345,11 @@ def test_gmai_files(source, tmp_path, name):
     assert words in message, message
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_an_empty_folder_says_which_file_is_needed(format, tmp_path):
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_an_empty_folder_says_which_file_is_needed(family, tmp_path):
     (tmp_path / "source").mkdir()
-    assert str(tmp_path / "source") in refused(format, tmp_path / "source", tmp_path / "out")
-    assert "no such folder" in refused(format, tmp_path / "nowhere", tmp_path / "out")
+    assert str(tmp_path / "source") in refused(family, tmp_path / "source", tmp_path / "out")
+    assert "no such folder" in refused(family, tmp_path / "nowhere", tmp_path / "out")
 
 
 def test_unknown_formats_names_and_targets(tmp_path):

@@ -21,35 +21,35 @@ def digests(folder):
     }
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_sources_and_builds_have_the_same_bytes_twice(format, phantoms, tmp_path):
-    write_sources(format, tmp_path / "one")
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_sources_and_builds_have_the_same_bytes_twice(family, phantoms, tmp_path):
+    write_sources(family, tmp_path / "one")
     draw.cache_clear()  # drawn again
-    write_sources(format, tmp_path / "two")
+    write_sources(family, tmp_path / "two")
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
-    build(format, source=tmp_path / "one", out=tmp_path / "again")
-    assert digests(tmp_path / "again") == digests(phantoms / format)
+    build(family, source=tmp_path / "one", out=tmp_path / "again")
+    assert digests(tmp_path / "again") == digests(phantoms / family)
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_a_phantom_build_says_that_it_is_one(format, phantoms):
-    repository = open_repository(phantoms / format)
-    assert (repository.name, repository.format, repository.origin, repository.partial) == (
-        format,
-        format,
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_a_phantom_build_says_that_it_is_one(family, phantoms):
+    repository = open_repository(phantoms / family)
+    assert (repository.name, repository.family, repository.origin, repository.partial) == (
+        family,
+        family,
         "phantom",
         None,
     )
-    card = (phantoms / format / "README.md").read_text()
+    card = (phantoms / family / "README.md").read_text()
     assert "drawn phantoms, not medical images" in card
     assert "license: cc0-1.0" in card
     for split in repository.splits:
         assert set(repository.questions(split)["image_license"]) == {"CC0-1.0"}
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_every_letter_is_right_about_equally_often(format, phantoms):
-    repository = open_repository(phantoms / format)
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_every_letter_is_right_about_equally_often(family, phantoms):
+    repository = open_repository(phantoms / family)
     questions = repository.questions(repository.splits[0])
     single = questions[questions["question_type"] != "multiple"]
     for size, group in single.groupby(single["options"].map(len)):
@@ -109,10 +109,10 @@ def test_halt_phantoms_have_three_scenarios_and_clean_options(phantoms):
         assert row.question_id.startswith(f"{row.scenario}-")
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_the_manifest_names_every_image(format, phantoms):
-    manifest = json.loads((phantoms / format / "manifest.json").read_text())
-    repository = open_repository(phantoms / format)
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_the_manifest_names_every_image(family, phantoms):
+    manifest = json.loads((phantoms / family / "manifest.json").read_text())
+    repository = open_repository(phantoms / family)
     for split in repository.splits:
         for case in repository.cases(split):
             for image_id, data in case.images.items():

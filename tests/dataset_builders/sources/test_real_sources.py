@@ -18,8 +18,8 @@ pytestmark = pytest.mark.sources
 def texts(sources, tmp_path_factory):
     """Text-only builds of the two complete sources."""
     folder = tmp_path_factory.mktemp("texts")
-    for format, name in (("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")):
-        build(format, source=sources / name, out=folder / format, text_only=True)
+    for family, name in (("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")):
+        build(family, source=sources / name, out=folder / family, text_only=True)
     return folder
 
 

@@ -300,10 +300,10 @@ OFFICIAL = [
 ]
 
 
-@pytest.mark.parametrize(("format", "response", "expected"), OFFICIAL)
-def test_official_readers_keep_their_defects(format: str, response: str, expected: str) -> None:
+@pytest.mark.parametrize(("family", "response", "expected"), OFFICIAL)
+def test_official_readers_keep_their_defects(family: str, response: str, expected: str) -> None:
     answers = pd.DataFrame({"question_id": ["q1"], "sample": [0], "response": [response], "status": ["answered"]})
-    done = read_answers(answers, _questions(), format, "official")
+    done = read_answers(answers, _questions(), family, "official")
     assert "".join(LETTERS[position] for position in done["choice"][0]) == expected
 
 

@@ -10,8 +10,8 @@ from eval_harness.prompts import DEFAULT_PROMPT, PROMPTS, prompt_for
 
 
 def test_every_benchmark_has_its_default_prompt():
-    for format, name in DEFAULT_PROMPT.items():
-        assert prompt_for(format, None, "single").name == name
+    for family, name in DEFAULT_PROMPT.items():
+        assert prompt_for(family, None, "single").name == name
 
 
 def test_gmai_multiple_choice_has_its_own_default():
@@ -42,7 +42,7 @@ def test_halt_prompts_are_the_authors(sources):
     ours = {
         p.render(" Which side? ", list(options.values()))
         for p in PROMPTS.values()
-        if p.format == "halt-medvqa" and "mc" in p.methods
+        if p.family == "halt-medvqa" and "mc" in p.methods
     }
     assert ours == expected
     assert len(ours) == 18
@@ -113,11 +113,11 @@ def test_the_eleven_prompts_of_the_ablation_differ_and_keep_question_and_options
 
 
 @pytest.mark.parametrize(
-    ("format", "kind"), [("mediconfusion", "single"), ("probmed", "yes_no"), ("gmai-mmbench", "multiple")]
+    ("family", "kind"), [("mediconfusion", "single"), ("probmed", "yes_no"), ("gmai-mmbench", "multiple")]
 )
-def test_every_method_has_a_default_and_refuses_the_others(format, kind):
+def test_every_method_has_a_default_and_refuses_the_others(family, kind):
     for method in ("mc", "gd", "ps", "ps_official", "ff"):
-        prompt = prompt_for(format, None, kind, method)
-        assert prompt.shows_options == (method in ("mc", "gd") and format != "probmed")
+        prompt = prompt_for(family, None, kind, method)
+        assert prompt.shows_options == (method in ("mc", "gd") and family != "probmed")
     with pytest.raises(BadInput, match="not for --method ps"):
         prompt_for("mediconfusion", "mc-0", "single", "ps")

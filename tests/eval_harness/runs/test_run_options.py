@@ -37,8 +37,8 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    for format in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
-        build(format, out=folder / format)
+    for family in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
+        build(family, out=folder / family)
     return folder
 
 
@@ -107,7 +107,7 @@ def requests_of(data, benchmark="mediconfusion", shots=0, is_api=False, **change
         shots=shots,
     )
     rows = with_example_images(selection, example_rows(selection, shots), True) if shots else ()
-    maker = RequestMaker(request, selection.repository.format, is_api, rows)
+    maker = RequestMaker(request, selection.repository.family, is_api, rows)
     instances = [(row, 0) for row in range(len(selection.questions))]
     return [r for batch in make_requests(selection, maker, instances, True) for r in batch]
 

@@ -55,13 +55,13 @@ def same_text_answers(questions: pd.DataFrame, text: str) -> pd.DataFrame:
     return _answers(questions, choice)
 
 
-def constant_levels(format: str, questions: pd.DataFrame) -> dict[str, Scores]:
+def constant_levels(family: str, questions: pd.DataFrame) -> dict[str, Scores]:
     """Scores of always answering A, of always answering B, and so on: letter -> metric -> Score."""
     from eval_harness.scores import summarise, units
 
     most = max((len(options) for options in questions["options"]), default=0)
     return {
-        LETTERS[position]: summarise(units(format, questions, constant_answers(questions, position)))
+        LETTERS[position]: summarise(units(family, questions, constant_answers(questions, position)))
         for position in range(most)
     }
 

@@ -24,8 +24,8 @@ from tests.leaderboard_space.stores import answers, questions
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
-    for format in ("mediconfusion", "halt-medvqa"):
-        build(format, out=folder / format)
+    for family in ("mediconfusion", "halt-medvqa"):
+        build(family, out=folder / family)
     for name, changes in {
         "oracle": {"model": "baseline:oracle"},
         "chance": {"model": "baseline:chance"},
@@ -86,19 +86,19 @@ def test_settings_scores_and_answers_that_differ_are_named(workdir):
     assert "prompt_hash" in prompts
 
 
-@pytest.mark.parametrize("format", BENCHMARKS)
-def test_every_score_is_said_with_its_difference_and_test(format):
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_every_score_is_said_with_its_difference_and_test(family):
     """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference."""
-    asked = questions(format, 25)
-    benchmark = Benchmark(name=format, format=format, split="test", questions=len(asked), fingerprint="v2-x")
+    asked = questions(family, 25)
+    benchmark = Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v2-x")
     sides, of = [], []
     for seed, skill in enumerate((0.2, 0.7)):
         given = answers(asked, skill, seed=seed)
-        scored = score(format, asked, given)
+        scored = score(family, asked, given)
         result = Result(kind="measured", provenance="submitted", benchmark=benchmark, model=Model(name=f"Model {seed}"),
                         method=Method(name="mc"), scores=scored.scores, created_at="2026-11-21T07:00:00+00:00")  # fmt: skip
         sides.append(Side(f"{seed}", result, given, asked))
-        of.append(units(format, asked, given))
+        of.append(units(family, asked, given))
     table = compare_results(*sides).partition("scores (percent, or a count)\n")[2].partition("\n\n")[0]
     found = dict(re.findall(r"^  (\w+(?: \(count\))?) +(\S.*)$", table, re.MULTILINE))
     one, other = (side.result.scores for side in sides)

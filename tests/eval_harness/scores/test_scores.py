@@ -297,14 +297,14 @@ def test_constant_letters_on_pairs() -> None:
 
 def test_every_metric_is_explained() -> None:
     frames = {"mediconfusion": pairs(), "probmed": images(), "gmai-mmbench": gmai(), "halt-medvqa": halt()}
-    for format, questions in frames.items():
-        scored = score(format, questions, constant_answers(questions, 0))
-        assert HEADLINE[format] in scored.scores
+    for family, questions in frames.items():
+        scored = score(family, questions, constant_answers(questions, 0))
+        assert HEADLINE[family] in scored.scores
         for name, got in scored.scores.items():
             assert METRICS[name].label and METRICS[name].description
             assert got.value is None or METRICS[name].unit == "count" or 0 <= got.low <= got.value <= got.high <= 100
-        assert set(scored.breakdown) <= {*FACETS[format], "aspect"}
-        table = units(format, questions, constant_answers(questions, 0))
+        assert set(scored.breakdown) <= {*FACETS[family], "aspect"}
+        table = units(family, questions, constant_answers(questions, 0))
         assert {
             "metric",
             "unit",
@@ -314,7 +314,7 @@ def test_every_metric_is_explained() -> None:
             "denominator",
             "chance",
             "count",
-            *FACETS[format],
+            *FACETS[family],
         } <= set(table)
         assert not table.duplicated(["metric", "unit"]).any()
 

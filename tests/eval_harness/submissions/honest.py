@@ -98,7 +98,7 @@ class Case:
     """One honest run."""
 
     number: int
-    format: str
+    family: str
     method: str
     back_end: str
     kinds: tuple[str, ...]
@@ -116,16 +116,16 @@ def cases(seed: int, count: int) -> Iterator[Case]:
     draw = random.Random(seed)
     methods = ("mc", "mc", "gd", "ps", "mc", "ps_official", "ff")
     for number in range(count):
-        format, method = FORMATS[number % len(FORMATS)], methods[number % len(methods)]
+        family, method = FORMATS[number % len(FORMATS)], methods[number % len(methods)]
         if method in ("ps_official", "ff"):
-            format = "mediconfusion"
+            family = "mediconfusion"
         generates = method in ("mc", "ff")
         back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline", "http"]) if method == "mc" else "plug-in"
         if number % 40 == 39:  # a real model of transformers takes seconds
             method, back_end = draw.choice(["mc", "gd", "ps"]), "transformers"
             generates = method == "mc"
         kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
-        shows_options = back_end == "plug-in" and method == "mc" and not format.startswith("probmed")
+        shows_options = back_end == "plug-in" and method == "mc" and not family.startswith("probmed")
         permute = shows_options and draw.random() < 0.2
         samples = draw.choice([None, None, 2, 3, 150]) if generates and back_end == "plug-in" and not permute else None
         if samples == 150 and "very long" in kinds:  # more than a store takes, which `eval` says at the 20th answer
@@ -133,7 +133,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         if back_end == "http":
             samples = draw.choice([None, 2])
         yield Case(
-            number, format, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,
+            number, family, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,
             shots=draw.choice([0, 0, 1]) if back_end == "plug-in" and method == "mc" and not permute else 0,
             limit=4 if back_end == "transformers" else draw.choice([None, None, 4, 10_000]),
             branch=draw.random() < 0.25,
@@ -143,7 +143,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 def datasets(folder: Path) -> dict[str, Path]:
     """Phantoms of every format, with images (worked examples need them)."""
-    return {format: Path(build(format, out=folder / format).folder) for format in FORMATS}
+    return {family: Path(build(family, out=folder / family).folder) for family in FORMATS}
 
 
 def run(case: Case, data: Path, folder: Path) -> Path:
@@ -154,7 +154,7 @@ def run(case: Case, data: Path, folder: Path) -> Path:
         repository.name, "baseline:chance", str(data), method=case.method, samples=case.samples, permute=case.permute,
         shots=case.shots, limit=case.limit, extraction=case.extraction, name=case.name, out=folder / "run",
         branches=_branches(case, repository.questions(repository.splits[0])) if case.branch else (),
-        argv=("eval", case.format, "--name", case.name),
+        argv=("eval", case.family, "--name", case.name),
     )  # fmt: skip
     if case.back_end == "plug-in":
         (folder / f"plug_in_{case.number}.py").write_text(PLUG_IN.format(seed=case.number, kinds=case.kinds))
@@ -203,7 +203,7 @@ def _recorded(case: Case, data: Path, path: Path) -> Path:
     draw = random.Random(case.number)
     texts = [kind for kind in case.kinds if kind in TEXTS] or ["letters"]
     records = []
-    for question in repository.questions("validation" if case.format == "gmai-mmbench" else "test")["question_id"]:
+    for question in repository.questions("validation" if case.family == "gmai-mmbench" else "test")["question_id"]:
         text = TEXTS[draw.choice(texts)](draw.randrange(100))
         said = None if draw.random() < 0.1 else text
         if draw.random() < 0.95 or not records:

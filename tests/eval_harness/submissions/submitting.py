@@ -12,8 +12,8 @@ from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 
 
-def phantom(format: str, folder: Path) -> Path:
-    build(format, out=folder, text_only=True)
+def phantom(family: str, folder: Path) -> Path:
+    build(family, out=folder, text_only=True)
     return folder
 
 

@@ -25,10 +25,10 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "case", few(cases(12, COUNT), 4), ids=lambda case: f"{case.format}-{case.method}-{case.back_end}-{case.number}"
+    "case", few(cases(12, COUNT), 4), ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}"
 )
 def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
-    dataset = data[case.format]
+    dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
     done = submit(folder, tmp_path / "store", data=str(dataset))
     assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
@@ -40,7 +40,7 @@ def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
 
 @pytest.mark.parametrize("case", few(cases(13, 3)), ids=str)
 def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
-    dataset = data[case.format]
+    dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
     done = submit(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
@@ -62,8 +62,8 @@ def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
     with board(tmp_path / "store", tmp_path / "home", list(data.values())) as (address, _):
         client = Client(address, verbose=False)
         for case in cases(14, 3):
-            folder = run(case, data[case.format], tmp_path / f"made-{case.number}")
-            said = handed_in(folder, data[case.format], client)
+            folder = run(case, data[case.family], tmp_path / f"made-{case.number}")
+            said = handed_in(folder, data[case.family], client)
             assert said["ok"] and said["new"], (case, said)
             assert differences(folder, tmp_path / "store" / said["folder"]) == [], case
         client.close()
@@ -72,7 +72,7 @@ def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
 @pytest.mark.parametrize("back_end", few(["http", "transformers"]))
 def test_other_back_ends(data, tmp_path, back_end):
     case = next(
-        replace(case, format="mediconfusion")
+        replace(case, family="mediconfusion")
         for case in cases(15, 400)
         if case.back_end == back_end and case.method == "mc"
     )

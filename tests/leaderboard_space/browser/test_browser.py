@@ -67,15 +67,15 @@ def open_page(browser: Any, address: str, width: int = 1440, scheme: str = "ligh
     return page, trouble
 
 
-def shown(page: Any, format: str) -> dict[str, str]:
+def shown(page: Any, family: str) -> dict[str, str]:
     """Model -> score, as they stand on the page."""
-    rows = page.locator(f"#mp-{format} table.board tbody tr[data-key]")
+    rows = page.locator(f"#mp-{family} table.board tbody tr[data-key]")
     return {row.locator(".name span").inner_text(): row.locator(".val").inner_text() for row in rows.all()}
 
 
-def expected(store: Path, format: str, metric: str, *branches: tuple[str, ...]) -> dict[str, str]:
+def expected(store: Path, family: str, metric: str, *branches: tuple[str, ...]) -> dict[str, str]:
     board = Board(store)
-    section = next(s for s in board.snapshot.sections[format] if s.kind == "phantom")
+    section = next(s for s in board.snapshot.sections[family] if s.kind == "phantom")
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
     found = standings(section, outcomes, tree, metric, branches)
     return {row.entry.result.model.name: number(row.score.value) for row in found.rows}
@@ -86,9 +86,9 @@ def here(page: Any) -> str:
     return str(page.evaluate("location.href"))
 
 
-def phantoms(page: Any, format: str) -> Any:
+def phantoms(page: Any, family: str) -> Any:
     """Show the section of the test data: the papers' numbers come first."""
-    area = page.locator(f"#mp-{format}")
+    area = page.locator(f"#mp-{family}")
     area.get_by_role("radio", name="Phantoms").click()
     area.locator("[role=radio][aria-checked=true]", has_text="Phantoms").wait_for(timeout=WAIT)
     area.locator("[role=treeitem]").first.wait_for(timeout=WAIT, state="attached")

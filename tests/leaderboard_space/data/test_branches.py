@@ -34,11 +34,11 @@ def test_every_label_of_other_benchmarks_has_a_decision_about_departments() -> N
     assert {row["department"] for row in known.values() if row["department"]} <= theirs
 
 
-@pytest.mark.parametrize("format", ["mediconfusion", "probmed", "halt-medvqa"])
-def test_no_department_is_invented(format: str) -> None:
-    asked = questions(format, 12)
-    assert "department" not in {facet for facet, _ in tree_of(format, asked).groups}
-    assert "department" not in {facet for facet, _ in published_tree(format, breakdowns(format)).groups}
+@pytest.mark.parametrize("family", ["mediconfusion", "probmed", "halt-medvqa"])
+def test_no_department_is_invented(family: str) -> None:
+    asked = questions(family, 12)
+    assert "department" not in {facet for facet, _ in tree_of(family, asked).groups}
+    assert "department" not in {facet for facet, _ in published_tree(family, breakdowns(family)).groups}
 
 
 def test_published_image_types_are_branches_of_their_organs() -> None:

@@ -50,7 +50,7 @@ def test_a_set_that_cannot_be_read_is_not_the_first_shown(store: Path, tmp_path:
     (both / "questions" / f"{fingerprint_of(lost)}.parquet").unlink()
     board = Board(both)
     assert "<article" in cases.page(board, {})
-    (key,) = {key for key, section in measured_sections(board) if section.format == "mediconfusion"}
+    (key,) = {key for key, section in measured_sections(board) if section.family == "mediconfusion"}
     assert cases.UNREADABLE in cases.page(board, {"set": key})
 
 
@@ -96,14 +96,14 @@ def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("format", "facet"), [("halt-medvqa", "scenario"), ("mediconfusion", "case_id"), ("probmed", "image_type")]
+    ("family", "facet"), [("halt-medvqa", "scenario"), ("mediconfusion", "case_id"), ("probmed", "image_type")]
 )
-def test_what_is_most_often_wrong_comes_first_whatever_it_is_about(tmp_path: Path, format: str, facet: str) -> None:
+def test_what_is_most_often_wrong_comes_first_whatever_it_is_about(tmp_path: Path, family: str, facet: str) -> None:
     """The share of right answers, counted here by hand, never falls from one case to the next."""
-    asked = questions(format, 24)
+    asked = questions(family, 24)
     runs = [answers(asked, 0.3 + 0.1 * number, seed=number) for number in range(4)]
     for number, given in enumerate(runs):
-        add_run(tmp_path, format, asked, given, f"Model {number}")
+        add_run(tmp_path, family, asked, given, f"Model {number}")
     rows = json.loads(cases.file(Board(tmp_path), {"as": "json", "order": "wrong"})["text"])
     order = list(dict.fromkeys(row["case_id"] for row in rows))
     key = dict(zip(asked["question_id"], asked["answer"], strict=True))
@@ -112,9 +112,9 @@ def test_what_is_most_often_wrong_comes_first_whatever_it_is_about(tmp_path: Pat
          for given in runs], keys=range(len(runs)), names=["run"],
     ).reset_index()  # fmt: skip
     hits["case"] = hits["question_id"].map(dict(zip(asked["question_id"], asked["case_id"], strict=True)))
-    if format == "mediconfusion":  # both or nothing
+    if family == "mediconfusion":  # both or nothing
         share = hits.groupby(["run", "case"])["right"].all().groupby("case").mean()
-    elif format == "probmed":  # every aspect counts alike
+    elif family == "probmed":  # every aspect counts alike
         hits["aspect"] = hits["question_id"].map(dict(zip(asked["question_id"], asked["aspect"], strict=True)))
         share = hits.groupby(["run", "case", "aspect"])["right"].all().groupby("case").mean()
     else:
@@ -139,12 +139,12 @@ def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:
 
 def test_filters_list_what_they_say(tmp_path: Path) -> None:
     """All wrong, disputed, wrong by one, and a label: each list is the cases that the raw answers show, counted here by hand."""
-    format = "mediconfusion"
-    asked = questions(format, 30)
+    family = "mediconfusion"
+    asked = questions(family, 30)
     runs = {f"Model {number}": answers(asked, 0.2 + 0.2 * number, seed=number) for number in range(4)}
     for model, given in runs.items():
-        add_run(tmp_path, format, asked, given, model)
-    add_run(tmp_path, format, asked, answers(asked, 1.0), "baseline: oracle", "baseline")
+        add_run(tmp_path, family, asked, given, model)
+    add_run(tmp_path, family, asked, answers(asked, 1.0), "baseline: oracle", "baseline")
     board = Board(tmp_path)
     key = dict(zip(asked["question_id"], asked["answer"], strict=True))
     case_of = dict(zip(asked["question_id"], asked["case_id"], strict=True))
@@ -182,10 +182,10 @@ def test_filters_list_what_they_say(tmp_path: Path) -> None:
 
 
 def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:
-    format = "mediconfusion"
-    asked = questions(format, 30)
-    add_run(tmp_path, format, asked, answers(asked, 1.0), "All right")
-    add_run(tmp_path, format, asked, answers(asked, 0.0, seed=5), "Guesser")
+    family = "mediconfusion"
+    asked = questions(family, 30)
+    add_run(tmp_path, family, asked, answers(asked, 1.0), "All right")
+    add_run(tmp_path, family, asked, answers(asked, 0.0, seed=5), "Guesser")
     board = Board(tmp_path)
     page = cases.page(board, {"id": "7"})
     shared = {

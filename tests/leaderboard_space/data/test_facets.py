@@ -20,16 +20,16 @@ from tests.leaderboard_space.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 ASKED = {
-    format: questions(format, 60, seed=4) for format in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
+    family: questions(family, 60, seed=4) for family in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
 }
-TREES = {format: tree_of(format, asked) for format, asked in ASKED.items()}
+TREES = {family: tree_of(family, asked) for family, asked in ASKED.items()}
 
 
 @given(st.sampled_from(list(ASKED)), st.data())
-def test_a_selection_is_what_the_command_line_selects(format: str, data: st.DataObject) -> None:
+def test_a_selection_is_what_the_command_line_selects(family: str, data: st.DataObject) -> None:
     """Or within a facet, and across facets (`dataset_builders.selection.facets`, which knows nothing of the board); counts are what one
     more choice of that facet would leave."""
-    asked, tree = ASKED[format], TREES[format]
+    asked, tree = ASKED[family], TREES[family]
     known = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]
     chosen = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=5))
     try:

@@ -137,7 +137,7 @@ def test_names_of_models():
     assert used == {row["name"] for row in models}
     benchmarks: dict[str, set[str]] = {}
     for result in RESULTS:
-        benchmarks.setdefault(result.model.name, set()).add(result.benchmark.format)
+        benchmarks.setdefault(result.model.name, set()).add(result.benchmark.family)
     assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "probmed-vqa-rad", "gmai-mmbench"}
     assert benchmarks["LLaVA-v1.5-7B"] == {"gmai-mmbench", "halt-medvqa"}
     assert {"LLaVA-v0-7B", "LLaVA-v1-7B", "LLaVA-v1.6-7B", "GPT-4V", "Gemini Pro", "Gemini 1.5 Pro"} <= used
@@ -203,7 +203,7 @@ def test_intervals():
                     assert score.low is None and score.verdict is None
                     continue
                 assert 0 <= score.low <= score.value <= score.high <= 100
-                shared = result.benchmark.format == "mediconfusion"
+                shared = result.benchmark.family == "mediconfusion"
                 assert score.interval_method == (PUBLISHED_CLUSTERED if shared else PUBLISHED)
                 outside = score.chance is not None and not score.low <= score.chance <= score.high
                 assert outside or score.verdict in (None, "no different")

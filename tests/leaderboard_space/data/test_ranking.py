@@ -27,9 +27,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_store(tmp_path_factory.mktemp("board"), cases=60)
 
 
-def load(store: Path, format: str) -> Outcomes:
+def load(store: Path, family: str) -> Outcomes:
     board = Board(store)
-    loaded = board.outcomes(board.snapshot.sections[format][0])
+    loaded = board.outcomes(board.snapshot.sections[family][0])
     assert loaded is not None and loaded[0] is not None
     return loaded[0]
 
@@ -39,10 +39,10 @@ def part_of(frame: pd.DataFrame, mask: np.ndarray, given: pd.DataFrame) -> tuple
     return asked, given[given["question_id"].isin(asked["question_id"])]
 
 
-@pytest.mark.parametrize("format", ["mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"])
-def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, format: str) -> None:
-    outcomes = load(store, format)
-    entries = {entry.key: entry.result for entry in Board(store).snapshot.sections[format][0].entries}
+@pytest.mark.parametrize("family", ["mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"])
+def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, family: str) -> None:
+    outcomes = load(store, family)
+    entries = {entry.key: entry.result for entry in Board(store).snapshot.sections[family][0].entries}
     for metric, held in outcomes.metrics.items():
         for key, found in zip(outcomes.runs, scores_of(held.part(), METRICS[metric].higher_is_better), strict=True):
             expected = entries[key].scores[metric]
@@ -51,7 +51,7 @@ def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, f
 
 
 @pytest.mark.parametrize(
-    ("format", "branch"),
+    ("family", "branch"),
     [
         ("probmed", ("organ", "chest")),
         ("probmed", ("organ", "chest", "CT")),
@@ -60,15 +60,15 @@ def test_everything_selected_gives_the_scores_of_the_result_files(store: Path, f
         ("halt-medvqa", ("scenario", "fake")),
     ],
 )
-def test_a_branch_gives_what_its_questions_alone_give(store: Path, format: str, branch: tuple[str, ...]) -> None:
-    outcomes = load(store, format)
+def test_a_branch_gives_what_its_questions_alone_give(store: Path, family: str, branch: tuple[str, ...]) -> None:
+    outcomes = load(store, family)
     frame = outcomes.questions
-    mask = tree_of(format, frame).mask([branch])
+    mask = tree_of(family, frame).mask([branch])
     assert mask is not None and 0 < mask.sum() < len(frame)
     for number, (name, _, skill) in enumerate(MODELS):
-        index = list(Board(store).snapshot.sections).index(format)
-        given = answers(questions(format, 60, seed=index), skill, seed=10 * index + number)
-        expected = score(format, *part_of(frame, mask, given)).scores
+        index = list(Board(store).snapshot.sections).index(family)
+        given = answers(questions(family, 60, seed=index), skill, seed=10 * index + number)
+        expected = score(family, *part_of(frame, mask, given)).scores
         run = next(
             i
             for i, key in enumerate(outcomes.runs)

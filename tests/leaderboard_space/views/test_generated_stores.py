@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("seed", few([*range(100, 104), 10, 136, 105, *range(107, 110)], 6))
 def test_every_page_says_what_the_raw_files_show(tmp_path: Path, seed: int) -> None:
-    format = make(tmp_path, seed)
-    check_store(tmp_path, format, printed(format, seed))
+    family = make(tmp_path, seed)
+    check_store(tmp_path, family, printed(family, seed))
 
 
 def test_the_page_about_names_the_numbers_that_the_board_uses() -> None:

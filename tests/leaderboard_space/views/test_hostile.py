@@ -82,12 +82,12 @@ def pages(store: Path) -> dict[str, str]:
     board = Board(store)
     service = Service(board)
     found = {}
-    for format in BENCHMARKS:
-        for section in board.snapshot.sections[format] or [None]:
-            asked: dict[str, Any] = {"format": format, "section": section.key if section else None, "shown": "all"}
+    for family in BENCHMARKS:
+        for section in board.snapshot.sections[family] or [None]:
+            asked: dict[str, Any] = {"format": family, "section": section.key if section else None, "shown": "all"}
             for branches in ([], [["organ", TAGS]], [["organ", "chest"], ["image_type", "chest X-ray"]]):
                 asked["branches"] = branches
-                place = f"{format} {section.key if section else ''} {branches}"
+                place = f"{family} {section.key if section else ''} {branches}"
                 found[f"view {place}"] = service.view(asked)["html"]
                 found[f"breakdown {place}"] = service.breakdown(asked)
             for entry in section.entries if section else []:

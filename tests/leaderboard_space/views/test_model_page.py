@@ -44,11 +44,11 @@ def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
     """Every number of the first table is one that the paper prints; every link leads to a set that is there."""
     names = all_models(papers)
     assert {identity_of(result.model.name) for result in board_results()} == set(names)
-    keys = {(format, one.key) for format, found in papers.board.snapshot.sections.items() for one in found}
+    keys = {(family, one.key) for family, found in papers.board.snapshot.sections.items() for one in found}
     for name in names[::6]:
         page = model.page(papers, {"id": name})
-        for format, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
-            assert (format, key) in keys
+        for family, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
+            assert (family, key) in keys
         rows = json.loads(model.file(papers, {"id": name, "of": "verdicts", "as": "json"})["text"])
         for row in rows:
             printed = [

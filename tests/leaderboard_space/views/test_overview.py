@@ -65,11 +65,11 @@ def test_the_matrix_shows_the_papers_numbers_and_no_average(front: Front) -> Non
     assert set(shown) == set(wanted) and "average" not in plain(page).replace("No number is an average", "")
     for name, cells in shown.items():
         assert len(cells) == len(FORMATS)
-        for format, (kind, value, mark, heard) in zip(FORMATS, cells, strict=True):
-            known = wanted[name].get(format)
-            assert (kind == "none") == (known is None), (name, format)
+        for family, (kind, value, mark, heard) in zip(FORMATS, cells, strict=True):
+            known = wanted[name].get(family)
+            assert (kind == "none") == (known is None), (name, family)
             if known is not None:
-                assert any(rounds_to(value, one) for one in known), (name, format, value, known)
+                assert any(rounds_to(value, one) for one in known), (name, family, value, known)
                 assert mark == MARKS[kind] and "guessing" in heard
 
 
@@ -79,8 +79,8 @@ def test_the_marks_hold_for_all_of_them_together(front: Front) -> None:
     found = front.overview()
     assert found.tested == sum(cell.verdict is not None for line in found.lines for cell in line.cells.values())
     for line in found.lines:
-        for format, cell in line.cells.items():
-            column = next(column for column in found.columns if column.format == format)
+        for family, cell in line.cells.items():
+            column = next(column for column in found.columns if column.family == family)
             if column.drawn or cell.verdict is None:
                 continue
             hits = round((cell.score.value or 0) * cell.score.n_cases / 100)
@@ -91,7 +91,7 @@ def test_the_marks_hold_for_all_of_them_together(front: Front) -> None:
                 cell.score.chance or 0
             )
             if wide and p * found.tested < 0.01:
-                assert cell.verdict == "better", (line.name, format)
+                assert cell.verdict == "better", (line.name, family)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30))
@@ -207,7 +207,7 @@ def test_a_topic_shows_each_benchmarks_own_numbers(front: Front) -> None:
             for label, scores in values.items():
                 for score in scores.values():
                     if score.value is not None:
-                        raw.setdefault((result.benchmark.format, result.model.name, label), set()).add(score.value)
+                        raw.setdefault((result.benchmark.family, result.model.name, label), set()).add(score.value)
     labels, cells = front.labels(), 0
     for slug in [*known_topics(), "task", "position"]:
         topic = known_topics().get(slug)
@@ -218,9 +218,9 @@ def test_a_topic_shows_each_benchmarks_own_numbers(front: Front) -> None:
             for known in part.known:
                 for row in known.standings.models:
                     name = row.entry.result.model.name
-                    assert row.score.value in raw[part.format, name, known.label.value], (
+                    assert row.score.value in raw[part.family, name, known.label.value], (
                         slug,
-                        part.format,
+                        part.family,
                         name,
                         known.label,
                     )
@@ -233,7 +233,7 @@ def test_a_topic_shows_each_benchmarks_own_numbers(front: Front) -> None:
 def test_every_label_is_found_and_shown_by_a_topic(front: Front) -> None:
     labels = front.labels()
     shown = {
-        (known.label.format, known.label.value)
+        (known.label.family, known.label.value)
         for topic in topics(labels).values()
         for part in front.parts(topic, labels)
         for known in part.known
@@ -243,7 +243,7 @@ def test_every_label_is_found_and_shown_by_a_topic(front: Front) -> None:
         assert any(
             label.shown in (hit["name"], hit["where"]) or hit["address"].startswith("#/topic/") for hit in hits
         ), label
-        assert (label.format, label.value) in shown, label
+        assert (label.family, label.value) in shown, label
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
 def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
     """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's say the same, and which it is."""
     found = front.overview()
-    column = next(column for column in found.columns if column.format == "gmai-mmbench")
+    column = next(column for column in found.columns if column.family == "gmai-mmbench")
     run = next(
         row
         for row in PUBLISHED

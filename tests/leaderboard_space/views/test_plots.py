@@ -56,10 +56,10 @@ def test_names_cover_neither_dots_nor_each_other_nor_the_edge() -> None:
     assert written("n" * 24, 500.0, 200.0, [(0.0, 0.0, 2000.0, 2000.0)]) == ""
 
 
-@pytest.mark.parametrize("format", list(BENCHMARKS))
-def test_every_point_of_a_plot_is_named_and_stands_where_its_numbers_say(service: Service, format: str) -> None:
-    page = service.breakdown({"format": format})
-    assert ('data-plot="confusion"' in page) == (format == "mediconfusion") and 'data-plot="size"' in page
+@pytest.mark.parametrize("family", list(BENCHMARKS))
+def test_every_point_of_a_plot_is_named_and_stands_where_its_numbers_say(service: Service, family: str) -> None:
+    page = service.breakdown({"format": family})
+    assert ('data-plot="confusion"' in page) == (family == "mediconfusion") and 'data-plot="size"' in page
     for name in ("confusion", "size"):
         if f'data-plot="{name}"' not in page:
             continue

@@ -10,9 +10,9 @@ from eval_harness.models.interface import Request, Settings
 KEY = "sk-test-0123456789abcdef"
 
 
-def picture(mode="RGB", format="PNG", size=(20, 12), colour=9):
+def picture(mode="RGB", encoding="PNG", size=(20, 12), colour=9):
     buffer = io.BytesIO()
-    Image.new(mode, size, colour).save(buffer, format)
+    Image.new(mode, size, colour).save(buffer, encoding)
     return buffer.getvalue()
 
 

@@ -108,10 +108,10 @@ def test_every_prompt_is_known_alone_and_with_another():
     from eval_harness.prompts import PROMPTS
     from eval_harness.submissions.checks.plausibility import _prompts
 
-    for format, name in PROMPTS:
-        others = [other for at, other in PROMPTS if at == format]
-        assert all((format, each) in PROMPTS for other in others for each in _prompts(format, f"{name}+{other}"))
-        assert _prompts(format, name) == [name] and _prompts(format, f"{name}+mine")[-1] == "mine"
+    for family, name in PROMPTS:
+        others = [other for at, other in PROMPTS if at == family]
+        assert all((family, each) in PROMPTS for other in others for each in _prompts(family, f"{name}+{other}"))
+        assert _prompts(family, name) == [name] and _prompts(family, f"{name}+mine")[-1] == "mine"
 
 
 ODD = [
@@ -235,9 +235,9 @@ def test_yes_and_no_at_once_is_flagged(probmed):
     assert any("two answers at once" in line for line in doubts(result, questions, answers))
 
 
-@pytest.mark.parametrize("format", ["probmed", "mediconfusion", "halt-medvqa"])
-def test_plain_answers_are_read_alike_by_both_readers(tmp_path, format):
-    data = phantom(format, tmp_path / format)
+@pytest.mark.parametrize("family", ["probmed", "mediconfusion", "halt-medvqa"])
+def test_plain_answers_are_read_alike_by_both_readers(tmp_path, family):
+    data = phantom(family, tmp_path / family)
     found = scored(data, lambda row, number: said(row, number % 3 > 0).capitalize(), "official")
     assert doubts(*found) == []
 

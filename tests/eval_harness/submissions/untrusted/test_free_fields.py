@@ -256,7 +256,7 @@ def test_a_method_that_its_answers_do_not_go_with_is_flagged(honest, seed):
     assert "shows no letters" in flags("ff", "ff-default", letter)
     assert "letters" not in flags("ff", "ff-default", text) and "letters" not in flags("mc", "mc-0", letter)
     (name, methods) = draw.choice(
-        [(name, p.methods) for (format, name), p in PROMPTS.items() if format == "mediconfusion"]
+        [(name, p.methods) for (family, name), p in PROMPTS.items() if family == "mediconfusion"]
     )
     for method in ("mc", "gd", "ps", "ff"):
         assert ("is none of the method" in flags(method, name, text)) == (method not in methods)

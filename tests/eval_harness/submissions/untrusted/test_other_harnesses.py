@@ -179,10 +179,10 @@ def vlmevalkit_xlsx(path, answers, data):
 @pytest.mark.parametrize("seed", few([1, 2]))
 def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
     answers = list(drawn(data, seed))
-    format = open_repository(data).format
+    family = open_repository(data).family
 
     def result(file):
-        found = prepare(file, format, "Model A", str(data))
+        found = prepare(file, family, "Model A", str(data))
         found.check(file)
         return found
 
