@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,11 @@ pytestmark = [
 
 def wide_qwen():
     """Heads of 32, the smallest that vLLM's attention has on a CPU."""
-    vision = {
-        **{"depth": 2, "hidden_size": 64, "num_heads": 2, "intermediate_size": 64, "out_hidden_size": 64},
-        **{"patch_size": 14, "window_size": 28, "fullatt_block_indexes": [1]},
-    }
+    qwen = tiny_families.FAMILIES["qwen2_5_vl"]
+    vision = {"hidden_size": 64, "intermediate_size": 64, "out_hidden_size": 64}
     text = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
-    return tiny_families.qwen("Qwen2_5_VL", vision, {"sections": [4, 6, 6]}, **text)
+    rope = {"rope_parameters": qwen.text["rope_parameters"] | {"mrope_section": [4, 6, 6]}}
+    return replace(qwen, text=qwen.text | text | rope, vision=qwen.vision | vision)
 
 
 @pytest.fixture(scope="module")
