@@ -26,6 +26,7 @@ from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
+from dataset_builders.files import write_json
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.journal import read_journal
 from dataset_builders.temporary import temporary_folder
@@ -112,13 +113,13 @@ def _write(
         "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
         "agreement": asdict(agreement(log.scores())),
     }
-    _json(work / "dataset.json", dataset)
-    _json(work / "statistics.json", dict(labels.most_common()))
-    _json(work / "image_dict.json", origins)
+    write_json(work / "dataset.json", dataset)
+    write_json(work / "statistics.json", dict(labels.most_common()))
+    write_json(work / "image_dict.json", origins)
     rejected = {ids[key]: _rejected(pair, names) for key, pair in log.pairs.items() if key not in kept}
-    _json(work / "rejected.json", rejected)
-    _json(work / "funnel.json", funnel)
-    _json(work / "manifest.json", manifest)
+    write_json(work / "rejected.json", rejected)
+    write_json(work / "funnel.json", funnel)
+    write_json(work / "manifest.json", manifest)
     if (log.folder / LOG).is_file():
         changes = [
             entry | {"pair_id": ids[entry["pair_id"]]}
@@ -205,7 +206,3 @@ def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int)
     funnel["review"] = {"drafts": len(log.pairs), **dict(sorted(decisions.items())), "edited": edited}
     funnel["exported"] = exported
     return funnel
-
-
-def _json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")

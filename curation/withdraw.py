@@ -16,6 +16,7 @@ from curation.review.review_log import LOG
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import KEYED, key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
+from dataset_builders.files import write_json
 
 KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 
@@ -58,7 +59,7 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
             if file.name != "rejected.json":
                 taken["questions"] += removed * (2 if file.name == "dataset.json" else 1)
                 left += len(cleaned)
-            _write(file, cleaned)
+            write_json(file, cleaned)
         if not left:
             raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_file(folder)}.")
         if (fresh / LOG).is_file():
@@ -66,8 +67,8 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
             kept = [line for line in lines if json.loads(line).get("pair_id") not in pairs]
             (fresh / LOG).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
             taken["review entries"] = len(lines) - len(kept)
-        _write(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
-        _write(fresh / "manifest.json", _manifest(manifest, gone, fresh))
+        write_json(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
+        write_json(fresh / "manifest.json", _manifest(manifest, gone, fresh))
         _statistics(fresh)
     return {what: count for what, count in taken.items() if count}
 
@@ -109,12 +110,8 @@ def _statistics(fresh: Path) -> None:
     for entry in _read(fresh / "dataset.json").values():
         for number in (1, 2):
             labels.update(entry[f"category_{number}"])
-    _write(fresh / "statistics.json", dict(labels.most_common()))
+    write_json(fresh / "statistics.json", dict(labels.most_common()))
 
 
 def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def _write(path: Path, document: Any) -> None:
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -6,10 +6,12 @@ See also: the append-only journal of a run (`eval_harness/runs/folder.py`).
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -46,6 +48,12 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, document: Any, **options: Any) -> None:
+    """Replace a JSON file, the same bytes for the same document. `options`: of `json.dumps`, in place of `indent=1, ensure_ascii=False`."""
+    text = json.dumps(document, **{"indent": 1, "ensure_ascii": False} | options)
+    replace_file(path, (text + "\n").encode("utf-8"))
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from curation.gmai.tables import granularity_table, label_table, table_of
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
+from dataset_builders.files import write_json
 from dataset_builders.selection.lexical_tree import Row, tree_page
 from dataset_builders.temporary import temporary_folder
 
@@ -73,7 +74,7 @@ def write_tsvs(
     mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
     known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
     manifest["notes"] = [f"MeSH ids of the labels: {known or 'none given'}."]
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / MANIFEST, manifest)
     (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
     if answers:
         lines = ["index\tanswer\tcategory", *("\t".join(map(str, row)) for row in answers)]
@@ -132,7 +133,7 @@ def write_report(
         if found is not None:
             rows = [asdict(branch) | {"flagged": branch.is_flagged} for branch in found]
             pd.DataFrame(rows).to_csv(folder / file, index=False)
-    (folder / "funnel.json").write_text(json.dumps(funnel, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "funnel.json", funnel)
 
 
 def write_outputs(

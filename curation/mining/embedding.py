@@ -26,7 +26,7 @@ from tqdm import tqdm
 from curation.images.image_files import ImageFiles, images_at
 from curation.images.image_index import INDEX, index_images, list_images, open_rgb, prefetch
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, remove_temp_files, replace_file
+from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 
 if TYPE_CHECKING:
     from curation.mining.encoders import Encoder
@@ -220,7 +220,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, cache: VectorCache, enco
         "dimensions": int(array.shape[1]),  # type: ignore[union-attr]
         "index_sha256": index_sha256(index),
     }
-    replace_file(out / f"{key}.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
+    write_json(out / f"{key}.json", about, ensure_ascii=True)
     return target
 
 

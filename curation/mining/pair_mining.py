@@ -27,7 +27,7 @@ from curation.mining.confusing_pairs import Pairs, PairSearch
 from curation.mining.pair_sampling import sample_pairs
 from curation.mining.per_image import NONE, Largest, gaps_of, largest_of, reaching
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, remove_temp_files, replace_file
+from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 
 CONFIG = "search.json"
 LOCK = "search"
@@ -186,7 +186,7 @@ def _mine(
     """`mine`, once no other process is at it."""
     _check(out, config)
     if not (out / CONFIG).is_file():
-        replace_file(out / CONFIG, lambda path: path.write_text(json.dumps(config, indent=1) + "\n"))
+        write_json(out / CONFIG, config)
     blocks = out / "blocks"
     blocks.mkdir(exist_ok=True)
     remove_temp_files(out)
@@ -197,7 +197,7 @@ def _mine(
     elif not (blocks / block_name(0)).is_file():
         drawn = sample_pairs(search, sample, seed, quiet)
         effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
-        replace_file(out / "effort.json", lambda path: path.write_text(json.dumps(effort) + "\n"))
+        write_json(out / "effort.json", effort, indent=None)
         _write_block(blocks / block_name(0), iter([drawn.pairs]))  # last: a sample that is there is complete
     if (out / "effort.json").is_file():
         effort = json.loads((out / "effort.json").read_text())
@@ -207,7 +207,7 @@ def _mine(
         | {"images": search.n, "choice": asdict(choice)}
         | _finish(sorted(blocks.glob("*.parquet")), images, out, choice)
     )
-    replace_file(out / "report.json", lambda path: path.write_text(json.dumps(report, indent=1) + "\n"))
+    write_json(out / "report.json", report)
     return report
 
 

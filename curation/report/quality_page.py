@@ -4,7 +4,6 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from curation.report.quality import Quality
-from dataset_builders.files import replace_file
+from dataset_builders.files import replace_file, write_json
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fbfbf9; --ink: #1d2733; --accent: #0f766e; --faint: #8a94a0 }
@@ -149,6 +148,4 @@ def write_report(quality: Quality, name: str, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, lambda path: path.write_text(page(quality, name), encoding="utf-8"))
     numbers = asdict(quality) | {"warnings": quality.warnings()}
-    replace_file(
-        out.with_suffix(".json"), lambda path: path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    )
+    write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)

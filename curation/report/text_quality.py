@@ -6,7 +6,6 @@ See also: MediConfusion's own report, on its exported folder (`quality.py`); the
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,7 +20,7 @@ from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from curation.report.quality import OFTEN, alike_images, image_warnings
 from curation.report.quality_page import STYLE, groups_of, score_rows, table_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
+from dataset_builders.files import replace_file, write_json
 from dataset_builders.hub.repository import open_repository
 from eval_harness.scores import HEADLINE, score
 from eval_harness.scores.grading import shown_images
@@ -158,7 +157,7 @@ def write_text_report(quality: TextQuality, out: Path) -> None:
     replace_file(out, page(quality).encode("utf-8"))
     numbers = asdict(quality) | {"warnings": quality.warnings()}
     numbers["format"] = numbers.pop("family")
-    replace_file(out.with_suffix(".json"), (json.dumps(numbers, indent=1) + "\n").encode("utf-8"))
+    write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)
 
 
 def page(quality: TextQuality) -> str:

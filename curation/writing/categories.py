@@ -20,7 +20,7 @@ from curation.writing.asking import Asking, Writer, ask, ask_until_good
 from curation.writing.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
 from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
+from dataset_builders.files import lock, replace_file, write_json
 
 CATEGORIES = "categories.json"
 _ITEM = re.compile(r"^\s*(?:[#*\-•]+|\d+[.)])\s*(.*)$")
@@ -119,10 +119,7 @@ def categorize(
         }
         unasked = sorted(image for image in captions if image not in given and image not in refused)
         result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
-        replace_file(
-            out / CATEGORIES,
-            lambda path: path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"),
-        )
+        write_json(out / CATEGORIES, result)
     return result
 
 

@@ -22,7 +22,7 @@ from curation.writing.asking import Asking, Writer, ask_until_good
 from curation.writing.prompts import WRITE, fill, one_line
 from curation.writing.question_reading import Draft, problems, read_reply
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
+from dataset_builders.files import lock, replace_file, write_json
 from dataset_builders.journal import read_journal
 
 JOURNAL = "journal.jsonl"
@@ -84,7 +84,7 @@ def write_questions(
             "tokens_out": tokens_out,
             "cost": round((tokens_in * price[0] + tokens_out * price[1]) / 1e6, 4) if price else None,
         }
-        replace_file(out / FUNNEL, lambda path: path.write_text(json.dumps(funnel, indent=1) + "\n"))
+        write_json(out / FUNNEL, funnel, ensure_ascii=True)
     return funnel
 
 
@@ -105,7 +105,7 @@ def _same_pairs(out: Path, wanted: pd.DataFrame) -> None:
                 f"{out}: pair {changed[0]} and {len(changed) - 1} more had other images or captions when asked about. Give another --out."
             )
         digest = before | digest
-    replace_file(file, lambda path: path.write_text(json.dumps(digest) + "\n"))
+    write_json(file, digest, indent=None, ensure_ascii=True)
 
 
 def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
@@ -155,7 +155,7 @@ def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
     for key in sorted(new, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
         given[key] = "A" if used["A"] <= used["B"] else "B"
         used[given[key]] += 1
-    replace_file(file, lambda partial: partial.write_text(json.dumps(given) + "\n"))
+    write_json(file, given, indent=None, ensure_ascii=True)
     return given
 
 

@@ -5,7 +5,6 @@ See also: the Parquet layout (`parquet/writer.py`), the card's words (`card.py`)
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from dataset_builders.contents.card import card_text, summary_of, title_of
 from dataset_builders.contents.eval_yaml import eval_yaml, tasks_of
+from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
@@ -85,7 +85,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
         )
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
     manifest = _manifest(description, content, known)
-    (folder / "manifest.json").write_text(json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "manifest.json", manifest)
     examples = [] if description.text_only else _examples(folder, content)
     card = card_text(description, content, columns, written, manifest, examples)
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -114,8 +114,8 @@ def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
         "answer": [list(content.hidden[q.question_id]) for q in questions],
     }
     _write_table(folder, "answers", "test", rows, ANSWER_COLUMNS)
-    (folder / "manifest.json").write_text(
-        json.dumps({"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}, indent=1) + "\n"
+    write_json(
+        folder / "manifest.json", {"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}
     )
     (folder / "README.md").write_text(
         "---\nconfigs:\n- config_name: answers\n  data_files:\n  - split: test\n    path: answers/test-*\n---\n\n"

@@ -6,12 +6,11 @@ Every question has one right answer by construction, and the letters are balance
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS, part
 from dataset_builders.errors import BadInput
+from dataset_builders.files import write_json
 from dataset_builders.sources.files import ORIGIN_MARKER
 
 
@@ -22,8 +21,3 @@ def write_sources(family: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     part(family, "phantoms").write(folder)
     write_json(folder / ORIGIN_MARKER, {"origin": "phantom"})
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file, the same bytes for the same document."""
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

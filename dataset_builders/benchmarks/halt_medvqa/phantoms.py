@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
-from dataset_builders.sources.phantoms import write_json
+from dataset_builders.files import write_json
 
 _HALT_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
     (one_lesion("brain", "mri"), "Which organ is drawn?", "Brain", ("Kidney", "Knee", "Liver")),

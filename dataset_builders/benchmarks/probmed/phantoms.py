@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from dataset_builders.files import write_json
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
 
 MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
@@ -39,7 +39,7 @@ def write(folder: Path) -> None:
                         "answer": answer,
                     }
                 )
-    (folder / "probmed.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "probmed.json", rows)
 
 
 def _questions_of(
