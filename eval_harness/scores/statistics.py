@@ -49,7 +49,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 LEAST = 1e-50
-"""A probability under which an outcome of thousands of guesses is left out of their law."""
+"""A probability under which an outcome of thousands of guesses is left out of their distribution."""
 PUBLISHED = "Wilson on n_cases, no clustering"
 PUBLISHED_CLUSTERED = "Wilson on n_cases, design effect of shared images"
 PUBLISHED_CORRELATION = 0.1
@@ -105,9 +105,9 @@ def poisson_binomial(probability: Floats) -> Floats:
     values, counts = np.unique(np.round(probability, 12), return_counts=True)
     found, first = np.ones(1), 0
     for value, count in zip(values, counts, strict=True):
-        law = _binomial(int(count), float(value))
-        there = np.flatnonzero(law > LEAST)
-        found, first = np.convolve(found, law[there[0] : there[-1] + 1]), first + int(there[0])
+        part = _binomial(int(count), float(value))
+        there = np.flatnonzero(part > LEAST)
+        found, first = np.convolve(found, part[there[0] : there[-1] + 1]), first + int(there[0])
     pmf = np.zeros(len(probability) + 1)
     pmf[first : first + len(found)] = found
     return pmf

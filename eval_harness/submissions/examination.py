@@ -37,7 +37,7 @@ from eval_harness.submissions.checks.validation import (
     wrong_fields,
     wrong_names,
     wrong_row,
-    wrong_standing,
+    wrong_provenance,
 )
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
@@ -59,7 +59,7 @@ def examine(bundle: Bundle, find: Find, reproduced: bool = False, stored_as: str
     padded = len(bundle.result) - 2 * len(claimed.to_json().encode())
     if padded > 4096:
         fields.append(f"result.json has {padded:,} bytes more than what it says takes")
-    said = wrong_standing(claimed, reproduced or stored)
+    said = wrong_provenance(claimed, reproduced or stored)
     said += [] if stored else [*_wrong_version(claimed), *fields]
     try:
         dataset = _dataset(claimed, find)

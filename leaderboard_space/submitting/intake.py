@@ -101,7 +101,7 @@ def _without(line: str, paths: Sequence[Path]) -> str:
     return line
 
 
-def ready_folder(submission: Submission) -> bytes:
+def bundle_archive(submission: Submission) -> bytes:
     """A zip of the submission as a store holds it (`results/BENCHMARK/MODEL/RUN_ID/{answers.parquet,result.json}`).
 
     The same bytes for the same submission.

@@ -28,7 +28,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.submitting.intake import ready_folder, receive
+from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions
 from leaderboard_space.views import submit as words
@@ -316,8 +316,8 @@ def _one_file(files: Sequence[str] | None) -> Path:
 
 def _kept(found: Submission) -> str:
     """Write the submission bundle where Gradio serves files from; what is older than an hour goes."""
-    content = ready_folder(found)
-    folder = Path(get_upload_folder()) / "ready-folders"
+    content = bundle_archive(found)
+    folder = Path(get_upload_folder()) / "bundles"
     target = folder / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():

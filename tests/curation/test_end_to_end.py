@@ -1,4 +1,4 @@
-"""The whole road by the command line: embed, pairs, write, categorize, patterns, review, export, build, quality."""
+"""The whole pipeline by the command line: embed, pairs, write, categorize, patterns, review, export, build, quality."""
 
 import csv
 import json
@@ -68,7 +68,7 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     assert len(pd.read_parquet(e / "images.parquet")) == count
     with pytest.raises(BadInput, match="no embeddings called clip"):
         curate("pairs", e, "--out", p, "--med", "clip", "--gen", "dinov2")
-    # Random weights see hardly any difference: the thresholds are wide open, what is tested is the road.
+    # Random weights see hardly any difference: the thresholds are wide open, what is tested is the pipeline.
     said = curate(
         "pairs", e, "--out", p, "--med", "biomedclip", "--gen", "dinov2", "--med-at-least", -1, "--gen-at-most", 1,
         "--top", 20, "--cap-per-image", 6, "--table", table,

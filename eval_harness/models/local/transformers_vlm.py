@@ -1,4 +1,4 @@
-"""Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, and the road of a batch.
+"""Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, and the way of a batch through it.
 
 The text-only baseline is the same model with the image withheld. See also: what is asked (`prompts.py`), tokens and pixels
 (`model_inputs.py`), the network itself (`network.py`), which requests go together (`batching.py`).

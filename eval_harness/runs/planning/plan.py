@@ -30,7 +30,7 @@ from eval_harness.runs.planning.requests import (
     with_example_images,
 )
 from eval_harness.runs.planning.selection import Selection, select_questions
-from eval_harness.submissions.checks.validation import wrong_fields, wrong_names, wrong_standing
+from eval_harness.submissions.checks.validation import wrong_fields, wrong_names, wrong_provenance
 from eval_harness.submissions.untrusted.envelope import FREE_BYTES, check_size, wrong_free_fields
 
 
@@ -155,7 +155,7 @@ def _check_can_land(run: Run, extraction: str) -> None:
         command=run.command,
         created_at=run.created_at,
     )
-    wrong = [*wrong_names(result, "run"), *wrong_standing(result), *wrong_fields(result)]
+    wrong = [*wrong_names(result, "run"), *wrong_provenance(result), *wrong_fields(result)]
     # Half of what the gate takes: the environment is added to when the run is resumed elsewhere.
     wrong += wrong_free_fields(run.model_dump(mode="json"), FREE_BYTES // 2)
     if wrong:

@@ -49,7 +49,7 @@ def wrong_names(result: Result, run_id: str) -> list[str]:
     return wrong
 
 
-def wrong_standing(result: Result, reproduced: bool = False) -> list[str]:
+def wrong_provenance(result: Result, reproduced: bool = False) -> list[str]:
     """What may not be said of a result: who verified it (an owner may: `reproduced`), that a baseline or a part is the whole."""
     wrong = []
     if result.kind != "measured":

@@ -211,7 +211,7 @@ def made_pairs(n=12):
 
 
 def template(prompt, before):
-    """Bad replies first for some pairs, so that every road is taken."""
+    """Bad replies first for some pairs, so that every branch is taken."""
     number = int(re.search(r"Image1: a(\d+) ", prompt).group(1))
     good = PLAIN.format("The left lung", "The right lung")
     if number == 5:

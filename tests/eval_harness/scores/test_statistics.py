@@ -57,14 +57,14 @@ def test_it_covers_for_clusters_that_nobody_chose() -> None:
 
 
 def test_without_clusters_it_covers_whatever_the_share() -> None:
-    """Exact sums over the binomial law: at least 93.3 % from 8 outcomes up."""
+    """Exact sums over the binomial distribution: at least 93.3 % from 8 outcomes up."""
     shares = np.linspace(0.001, 0.999, 999)
     for n in (8, 12, 20, 41, 60, 176):
         hits = np.arange(n + 1)
         low, high = wilson(hits / n, float(n))
-        law = stats.binom.pmf(hits[None, :], n, shares[:, None])
+        pmf = stats.binom.pmf(hits[None, :], n, shares[:, None])
         inside = (low <= shares[:, None] + 1e-12) & (shares[:, None] - 1e-12 <= high)
-        assert (law * inside).sum(axis=1).min() >= 0.932
+        assert (pmf * inside).sum(axis=1).min() >= 0.932
 
 
 def test_ignoring_clusters_would_not_cover() -> None:
@@ -128,9 +128,9 @@ def test_the_chance_test_is_the_exact_binomial_test(hits: int, n: int, p: float)
     assert found == pytest.approx(stats.binomtest(hits, n, p).pvalue, abs=1e-9)
 
 
-def test_the_law_of_mixed_guesses_is_exact() -> None:
-    law = statistics.poisson_binomial(np.array([0.5, 0.25, 0.25]))
-    assert law == pytest.approx(
+def test_the_pmf_of_mixed_guesses_is_exact() -> None:
+    pmf = statistics.poisson_binomial(np.array([0.5, 0.25, 0.25]))
+    assert pmf == pytest.approx(
         [0.5 * 0.75**2, 0.5 * 0.75**2 + 0.5 * 2 * 0.25 * 0.75, 0.5 * 2 * 0.25 * 0.75 + 0.5 * 0.25**2, 0.5 * 0.25**2]
     )
 
@@ -226,16 +226,16 @@ def test_the_sign_flip_test_is_close_where_there_is_no_step(seed: int, many: int
 
 
 def test_the_tail_is_right_where_listing_is_out_of_reach() -> None:
-    """60 clusters of which three are large: the exact p-value by convolution, far below what a normal law can give (2e-5)."""
+    """60 clusters of which three are large: the exact p-value by convolution, far below what a normal approximation can give (2e-5)."""
     d = np.array([10.0, 8.0, 7.0, 3.0, 2.0, *[1.0] * 35, *[-1.0] * 5, *[0.0] * 15])
-    law = np.ones(1)
+    pmf = np.ones(1)
     for size in np.abs(d[d != 0]).astype(int):
-        wider = np.zeros(len(law) + size)
-        wider[: len(law)] += law / 2
-        wider[size:] += law / 2
-        law = wider
-    sums = np.abs(2 * np.arange(len(law)) - np.abs(d).sum())
-    expected = law[sums >= d.sum()].sum()
+        wider = np.zeros(len(pmf) + size)
+        wider[: len(pmf)] += pmf / 2
+        wider[size:] += pmf / 2
+        pmf = wider
+    sums = np.abs(2 * np.arange(len(pmf)) - np.abs(d).sum())
+    expected = pmf[sums >= d.sum()].sum()
     exact, saddlepoint = (float(listed_sign_flips(d[None], np.array([step]))[0][0]) for step in (1, 0))
     assert expected < 1e-7
     assert exact == pytest.approx(expected, abs=1e-13)
@@ -262,7 +262,7 @@ def test_holm_agrees_with_statsmodels() -> None:
     assert np.allclose(statistics.holm(table), statistics.holm(table).T)
 
 
-def test_places_rank_by_models_that_are_surely_better() -> None:
+def test_ranks_go_by_models_that_are_significantly_better() -> None:
     rng = np.random.default_rng(2)
     strong = (rng.random(400) < 0.9).astype(float)
     models = {
@@ -279,7 +279,7 @@ def test_places_rank_by_models_that_are_surely_better() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
-def test_what_places_say_of_each_other(models: int, seed: int, up: bool) -> None:
+def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     """Exactly those share rank 1 whom the comparison with the best leaves in; who is told apart and behind has a later first rank than
     1; nobody's range of ranks is empty; two models alone are told apart exactly where one of them leads alone."""
     rng = np.random.default_rng(seed)
@@ -322,7 +322,7 @@ def test_ratios_with_their_own_denominators_are_compared() -> None:
     assert pairs.p[0, 1] < 1e-6
 
 
-def test_places_separate_what_can_be_separated_and_no_more() -> None:
+def test_ranks_separate_what_can_be_separated_and_no_more() -> None:
     """A part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's components."""
     assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     missed, apart = ranks_simulation.equals(60, 20, 0.2, 3, 0.0, 0.0)

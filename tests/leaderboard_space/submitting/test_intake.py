@@ -15,7 +15,7 @@ from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.submit import prepare, submit
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.submitting.intake import ready_folder, receive
+from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.targets import Target, targets
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
@@ -99,10 +99,10 @@ def test_a_result_of_another_store_is_computed_again(data: Path, store: Path, tm
     assert any("claims accuracy = 99.0, its answers give" in line for line in found.problems)
 
 
-def test_the_ready_folder_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:
+def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:
     found = receive([write_lines(tmp_path / "answers.jsonl", responses(data))], target_of(data, store), "Model A")
-    content = ready_folder(found)
-    assert content == ready_folder(found), "the same bytes for the same submission"
+    content = bundle_archive(found)
+    assert content == bundle_archive(found), "the same bytes for the same submission"
     (tmp_path / "ready.zip").write_bytes(content)
     with zipfile.ZipFile(tmp_path / "ready.zip") as archive:
         archive.extractall(tmp_path / "unpacked")

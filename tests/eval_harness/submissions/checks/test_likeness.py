@@ -43,8 +43,8 @@ def test_a_copy_with_little_changed_is_told(kind, seed, count, right):
         row |= {"response": "something else", "choice": [(row["choice"][0] + 1) % 2]}
     shuffled = draw.sample(copy, count)
     assert "are the same" in alike(rows, shuffled) and "identical" in alike(rows, draw.sample(rows, count))
-    dressed = [row | {"response": f" {row['response'].upper()}!"} for row in shuffled]
-    assert "responses" in alike(rows, dressed)
+    reformatted = [row | {"response": f" {row['response'].upper()}!"} for row in shuffled]
+    assert "responses" in alike(rows, reformatted)
     reworded = [row | {"response": f"{number}: {row['choice']}"} for number, row in enumerate(shuffled)]
     assert "chosen options" in alike(rows, reworded)
     assert "are the same" in alike(rows[: count // 2], rows) and alike(rows[:20], copy[:19]) is None

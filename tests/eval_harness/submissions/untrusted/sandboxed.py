@@ -60,7 +60,7 @@ def defect():
     return {}["nothing"]
 
 
-def surroundings():
+def environment():
     return os.environ.get("MARK"), Path.cwd(), os.getpid()
 
 

@@ -30,7 +30,7 @@ def test_what_is_honest_returns_and_what_is_wrong_is_told(monkeypatch, tmp_path)
         call(SMALL, sandboxed.defect)
     monkeypatch.setenv("MARK", "here")
     monkeypatch.chdir(tmp_path)
-    mark, folder, process = call(SMALL, sandboxed.surroundings)
+    mark, folder, process = call(SMALL, sandboxed.environment)
     assert (mark, folder) == ("here", tmp_path) and process != os.getpid()
 
 
@@ -55,7 +55,7 @@ def test_a_process_that_is_killed_leaves_none_of_these_behind():
         "from tests.eval_harness.submissions.untrusted import sandboxed\n"
         "from eval_harness.submissions.untrusted.envelope import Envelope\n"
         "from eval_harness.submissions.untrusted.sandbox import call\n"
-        "print(call(Envelope(1 << 30, 9, 60), sandboxed.surroundings)[2], flush=True)\n"
+        "print(call(Envelope(1 << 30, 9, 60), sandboxed.environment)[2], flush=True)\n"
         "call(Envelope(1 << 30, 90, 600), sandboxed.spin)\n"
     )
     parent = subprocess.Popen(
