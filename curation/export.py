@@ -26,10 +26,9 @@ from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import write_json
+from dataset_builders.files import temporary_folder, write_json
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.journal import read_journal
-from dataset_builders.temporary import temporary_folder
 
 UNLABELLED = "Other"
 """Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""

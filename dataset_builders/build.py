@@ -30,7 +30,7 @@ from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.schema import Case, Content
 from dataset_builders.sources.files import is_phantom, read_json, source_folder, stays_inside
 from dataset_builders.sources.problems import Problems, clip
-from dataset_builders.temporary import temporary_folder
+from dataset_builders.files import temporary_folder
 
 MANIFEST = "manifest.json"
 

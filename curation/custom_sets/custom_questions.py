@@ -22,7 +22,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
-from dataset_builders.temporary import temporary_folder
+from dataset_builders.files import temporary_folder
 
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "

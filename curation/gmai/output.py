@@ -28,9 +28,8 @@ from curation.gmai.tables import granularity_table, label_table, table_of
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
-from dataset_builders.files import write_json
+from dataset_builders.files import temporary_folder, write_json
 from dataset_builders.selection.lexical_tree import Row, tree_page
-from dataset_builders.temporary import temporary_folder
 
 COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from dataset_builders.temporary import temporary_folder
+from dataset_builders.files import temporary_folder
 from eval_harness.submissions.datasets import Dataset, chosen_dataset
 from eval_harness.submissions.forming import examined_answers, examined_folder
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Submission

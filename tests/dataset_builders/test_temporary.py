@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.build import build, replacing
-from dataset_builders.temporary import OLD_SECONDS, remove_abandoned, temporary_folder
+from dataset_builders.files import OLD_SECONDS, remove_abandoned, temporary_folder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from dataset_builders.temporary import temporary_folder
+from dataset_builders.files import temporary_folder
 with temporary_folder(Path(sys.argv[1]), sys.argv[2]) as folder:
     (folder / "half").write_text("x")
     print(folder.name, flush=True)

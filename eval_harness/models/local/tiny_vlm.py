@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dataset_builders.temporary import temporary_folder
+from dataset_builders.files import temporary_folder
 
 _CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ message['role'] | upper }}: {% for part in message['content'] %}"

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
 from eval_harness.models.local.batching import BatchSize, Queue
-from eval_harness.models.local.compared import COMPARED
 from eval_harness.models.local.generation_options import check_generation
 from eval_harness.models.local.model_inputs import Prepared
 from eval_harness.models.local.pretrained import first_line, load_pretrained
@@ -34,6 +33,17 @@ if TYPE_CHECKING:
 
 AHEAD = 2
 """Batches prepared (images decoded, text tokenised) while the network works on the one before."""
+COMPARED = frozenset(
+    """
+    aria aya_vision blip blip-2 chameleon cohere2_vision deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm florence2 gemma3 gemma4
+    gemma4_unified git glm46v glm4v glm4v_moe glm_ocr got_ocr2 idefics2 idefics3 instructblip internvl janus kosmos-2 lfm2_vl
+    lfm3_vl lighton_ocr llama4 llava llava_next llava_next_video llava_onevision minicpmv4_6 mistral3 mllama ovis2 paddleocr_vl
+    paligemma perception_lm qianfan_ocr qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe qwen4_exp smolvlm
+    video_llama_3 video_llava vipllava
+    """.split()  # noqa: SIM905
+)
+"""Model types whose texts and option scores equal those of plain loops of transformers on tiny random models: those of
+`tests/eval_harness/models/families.yaml`, which `benchmarks/models/families.py` runs."""
 
 
 class TransformersVLM(Backend):

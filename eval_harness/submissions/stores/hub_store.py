@@ -23,7 +23,7 @@ from dataset_builders.hub.client import (
     with_retries,
 )
 from dataset_builders.hub.commits import commit_files
-from dataset_builders.temporary import temporary_folder
+from dataset_builders.files import temporary_folder
 from eval_harness.results import Result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.stores.folder_store import questions_bytes

@@ -129,7 +129,7 @@ def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monk
 def test_the_types_said_to_be_compared_are_those_of_the_table():
     import transformers
 
-    from eval_harness.models.local.compared import COMPARED
+    from eval_harness.models.local.transformers_vlm import COMPARED
 
     assert {getattr(transformers, f"{family.name}Config").model_type for family in FAMILIES.values()} == COMPARED
 
