@@ -42,14 +42,14 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture
 def source(request, drawn, tmp_path):
-    shutil.copytree(drawn / request.param, tmp_path / "source")
-    return tmp_path / "source"
+    """A copy that may be edited, in a folder of the benchmark's name."""
+    return shutil.copytree(drawn / request.param, tmp_path / request.param)
 
 
 def edit_json(path, change):
     document = json.loads(path.read_text())
-    changed = change(document)
-    path.write_text(json.dumps(document if changed is None else changed))
+    change(document)
+    path.write_text(json.dumps(document))
 
 
 def edit_tsv(path, change):
@@ -78,47 +78,149 @@ def png_header(width, height):
     )
 
 
-MEDI_CASES = {
-    "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
-    "null field": (lambda d: d["90002"].update(option_A=None), ["90002", '"option_A" is null']),
-    "blank field": (lambda d: d["90002"].update(question="  "), ["90002", '"question" is empty']),
-    "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list where a text"]),
-    "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "no option"]),
-    "not a number": (lambda d: d["90003"].update(DINO_sim="high"), ["90003", "DINO_sim", "not a number"]),
-    "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same right option"]),
-    "same options": (
-        lambda d: d["90001"].update(option_B=d["90001"]["option_A"]),
-        ["90001", "both options read the same"],
-    ),
-    "same image": (
-        lambda d: d["90001"].update(im_2=d["90001"]["im_1"], im_2_local=d["90001"]["im_1_local"]),
-        ["90001", "both images are the same"],
-    ),
-    "pair is a list": (lambda d: d.update({"90001": []}), ["90001", "a list where an object"]),
-    "escape": (lambda d: d["90004"].update(im_1="../../etc/passwd.png"), ["90004", "leaves its folder"]),
-    "absolute path": (lambda d: d["90004"].update(im_1="/etc/passwd"), ["90004", "leaves its folder"]),
-    "windows path": (lambda d: d["90004"].update(im_1="C:\\secret.png"), ["90004", "leaves its folder"]),
-    "categories": (lambda d: d["90004"].update(category_1="Cerebral"), ["90004", "not a list of texts"]),
-    "one id, two images": (
-        lambda d: d["90009"].update(im_1_local=d["90001"]["im_1_local"]),
-        ["90009", "30001", "another pair"],
-    ),
-    "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "broken character"]),
+ENTRIES = {
+    (MEDI, "dataset.json"): {
+        "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
+        "null field": (lambda d: d["90002"].update(option_A=None), ["90002", '"option_A" is null']),
+        "blank field": (lambda d: d["90002"].update(question="  "), ["90002", '"question" is empty']),
+        "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list where a text"]),
+        "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "no option"]),
+        "not a number": (lambda d: d["90003"].update(DINO_sim="high"), ["90003", "DINO_sim", "not a number"]),
+        "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same right option"]),
+        "same options": (
+            lambda d: d["90001"].update(option_B=d["90001"]["option_A"]),
+            ["90001", "both options read the same"],
+        ),
+        "same image": (
+            lambda d: d["90001"].update(im_2=d["90001"]["im_1"], im_2_local=d["90001"]["im_1_local"]),
+            ["90001", "both images are the same"],
+        ),
+        "pair is a list": (lambda d: d.update({"90001": []}), ["90001", "a list where an object"]),
+        "escape": (lambda d: d["90004"].update(im_1="../../etc/passwd.png"), ["90004", "leaves its folder"]),
+        "absolute path": (lambda d: d["90004"].update(im_1="/etc/passwd"), ["90004", "leaves its folder"]),
+        "windows path": (lambda d: d["90004"].update(im_1="C:\\secret.png"), ["90004", "leaves its folder"]),
+        "categories": (lambda d: d["90004"].update(category_1="Cerebral"), ["90004", "not a list of texts"]),
+        "one id, two images": (
+            lambda d: d["90009"].update(im_1_local=d["90001"]["im_1_local"]),
+            ["90009", "30001", "another pair"],
+        ),
+        "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "broken character"]),
+    },
+    (PROBMED, "probmed.json"): {
+        "missing field": (lambda rows: rows[3].pop("answer"), ["entry 3", '"answer" is missing']),
+        "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
+        "unknown qa_type": (lambda rows: rows[3].update(qa_type="colour_gt"), ["entry 3", "colour_gt"]),
+        "duplicates": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
+        "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
+        "two types": (lambda rows: rows[1].update(image_type="chest_ct"), ["entry 1", "differs"]),
+        "odd type": (lambda rows: rows[1].update(image_type="brain"), ["entry 1", "ORGAN_MODALITY"]),
+        "escape": (lambda rows: [row.update(image="../" * 9 + "etc/hostname") for row in rows[:6]], ["leaves its folder"]),
+        "not an object": (lambda rows: rows.insert(2, "hello"), ["entry 2", "a text where an object"]),
+    },
+    (HALT, "fake_qa_shuffle.json"): {
+        "answer is no option": (lambda d: d["3"].update(answer_id="H"), ["entry 3", "'H'", "no option"]),
+        "letters with a hole": (lambda d: d["3"]["option"].pop("B"), ["entry 3", "A, C, D, E"]),
+        "one option": (lambda d: d["3"].update(option={"A": "x"}), ["entry 3", "two or more"]),
+        "27 options": (
+            lambda d: d["3"].update(option={chr(65 + n) if n < 26 else "AA": f"o{n}" for n in range(27)}),
+            ["entry 3", "at most 26"],
+        ),
+    },
+    (HALT, "swap_img_shuffle.json"): {
+        "answer contradicts": (lambda d: d["3"].update(answer="Else"), ["entry 3", "'Else'"]),
+    },
+    (HALT, "pmc_vqa_nota1K.json"): {
+        "empty option": (lambda d: d[3].update(choice_B=" B: "), ["entry 3", "choice_B"]),
+        "no image": (lambda d: d[3].pop("img"), ["entry 3", '"img" is missing']),
+        "nota no option": (lambda d: d[3].update(answer="E"), ["entry 3", "'E'"]),
+    },
+    (GMAI, "GMAI-MMBench_VAL.tsv"): {
+        "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "no option"]),
+        "a word": (lambda rows: rows[4].update(answer="first"), ["entry 5", "no option"]),
+        "duplicates letter": (lambda rows: rows[4].update(answer="A,A"), ["entry 5", "names an option twice"]),
+        "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
+        "no index": (lambda rows: rows[4].update(index=""), ["line 6", "has no index"]),
+        "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "one between them is empty"]),
+        "one option": (lambda rows: rows[4].update(A="x", B="", C="", D="", E=""), ["entry 5", "fewer than two"]),
+        "no question": (lambda rows: rows[4].update(question=" "), ["entry 5", '"question" is empty']),
+        "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
+        "not an image": (
+            lambda rows: rows[4].update(image=base64.b64encode(b"x" * 200).decode()),
+            ["entry 5", "not an image"],
+        ),
+        "cut-off image": (lambda rows: rows[4].update(image=rows[4]["image"][:4000]), ["entry 5", "damaged or cut off"]),
+        "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
+        "no image": (lambda rows: rows[4].update(image=""), ["entry 5", "has no image"]),
+        "bomb": (
+            lambda rows: rows[4].update(image=base64.b64encode(png_header(30_000, 30_000)).decode()),
+            ["entry 5", "pixels"],
+        ),
+        "27 options": (lambda rows: rows[4].update(AA="one more"), ["entry 5", "more than 26 options"]),
+    },
+}
+FILES = {
+    (MEDI, "dataset.json"): {
+        "empty": (lambda _: b"", "is empty"),
+        "blank": (lambda _: b" \n\n", "is empty"),
+        "cut off": (lambda _: b'{"90001": {"question": "Wha', "not valid JSON"),
+        "a list": (lambda _: b"[1, 2]", "no confusing pairs"),
+        "an empty object": (lambda _: b"{}", "no confusing pairs"),
+        "binary": (lambda _: b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
+        "latin-1 in one line": (lambda _: '{"1": {\n"question": "caf\xe9"}}'.encode("latin-1"), "line 2"),
+        "duplicates id": (lambda _: b'{"7": {}, "7": {}}', "'7' occurs twice"),
+        "NaN": (lambda _: b'{"7": NaN}', "NaN"),
+        "deep": (lambda _: b"[" * 100_000, "nested too deeply"),
+    },
+    (MEDI, "images/30003.png"): {
+        "empty": (lambda data: b"", "empty"),
+        "text": (lambda data: b"this is a letter, not a picture", "not an image"),
+        "cut off": (lambda data: data[: len(data) // 2], "damaged or cut off"),
+        "cut off at the end": (lambda data: data[:-20], "damaged or cut off"),
+        "bit rot": (lambda data: data[:3000] + b"\xff\xff\xff\xff" + data[3004:], "damaged or cut off"),
+        "bomb": (lambda data: png_header(30_000, 30_000), "pixels"),
+        "html": (lambda data: b"<html><body>404 not found</body></html>", "not an image"),
+        "svg": (lambda data: b'<svg xmlns="http://www.w3.org/2000/svg"/>', "not an image"),
+    },
+    (GMAI, "GMAI-MMBench_VAL.tsv"): {
+        "empty": (lambda data: b"", "is empty"),
+        "header alone": (lambda data: data.split(b"\n")[0] + b"\n", "no question"),
+        "cut off": (lambda data: data[: len(data) - 300], "fields where the header names"),
+        "open quote": (lambda data: data + b'99\t"never closed\n', "quote is never closed"),
+        "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "not UTF-8"),
+        "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "NUL"),
+        "duplicates column": (lambda data: data.replace(b"l2-category", b"category", 1), "twice"),
+        "comma separated": (lambda data: data.replace(b"\t", b","), "column"),
+    },
 }
 
 
-@pytest.mark.parametrize("source", [MEDI], indirect=True)
-@pytest.mark.parametrize("name", MEDI_CASES)
-def test_mediconfusion(source, tmp_path, name):
-    change, words = MEDI_CASES[name]
+def cases(table):
+    """Parameters: the benchmark, its file, what is done to it, words that the message has."""
+    return pytest.mark.parametrize(
+        ("source", "file", "change", "words"),
+        [
+            pytest.param(family, file, *case, id=f"{family}-{name}")
+            for (family, file), held in table.items()
+            for name, case in held.items()
+        ],
+        indirect=["source"],
+    )
 
-    def only_change(document):
-        change(document)
 
-    edit_json(source / "dataset.json", only_change)
-    message = refused(MEDI, source, tmp_path / "out")
-    assert "dataset.json" in message
-    assert all(word in message for word in words), message
+@cases(ENTRIES)
+def test_a_wrong_entry_is_named(source, tmp_path, file, change, words):
+    (edit_tsv if file.endswith(".tsv") else edit_json)(source / file, change)
+    message = refused(source.name, source, tmp_path / "out")
+    assert all(word in message for word in (file, *words)), message
+
+
+@cases(FILES)
+def test_a_file_that_is_none_is_named(source, tmp_path, file, change, words):
+    path = source / file
+    path.write_bytes(change(path.read_bytes()))
+    message = refused(source.name, source, tmp_path / "out")
+    assert path.name in message and words in message, message
+    assert "entry 90002" in message or path.suffix != ".png"
 
 
 @pytest.mark.parametrize("source", [MEDI], indirect=True)
@@ -134,60 +236,12 @@ def test_all_problems_are_reported_at_once(source, tmp_path):
     assert "and 8 more" in message
 
 
-FILE_CASES = {
-    "empty": (b"", "is empty"),
-    "blank": (b" \n\n", "is empty"),
-    "cut off": (b'{"90001": {"question": "Wha', "not valid JSON"),
-    "a list": (b"[1, 2]", "no confusing pairs"),
-    "an empty object": (b"{}", "no confusing pairs"),
-    "binary": (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
-    "latin-1 in one line": ('{"1": {\n"question": "caf\xe9"}}'.encode("latin-1"), "line 2"),
-    "duplicates id": (b'{"7": {}, "7": {}}', "'7' occurs twice"),
-    "NaN": (b'{"7": NaN}', "NaN"),
-    "deep": (b"[" * 100_000, "nested too deeply"),
-}
-
-
-@pytest.mark.parametrize("source", [MEDI], indirect=True)
-@pytest.mark.parametrize("name", FILE_CASES)
-def test_files_that_are_no_files_of_questions(source, tmp_path, name):
-    data, words = FILE_CASES[name]
-    (source / "dataset.json").write_bytes(data)
-    message = refused(MEDI, source, tmp_path / "out")
-    assert "dataset.json" in message
-    assert words in message
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("source", [MEDI], indirect=True)
 def test_a_byte_order_mark_is_understood(source, tmp_path, encoding):
     text = (source / "dataset.json").read_text()
     (source / "dataset.json").write_bytes(text.encode(encoding))
     build(MEDI, source=source, out=tmp_path / "out")
-
-
-IMAGE_CASES = {
-    "empty": (lambda data: b"", "empty"),
-    "text": (lambda data: b"this is a letter, not a picture", "not an image"),
-    "cut off": (lambda data: data[: len(data) // 2], "damaged or cut off"),
-    "cut off at the end": (lambda data: data[:-20], "damaged or cut off"),
-    "bit rot": (lambda data: data[:3000] + b"\xff\xff\xff\xff" + data[3004:], "damaged or cut off"),
-    "bomb": (lambda data: png_header(30_000, 30_000), "pixels"),
-    "html": (lambda data: b"<html><body>404 not found</body></html>", "not an image"),
-    "svg": (lambda data: b'<svg xmlns="http://www.w3.org/2000/svg"/>', "not an image"),
-}
-
-
-@pytest.mark.parametrize("source", [MEDI], indirect=True)
-@pytest.mark.parametrize("name", IMAGE_CASES)
-def test_images_that_are_none(source, tmp_path, name):
-    change, words = IMAGE_CASES[name]
-    path = source / "images" / "30003.png"
-    path.write_bytes(change(path.read_bytes()))
-    message = refused(MEDI, source, tmp_path / "out")
-    assert "30003.png" in message
-    assert "entry 90002" in message
-    assert words in message
 
 
 @pytest.mark.parametrize("source", [HALT], indirect=True)
@@ -218,131 +272,12 @@ def test_two_different_files_of_one_name_are_not_guessed_between(source, tmp_pat
     build(MEDI, source=source, images=[other], out=tmp_path / "out")
 
 
-PROBMED_CASES = {
-    "missing field": (lambda rows: rows[3].pop("answer"), ["entry 3", '"answer" is missing']),
-    "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
-    "unknown qa_type": (lambda rows: rows[3].update(qa_type="colour_gt"), ["entry 3", "colour_gt"]),
-    "duplicates": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
-    "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
-    "two types": (lambda rows: rows[1].update(image_type="chest_ct"), ["entry 1", "differs"]),
-    "odd type": (lambda rows: rows[1].update(image_type="brain"), ["entry 1", "ORGAN_MODALITY"]),
-    "escape": (lambda rows: [row.update(image="../" * 9 + "etc/hostname") for row in rows[:6]], ["leaves its folder"]),
-    "not an object": (lambda rows: rows.insert(2, "hello"), ["entry 2", "a text where an object"]),
-}
-
-
-@pytest.mark.parametrize("source", [PROBMED], indirect=True)
-@pytest.mark.parametrize("name", PROBMED_CASES)
-def test_probmed(source, tmp_path, name):
-    change, words = PROBMED_CASES[name]
-
-    def only_change(rows):
-        change(rows)
-
-    edit_json(source / "probmed.json", only_change)
-    message = refused(PROBMED, source, tmp_path / "out")
-    assert "probmed.json" in message
-    assert all(word in message for word in words), message
-
-
 @pytest.mark.parametrize("source", [PROBMED], indirect=True)
 def test_probmed_without_a_question_file(source, tmp_path):
     (source / "probmed.json").write_text("[]")
     assert "there is no file of questions" in refused(PROBMED, source, tmp_path / "out")
     (source / "probmed.json").unlink()
     assert "there is no file of questions" in refused(PROBMED, source, tmp_path / "out")
-
-
-HALT_CASES = {
-    "answer is no option": (
-        "fake_qa_shuffle.json",
-        lambda d: d["3"].update(answer_id="H"),
-        ["entry 3", "'H'", "no option"],
-    ),
-    "answer contradicts": ("swap_img_shuffle.json", lambda d: d["3"].update(answer="Else"), ["entry 3", "'Else'"]),
-    "letters with a hole": ("fake_qa_shuffle.json", lambda d: d["3"]["option"].pop("B"), ["entry 3", "A, C, D, E"]),
-    "one option": ("fake_qa_shuffle.json", lambda d: d["3"].update(option={"A": "x"}), ["entry 3", "two or more"]),
-    "27 options": (
-        "fake_qa_shuffle.json",
-        lambda d: d["3"].update(option={chr(65 + n) if n < 26 else "AA": f"o{n}" for n in range(27)}),
-        ["entry 3", "at most 26"],
-    ),
-    "empty option": ("pmc_vqa_nota1K.json", lambda d: d[3].update(choice_B=" B: "), ["entry 3", "choice_B"]),
-    "no image": ("pmc_vqa_nota1K.json", lambda d: d[3].pop("img"), ["entry 3", '"img" is missing']),
-    "nota no option": ("pmc_vqa_nota1K.json", lambda d: d[3].update(answer="E"), ["entry 3", "'E'"]),
-}
-
-
-@pytest.mark.parametrize("source", [HALT], indirect=True)
-@pytest.mark.parametrize("name", HALT_CASES)
-def test_halt(source, tmp_path, name):
-    file, change, words = HALT_CASES[name]
-
-    def only_change(document):
-        change(document)
-
-    edit_json(source / file, only_change)
-    message = refused(HALT, source, tmp_path / "out")
-    assert file in message
-    assert all(word in message for word in words), message
-
-
-GMAI_CASES = {
-    "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "no option"]),
-    "a word": (lambda rows: rows[4].update(answer="first"), ["entry 5", "no option"]),
-    "duplicates letter": (lambda rows: rows[4].update(answer="A,A"), ["entry 5", "names an option twice"]),
-    "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
-    "no index": (lambda rows: rows[4].update(index=""), ["line 6", "has no index"]),
-    "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "one between them is empty"]),
-    "one option": (lambda rows: rows[4].update(A="x", B="", C="", D="", E=""), ["entry 5", "fewer than two"]),
-    "no question": (lambda rows: rows[4].update(question=" "), ["entry 5", '"question" is empty']),
-    "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
-    "not an image": (
-        lambda rows: rows[4].update(image=base64.b64encode(b"x" * 200).decode()),
-        ["entry 5", "not an image"],
-    ),
-    "cut-off image": (lambda rows: rows[4].update(image=rows[4]["image"][:4000]), ["entry 5", "damaged or cut off"]),
-    "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
-    "no image": (lambda rows: rows[4].update(image=""), ["entry 5", "has no image"]),
-    "bomb": (
-        lambda rows: rows[4].update(image=base64.b64encode(png_header(30_000, 30_000)).decode()),
-        ["entry 5", "pixels"],
-    ),
-    "27 options": (lambda rows: rows[4].update(AA="one more"), ["entry 5", "more than 26 options"]),
-}
-
-
-@pytest.mark.parametrize("source", [GMAI], indirect=True)
-@pytest.mark.parametrize("name", GMAI_CASES)
-def test_gmai(source, tmp_path, name):
-    change, words = GMAI_CASES[name]
-    edit_tsv(source / "GMAI-MMBench_VAL.tsv", change)
-    message = refused(GMAI, source, tmp_path / "out")
-    assert "GMAI-MMBench_VAL.tsv" in message
-    assert all(word in message for word in words), message
-
-
-GMAI_FILES = {
-    "empty": (lambda data: b"", "is empty"),
-    "header alone": (lambda data: data.split(b"\n")[0] + b"\n", "no question"),
-    "cut off": (lambda data: data[: len(data) - 300], "fields where the header names"),
-    "open quote": (lambda data: data + b'99\t"never closed\n', "quote is never closed"),
-    "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "not UTF-8"),
-    "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "NUL"),
-    "duplicates column": (lambda data: data.replace(b"l2-category", b"category", 1), "twice"),
-    "comma separated": (lambda data: data.replace(b"\t", b","), "column"),
-}
-
-
-@pytest.mark.parametrize("source", [GMAI], indirect=True)
-@pytest.mark.parametrize("name", GMAI_FILES)
-def test_gmai_files(source, tmp_path, name):
-    change, words = GMAI_FILES[name]
-    path = source / "GMAI-MMBench_VAL.tsv"
-    path.write_bytes(change(path.read_bytes()))
-    message = refused(GMAI, source, tmp_path / "out")
-    assert "GMAI-MMBench_VAL.tsv" in message
-    assert words in message, message
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
@@ -376,7 +311,7 @@ def test_a_failed_build_keeps_the_dataset_that_was_there(tmp_path):
     refused(HALT, tmp_path / "source", tmp_path / "out")
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
     write_sources(HALT, tmp_path / "source")
-    edit_json(tmp_path / "source" / "swap_img_shuffle.json", lambda d: {"0": d["0"]})
+    edit_json(tmp_path / "source" / "swap_img_shuffle.json", lambda d: [d.pop(name) for name in list(d) if name != "0"])
     build(HALT, source=tmp_path / "source", out=tmp_path / "out")
     assert (tmp_path / "out" / "manifest.json").read_bytes() != before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
