@@ -24,13 +24,13 @@ from dataset_builders.contents.case_groups import in_several_splits
 from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids
 from dataset_builders.contents.repository_files import Description, write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.download import download_missing, drop_changed, is_template
 from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.schema import Case, Content
 from dataset_builders.sources.files import is_phantom, read_json, source_folder, stays_inside
 from dataset_builders.sources.problems import Problems, clip
-from dataset_builders.files import temporary_folder
 
 MANIFEST = "manifest.json"
 

@@ -15,6 +15,7 @@ from typer.main import get_command
 from dataset_builders.benchmarks import BENCHMARKS
 from medprobe import app
 from tests.commands import medprobe
+from tests.helpers import write_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -129,7 +130,7 @@ def test_a_limited_run_completes_its_cases_and_is_marked(workdir):
 def test_a_bare_file_is_scored_and_prints_only_json(workdir):
     questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
     lines = [{"question_id": row.question_id, "response": "AB"[row.answer[0]]} for row in questions.itertuples()]
-    (workdir / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[:-1]))
+    write_lines(workdir / "answers.jsonl", lines[:-1])
     done = medprobe("score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--json", cwd=workdir)
     result = json.loads(done.stdout)
     assert result["model"]["name"] == "Mine"

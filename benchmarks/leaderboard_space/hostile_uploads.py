@@ -76,8 +76,9 @@ def main() -> None:
 
 def _uploads(run: Path, data: Path, generated: int, seed: int) -> Iterator[tuple[str, Callable[[Path], Any]]]:
     """(name, what writes the files of an upload into a folder)."""
-    from tests.eval_harness.submissions.submitting import responses, write_lines
+    from tests.eval_harness.submissions.submitting import responses
     from tests.eval_harness.submissions.untrusted.hostile import FILES, REPEATED, run_jsons, spoken
+    from tests.helpers import write_lines
 
     def alone(write: Callable[[Path], Any]) -> Callable[[Path], Any]:
         return lambda folder: write(folder / "answers.jsonl")

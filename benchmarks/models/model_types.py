@@ -11,8 +11,8 @@ def main() -> None:
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from eval_harness.models.local.transformers_vlm import COMPARED
     from eval_harness.models.local.pretrained import unfit_class
+    from eval_harness.models.local.transformers_vlm import COMPARED
 
     rows: dict[str, list[str]] = {
         "tried by families.py": [],

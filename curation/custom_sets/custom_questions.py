@@ -19,10 +19,10 @@ from curation.images.image_table import read_any
 from curation.images.set_images import copy_images, manifest_of
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
 from dataset_builders.schema import LETTERS
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
-from dataset_builders.files import temporary_folder
 
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "

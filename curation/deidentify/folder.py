@@ -35,9 +35,9 @@ from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT
 from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
 from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.files import temporary_folder
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
 TEXTS, PENDING, TABLE = "texts.jsonl", "pending", "table.csv"

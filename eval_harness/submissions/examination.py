@@ -36,8 +36,8 @@ from eval_harness.submissions.checks.validation import (
     has_outdated_intervals,
     wrong_fields,
     wrong_names,
-    wrong_row,
     wrong_provenance,
+    wrong_row,
 )
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id

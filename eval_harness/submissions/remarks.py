@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.sources.problems import clip
-from dataset_builders.files import temporary_folder
 from eval_harness.results.landing import (
     LANDING,
     MAX_TEXT,

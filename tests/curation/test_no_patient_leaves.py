@@ -26,6 +26,7 @@ from curation.deidentify.folder import read_boxes
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from tests.commands import medprobe
 from tests.curation.model_server import model_server
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR
 from tests.planting import KINDS, dicom_file, found_below, found_in, image_file, planted
 
@@ -114,7 +115,7 @@ def filled(folder, people, rng):
     named = words["patient_name"].str.replace("^", ", ") + " " + words["group"] + ": " + words["caption"]
     words.assign(caption=named).to_csv(given / "notes.csv", index=False)
     fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(22)]
-    (given / "fakes.jsonl").write_text("".join(json.dumps(fake) + "\n" for fake in fakes))
+    write_lines(given / "fakes.jsonl", fakes)
     (given / "nifti").mkdir()
     (given / "nifti" / f"{people[1].name}.nii.gz").write_bytes(b"nothing")
     columns = {"image": "image", "label": "label", "patient": "group"}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from eval_harness.results import Benchmark, Method, Model, Result, model_slug
 from eval_harness.results.landing import LANDING, WITHDRAWN, Landing, Note, Withdrawal
 from eval_harness.runs.scoring import ANSWERS_SCHEMA
 from eval_harness.scores import score
+from tests.helpers import edit_json
 
 MADE_AT = "2026-11-21T07:00:00+00:00"
 COMMON: dict[str, Any] = {
@@ -186,9 +186,7 @@ def remark(folder: Path, account: str, text: str) -> None:
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Edit the document of a result."""
-    document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    edit(document)
-    (folder / "result.json").write_text(json.dumps(document), encoding="utf-8")
+    edit_json(folder / "result.json", edit)
 
 
 MODELS = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
 from dataset_builders.files import write_json
+from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
 
 _HALT_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
     (one_lesion("brain", "mri"), "Which organ is drawn?", "Brain", ("Kidney", "Knee", "Liver")),

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw, one_lesion
 from dataset_builders.files import write_json
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw, one_lesion
 
 _SHARED = one_lesion("brain", "mri", side="left", level="upper", size="small")
 """One image that sits in three pairs, as images of the real benchmark sit in up to fourteen."""

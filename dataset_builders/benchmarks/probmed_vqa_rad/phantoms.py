@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
 from dataset_builders.files import write_json
+from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
 
 _PAIRS: tuple[tuple[Drawing, str, str], ...] = (
     (one_lesion("brain", "mri", side="left"), "Is a round spot drawn in the brain?", "Is the brain drawn without any spot?"),

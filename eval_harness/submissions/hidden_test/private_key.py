@@ -17,11 +17,11 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.hub.client import connect, connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.problems import clip
-from dataset_builders.files import temporary_folder
 from eval_harness.benchmarks import spec
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.hidden_test.ledger import private_head

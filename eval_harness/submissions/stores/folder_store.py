@@ -16,8 +16,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import is_unavailable
 from dataset_builders.files import temporary_folder
+from dataset_builders.hub.client import is_unavailable
 from eval_harness.results import Result, read_result
 from eval_harness.results.landing import LANDING, Landing, read_landing
 from eval_harness.submissions.checks.likeness import Digests, digests_of, likeness, stored_digests

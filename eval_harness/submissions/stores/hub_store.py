@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import (
     check_repo_id,
     connect,
@@ -23,7 +24,6 @@ from dataset_builders.hub.client import (
     with_retries,
 )
 from dataset_builders.hub.commits import commit_files
-from dataset_builders.files import temporary_folder
 from eval_harness.results import Result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.stores.folder_store import questions_bytes

@@ -20,6 +20,7 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.journal import read_journal
 from tests.curation.commands import curate
 from tests.curation.gmai.phantoms import write_all
+from tests.helpers import write_lines
 
 
 def reviewed_pairs(names, questions):
@@ -68,7 +69,7 @@ def a_set(request, tmp_path):
         curate("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
     else:
         fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
-        (tmp_path / "fakes.jsonl").write_text("".join(json.dumps(fake) + "\n" for fake in fakes))
+        write_lines(tmp_path / "fakes.jsonl", fakes)
         words = (
             "hallucinate",
             tmp_path / "table.csv",

@@ -5,14 +5,15 @@ import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import huggingface_hub.constants
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
+from tests import helpers
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
 from tests.localhub.small_repo import picture, small_repo
@@ -39,12 +40,7 @@ def commits(api, repo_id="ORG/small", repo_type="dataset"):
     return [c.title for c in api.list_repo_commits(repo_id, repo_type=repo_type)]
 
 
-def refused(*arguments, **options) -> str:
-    with pytest.raises(BadInput) as caught:
-        publish(*arguments, **options)
-    line = str(caught.value)
-    assert "\n" not in line
-    return line
+refused = partial(helpers.refused, publish)
 
 
 def test_one_commit_and_a_tag(folder, local_hub, api):

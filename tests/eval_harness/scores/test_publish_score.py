@@ -13,7 +13,8 @@ from eval_harness.results import read_result
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests import commands
-from tests.eval_harness.submissions.submitting import responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import responses, run_folder
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 
 DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results"

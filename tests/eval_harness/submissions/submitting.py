@@ -1,6 +1,5 @@
 """Datasets and run folders for the tests of submitting and verifying: phantoms without images, and runs of invented models."""
 
-import json
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from tests.helpers import write_lines
 
 
 def phantom(family: str, folder: Path) -> Path:
@@ -35,11 +35,6 @@ def responses(data: Path, seed: int = 0) -> list[dict]:
         {"question_id": row.question_id, "response": said(row, (number * 7 + seed) % (3 + seed) != 0)}
         for number, row in enumerate(rows)
     ]
-
-
-def write_lines(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
 
 
 def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, limit: int | None = None) -> Path:

@@ -1,8 +1,8 @@
 """Submitting a folder that is a submission already, and runs that a judge model has read."""
 
-import json
 import pickle
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,11 @@ from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
+from tests import helpers
 from tests.commands import medprobe
 from tests.eval_harness.answer_reading.test_judge import Server
-from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder
+from tests.helpers import edit_json, write_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -34,17 +36,7 @@ def ready(stored, tmp_path):
     return Path(shutil.copytree(stored, tmp_path / stored.name))
 
 
-def edit(path: Path, change) -> None:
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-
-
-def refused(*arguments, **options) -> str:
-    with pytest.raises(BadInput) as caught:
-        submit(*arguments, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(helpers.refused, submit)
 
 
 def test_it_lands_byte_for_byte_in_the_same_place(stored, ready, data, tmp_path):
@@ -89,7 +81,7 @@ LIES = {
 
 @pytest.mark.parametrize("words", LIES)
 def test_what_is_not_so_is_refused(ready, data, tmp_path, words):
-    edit(ready / "result.json", LIES[words])
+    edit_json(ready / "result.json", LIES[words])
     line = refused(ready, tmp_path / "store", data=str(data))
     assert words in line and line.startswith(str(ready)) and "Nothing was submitted." in line
     assert not (tmp_path / "store").exists()
@@ -105,7 +97,7 @@ def test_answers_that_are_no_answers_are_refused(ready, data, tmp_path):
 
 
 def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):
-    edit(ready / "result.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
+    edit_json(ready / "result.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
     assert "--data" in refused(ready, tmp_path / "store")
     assert "--benchmark" not in refused(ready, tmp_path / "store")
     with pytest.raises(BadInput, match="says its benchmark"):
@@ -113,7 +105,7 @@ def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):
 
 
 def test_a_reproduced_result_of_another_store_is_a_submission_here(ready, data, tmp_path):
-    edit(ready / "result.json", lambda d: d.update(provenance="reproduced"))
+    edit_json(ready / "result.json", lambda d: d.update(provenance="reproduced"))
     done = submit(ready, tmp_path / "store", data=str(data))
     assert read_result(Path(done.location) / "result.json").provenance == "submitted"
     assert any("another store" in note for note in done.submission.notes)

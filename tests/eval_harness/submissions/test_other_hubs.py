@@ -12,7 +12,8 @@ from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.publish import publish
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import responses, write_lines
+from tests.eval_harness.submissions.submitting import responses
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.faults import Fault
 from tests.localhub.routes import discussions as routes_discussions

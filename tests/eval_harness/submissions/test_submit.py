@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,9 @@ from dataset_builders.errors import BadInput
 from eval_harness.results import read_result, scan_store
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.submit import prepare, submit
-from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, said, write_lines
+from tests import helpers
+from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, said
+from tests.helpers import edit_json, write_lines
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +32,7 @@ def from_file(path, data, model="Foreign 7B", **options):
     return prepare(path, Path(data).name, model, str(data), **options)
 
 
-def refused(*arguments, **options) -> str:
-    with pytest.raises(BadInput) as caught:
-        submit(*arguments, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def edit(path: Path, change) -> None:
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
+refused = partial(helpers.refused, submit)
 
 
 def test_the_same_run_twice_is_stored_once(run, tmp_path):
@@ -56,7 +49,7 @@ def test_the_same_run_twice_is_stored_once(run, tmp_path):
 
 def test_a_claim_that_differs_is_refused_with_both_numbers(run, tmp_path):
     true = read_result(run / "result.json").scores["individual_accuracy"].value
-    edit(run / "result.json", lambda d: d["scores"]["individual_accuracy"].update(value=99.25))
+    edit_json(run / "result.json", lambda d: d["scores"]["individual_accuracy"].update(value=99.25))
     line = refused(run, tmp_path / "store")
     assert "99.25" in line and f"{true}"[:6] in line
     assert not (tmp_path / "store").exists()
@@ -66,16 +59,16 @@ def test_a_claim_for_a_part_that_differs_is_refused_too(run, tmp_path):
     facet, values = next(iter(read_result(run / "result.json").breakdown.items()))
     value, scores = next(iter(values.items()))
     metric = next(iter(scores))
-    edit(run / "result.json", lambda d: d["breakdown"][facet][value][metric].update(value=99.25))
+    edit_json(run / "result.json", lambda d: d["breakdown"][facet][value][metric].update(value=99.25))
     line = refused(run, tmp_path / "store")
     assert f"claims {facet} {value}: {metric} = 99.25, its answers give {scores[metric].value}" in line
-    edit(run / "result.json", lambda d: d["breakdown"].update(facet={"made up": d["breakdown"][facet][value]}))
+    edit_json(run / "result.json", lambda d: d["breakdown"].update(facet={"made up": d["breakdown"][facet][value]}))
     assert "facet made up" in "; ".join(prepare(run).problems)
 
 
 def test_every_problem_is_told_at_once(run, tmp_path):
-    edit(run / "result.json", lambda d: d["scores"]["confusion"].update(value=0.125))
-    edit(run / "run.json", lambda d: d["model"].update(name="<b>Model"))
+    edit_json(run / "result.json", lambda d: d["scores"]["confusion"].update(value=0.125))
+    edit_json(run / "run.json", lambda d: d["model"].update(name="<b>Model"))
     lines = (run / "answers.jsonl").read_text().splitlines()
     nobody = json.loads(lines[0]) | {"question_id": "nobody"}
     (run / "answers.jsonl").write_text("\n".join([*lines, json.dumps(nobody), lines[1]]) + "\n")
@@ -102,7 +95,7 @@ def test_an_edited_key_is_another_dataset(run, data):
     questions.to_parquet(run / "questions.parquet", index=False)
     (run / "result.json").unlink()
     assert prepare(run).problems == []  # the dataset is at hand: the run's own copy is not asked
-    edit(run / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
+    edit_json(run / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
     with pytest.raises(BadInput, match="fingerprint"):
         prepare(run)
     assert prepare(run, data=str(data)).problems == []
@@ -112,13 +105,13 @@ def test_a_part_and_a_baseline_land_only_as_such(data, tmp_path):
     limited = run_folder(data, tmp_path / "limited", limit=4)
     found = prepare(limited)
     assert found.problems == [] and found.result.benchmark.selection == "only the first 4 questions"
-    edit(limited / "run.json", lambda d: d["benchmark"].update(selection=None, repo="elsewhere"))
+    edit_json(limited / "run.json", lambda d: d["benchmark"].update(selection=None, repo="elsewhere"))
     assert any("vouches" in flag for flag in prepare(limited).flags), "its dataset is not at hand"
-    edit(limited / "run.json", lambda d: d["benchmark"].update(repo=str(data)))
+    edit_json(limited / "run.json", lambda d: d["benchmark"].update(repo=str(data)))
     with pytest.raises(BadInput, match="not those that were asked"):
         prepare(limited)
     oracle = run_folder(data, tmp_path / "oracle")
-    edit(oracle / "run.json", lambda d: d["request"].update(model="baseline:oracle"))
+    edit_json(oracle / "run.json", lambda d: d["request"].update(model="baseline:oracle"))
     assert any("baseline" in problem for problem in prepare(oracle).problems)
 
 
@@ -134,7 +127,7 @@ def test_files_of_a_run_that_an_editor_has_saved_land(run, tmp_path):
 
 
 def test_a_run_that_claims_to_be_reproduced_is_stored_as_submitted(run, tmp_path):
-    edit(run / "result.json", lambda d: d.update(provenance="reproduced"))
+    edit_json(run / "result.json", lambda d: d.update(provenance="reproduced"))
     submit(run, tmp_path / "store")
     assert scan_store(tmp_path / "store")[0][0].result.provenance == "submitted"
 
@@ -143,7 +136,7 @@ def test_a_run_that_claims_to_be_reproduced_is_stored_as_submitted(run, tmp_path
 def test_what_a_run_calls_itself_is_no_path(run, tmp_path, run_id):
     """The id in a store is made of what was asked and answered; what run.json says is not asked."""
     before = prepare(run).folder
-    edit(run / "run.json", lambda d: d.update(run_id=run_id))
+    edit_json(run / "run.json", lambda d: d.update(run_id=run_id))
     assert prepare(run).folder == before
 
 

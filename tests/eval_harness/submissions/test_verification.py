@@ -23,7 +23,8 @@ from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.untrusted import stored_answers
 from eval_harness.submissions.verification import verify
 from tests import commands
-from tests.eval_harness.submissions.submitting import questions_of, responses, said, write_lines
+from tests.eval_harness.submissions.submitting import questions_of, responses, said
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
 from tests.sampling import few

@@ -1,6 +1,5 @@
 """What a visitor does where answers are known, in headless Chromium, from the first screen: by mouse, by keyboard, on a phone."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from tests.eval_harness.submissions.submitting import responses
+from tests.helpers import write_lines
 from tests.leaderboard_space.browser.test_browser import WAIT, eventually, here
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers
@@ -118,7 +118,7 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         "wrong": [{**row, "question_id": f"other-{at}"} for at, row in enumerate(rows)],
     }
     for name, held in files.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in held))
+        write_lines(tmp_path / f"{name}.jsonl", held)
     visitor.open("Submit")
     report = page.locator("#mp-report")
     for name, said in (

@@ -13,6 +13,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.possible import possible
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.service import Service
+from tests.helpers import edit_json
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 FORMAT = "halt-medvqa"
@@ -89,9 +90,7 @@ def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path
 
 def change(store: Path, model: str, edit: Any) -> None:
     path = next((store / "results" / FORMAT / model).glob("*/result.json"))
-    result = json.loads(path.read_text(encoding="utf-8"))
-    edit(result)
-    path.write_text(json.dumps(result), encoding="utf-8")
+    edit_json(path, edit)
     (path.parent / "answers.parquet").unlink()
 
 

@@ -18,7 +18,8 @@ from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.targets import Target, targets
-from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder
+from tests.helpers import write_lines
 
 
 @pytest.fixture(scope="module")

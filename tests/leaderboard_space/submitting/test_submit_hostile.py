@@ -19,8 +19,9 @@ from starlette.routing import Route
 
 from leaderboard_space.app import launch_options
 from leaderboard_space.body_limit import BodyLimit
-from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
+from tests.eval_harness.submissions.submitting import phantom, responses
 from tests.eval_harness.submissions.untrusted.hostile import FILES
+from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
 
 pytestmark = pytest.mark.slow

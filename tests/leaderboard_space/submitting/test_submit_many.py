@@ -1,6 +1,5 @@
 """Many submissions at once through the Space's API: all land or are refused with a reason, and none that was acknowledged is lost."""
 
-import json
 import signal
 import threading
 import time
@@ -15,6 +14,7 @@ from huggingface_hub import HfApi
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from eval_harness.submissions.verification import verify
+from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board, hand_in
 from tests.localhub.accounts import CURATOR, READER
 from tests.sampling import few
@@ -48,7 +48,7 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         if number % 5 == 4:
             rows[3]["question_id"] = "unknown-3"
         path = workdir / f"answers-{number}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(path, rows)
         made.append(path)
     return made
 

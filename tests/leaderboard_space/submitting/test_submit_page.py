@@ -3,7 +3,6 @@
 import csv
 import html
 import io
-import json
 import random
 import re
 from pathlib import Path
@@ -20,6 +19,7 @@ from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab, draw
 from leaderboard_space.views.submit import grouped
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, said
+from tests.helpers import write_lines
 
 
 def tab_of(store: Path | None, *data: Path) -> SubmitTab:
@@ -95,7 +95,7 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
         rows[at] = BROKEN[name](rows[at], at)
         lines[name].append(at + 1)
     broken = tmp_path / "broken.jsonl"
-    broken.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(broken, rows)
     report, send, *_, outcome = tab.check(tab.choices()[0][1], [str(broken)], "Model", None)
     page, used = shown(report), [found for found in lines.values() if found]
     assert report.count("<li>") == len(used) == len(grouped(outcome["problems"]))
@@ -121,7 +121,7 @@ def test_a_table_of_other_columns_is_told_which_it_has(tab: SubmitTab, data: Pat
 
 def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
-    answers.write_text("".join(json.dumps(row) + "\n" for row in responses(data)))
+    write_lines(answers, responses(data))
     report, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
     assert outcome["ok"]
     link = html.unescape(re.search(r'href="(#/b/[^"]+)"', report)[1])

@@ -14,7 +14,7 @@ from leaderboard_space.export import as_csv, as_json, breakdown_table
 from leaderboard_space.service import Service
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare
-from tests.leaderboard_space.stores import add_run, answers, questions
+from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 TAGS = '<img src=x onerror="alert(1)"><script>alert(1)</script>'
 NAMES = [
@@ -26,13 +26,6 @@ NAMES = [
     "\u0000\u0007 bell",
 ]
 FORMAT = "probmed"
-
-
-def change(folder: Path, edit: Any) -> None:
-    path = folder / "result.json"
-    result = json.loads(path.read_text(encoding="utf-8"))
-    edit(result)
-    path.write_text(json.dumps(result), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from dataset_builders.build import build
-from tests.eval_harness.submissions.submitting import write_lines
+from tests.helpers import write_lines
 
 SINGLE, MULTIPLE = 60, 8
 

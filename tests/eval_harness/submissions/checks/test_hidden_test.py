@@ -20,7 +20,7 @@ from eval_harness.answers import read_answers
 from eval_harness.scores import score
 from eval_harness.submissions.hidden_test import HiddenScore, HiddenTest, ledger, scoring
 from tests.eval_harness.submissions.checks.hidden import MULTIPLE, SINGLE, build_test, key, upload, wrong
-from tests.eval_harness.submissions.submitting import write_lines
+from tests.helpers import edit_json, refused, write_lines
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.faults import RESET
 from tests.processes import BOARD, Process, start
@@ -51,13 +51,6 @@ def on_hub(local_hub, made, monkeypatch):
     return lambda **more: HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token=CURATOR, **more)
 
 
-def refused(action, *arguments) -> str:
-    with pytest.raises(BadInput) as caught:
-        action(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def booked(user: str, token: str = CURATOR, endpoint: str | None = None) -> list[dict]:
     """What the ledger on the Hub holds of a user."""
     api = HfApi(endpoint=endpoint or os.environ["HF_ENDPOINT"], token=token)
@@ -66,13 +59,6 @@ def booked(user: str, token: str = CURATOR, endpoint: str | None = None) -> list
     except huggingface_hub.errors.RemoteEntryNotFoundError:
         return []
     return json.loads(Path(path).read_text())["scorings"]
-
-
-def rewrite(folder: Path, user: str, change) -> None:
-    path = folder / "users" / f"{user}.json"
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
 
 
 def test_the_score_is_the_papers_metric_with_one_decimal(test, made, tmp_path):
@@ -113,7 +99,7 @@ def test_the_day_has_so_many_scorings_and_says_when_the_next_is_possible(test, t
     assert "2 scorings" in line and tomorrow in line and "00:00 UTC" in line
     assert (test.remaining("ANN"), test.remaining("bob")) == (0, 2)
     assert test.score(upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "bob").value == 16.7
-    rewrite(tmp_path / "ledger", "ann", lambda d: [each.update(day="2026-01-01") for each in d["scorings"]])
+    edit_json(tmp_path / "ledger/users/ann.json", lambda d: [each.update(day="2026-01-01") for each in d["scorings"]])
     assert test.score(upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "ann").remaining == 1
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from eval_harness.submissions.checks.likeness import digests_of, likeness
 from eval_harness.submissions.submit import submit
-from tests.eval_harness.submissions.submitting import phantom, responses, write_lines
+from tests.eval_harness.submissions.submitting import phantom, responses
+from tests.helpers import write_lines
 
 PROSE = ("The image shows option {}.", "{}", "I think {} fits best, given the margins.", "Answer: {}")
 KINDS = ("letter", "prose", "yes_no")

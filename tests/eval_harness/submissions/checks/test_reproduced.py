@@ -1,6 +1,7 @@
 """What the store's owner ran again: marked so in folders and on the Hub, by who may and of what was run, and by nobody else."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,6 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from typer.testing import CliRunner
 
 import medprobe
-from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from eval_harness.results import Result, model_slug, read_result, scan_store
 from eval_harness.runs.planning.config import EvalConfig
@@ -16,7 +16,9 @@ from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.stores import hub_store
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import responses, run_folder, write_lines
+from tests import helpers
+from tests.eval_harness.submissions.submitting import responses, run_folder
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
 
@@ -43,11 +45,7 @@ def api(local_hub, monkeypatch):
     return owner
 
 
-def refused(*arguments, **options) -> str:
-    with pytest.raises(BadInput) as caught:
-        submit(*arguments, reproduced=True, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(helpers.refused, submit, reproduced=True)
 
 
 def files(api, revision="main") -> set[str]:

@@ -12,7 +12,8 @@ from dataset_builders.hub.publish import publish
 from eval_harness.results import Result
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import responses, write_lines
+from tests.eval_harness.submissions.submitting import responses
+from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 
 OURS = "ORG/phantoms"

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval_harness.submissions.submit import prepare
-from tests.eval_harness.submissions.submitting import responses, write_lines
+from tests.eval_harness.submissions.submitting import responses
+from tests.helpers import write_lines
 
 
 @pytest.fixture(scope="module")

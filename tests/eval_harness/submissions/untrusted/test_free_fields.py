@@ -322,7 +322,8 @@ def test_letters_that_cannot_be_seen_make_no_other_name(letter):
 
 
 def test_a_baseline_that_is_nearly_perfect_is_flagged(data, tmp_path):
-    from tests.eval_harness.submissions.submitting import questions_of, said, write_lines
+    from tests.eval_harness.submissions.submitting import questions_of, said
+    from tests.helpers import write_lines
 
     answers = [{"question_id": row.question_id, "response": said(row, True)} for row in questions_of(data).itertuples()]
     path = write_lines(tmp_path / "answers.jsonl", answers)

@@ -20,9 +20,10 @@ from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare
 from eval_harness.submissions.untrusted.files import check_file
 from eval_harness.submissions.verification import sandboxed
-from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder, write_lines
+from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder
 from tests.eval_harness.submissions.untrusted.hostile import FILES, result_json
 from tests.eval_harness.submissions.untrusted.sandboxed import the_dataset
+from tests.helpers import write_lines
 
 ROOT = Path(__file__).resolve().parents[4]
 MEMORY = 1 << 30

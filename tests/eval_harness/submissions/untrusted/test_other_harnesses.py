@@ -22,7 +22,8 @@ from eval_harness.integrations.described import letters_of
 from eval_harness.integrations.vlmevalkit import export_tsv
 from eval_harness.submissions.submit import prepare, submit
 from tests import commands
-from tests.eval_harness.submissions.submitting import questions_of, write_lines
+from tests.eval_harness.submissions.submitting import questions_of
+from tests.helpers import write_lines
 from tests.sampling import few
 
 TEXTS = ("{letter}", "Answer: {letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}", "None")

@@ -1,0 +1,34 @@
+"""What many tests need in a line: the message of a refusal, an edit of a JSON file, a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataset_builders.errors import BadInput
+
+
+def refused(action: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """The one line of the BadInput that a call raises."""
+    with pytest.raises(BadInput) as caught:
+        action(*arguments, **options)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def edit_json(path: Path, change: Callable[[Any], object]) -> None:
+    """Write a JSON file anew after `change` has edited its document."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def write_lines(path: Path, records: Iterable[Any]) -> Path:
+    """Write a file with a line of JSON for each record."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
