@@ -12,12 +12,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from curation.custom_sets.hallucination import CONTROLS, controls_note
+from curation.custom_sets.probing import WITHOUT_IMAGE, known_by_text
 from curation.review.review_log import LOG
+from dataset_builders.benchmarks.halt_medvqa.reader import FILES
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import KEYED, key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 
+MEASURED = (WITHOUT_IMAGE, CONTROLS, "Half of the questions are controls", "Giving up is right in every question")
+"""How notes begin that are measured on the set, and are anew; the last two are of earlier versions."""
 KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 
 
@@ -98,6 +103,18 @@ def _manifest(manifest: dict[str, Any], gone: set[str], fresh: Path) -> dict[str
             made[key] = {name: value for name, value in made[key].items() if name not in names}
     if (fresh / "dataset.json").is_file():
         made["pairs"] = len(_read(fresh / "dataset.json"))
+    notes = []
+    if (fresh / "probmed.json").is_file():
+        rows = _read(fresh / "probmed.json")
+        made["questions"] = len(rows)
+        made["text_only_majority"], note = known_by_text(rows)
+        notes = [note]
+    elif (fresh / FILES["none"]).is_file():
+        entries = {scenario: _read(fresh / file) for scenario, file in FILES.items() if (fresh / file).is_file()}
+        made["questions"] = {scenario: len(found) for scenario, found in entries.items()}
+        notes = [controls_note(entries)]
+    if notes:
+        made["notes"] = notes + [note for note in manifest.get("notes", []) if not note.startswith(MEASURED)]
     made["withdrawn_groups"] = int(made.get("withdrawn_groups", 0)) + 1
     return made
 

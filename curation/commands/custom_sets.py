@@ -43,11 +43,10 @@ def probe(
     ] = False,
 ) -> None:
     """Ask yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.balance import text_only
     from curation.custom_sets.boxes import with_positions
     from curation.custom_sets.custom_questions import write_folder
     from curation.custom_sets.probe_table import ProbeColumns, read_probed, with_files
-    from curation.custom_sets.probing import ASPECT_OF
+    from curation.custom_sets.probing import ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
@@ -80,11 +79,7 @@ def probe(
             f"{table}: nothing can be asked so that the text alone does not tell the answer (organs, modalities and findings must be "
             "there in some images and ruled out in others). Give a table with more variety, or --unbalanced."
         )
-    known_by_text = text_only(rows, ASPECT_OF)
-    best = {aspect: max(readers.values()) for aspect, readers in known_by_text.items()}
-    note = "Without the image, knowing how often each text is right with yes in this very set, at most " + ", ".join(
-        f"{score} % of {aspect}" for aspect, score in best.items()
-    )
+    scores, note = known_by_text(rows)
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
         import json
@@ -92,9 +87,9 @@ def probe(
         named = [row | {"id": Path(names[row["image"]]).stem, "image": names[row["image"]]} for row in rows]
         (folder / "probmed.json").write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return {
-            "questions": len(rows), **left_out, "text_only_majority": known_by_text, "boxes": about_boxes,
+            "questions": len(rows), **left_out, "text_only_majority": scores, "boxes": about_boxes,
             "notes": [
-                f"{note} (chance: 50 %).",
+                note,
                 "What an image's row does not name is taken as absent only where the column `absent` says so."
                 if partial_labels
                 else "Findings that an image's row does not name are taken as absent, unless they may be another word for one it names.",
@@ -134,7 +129,7 @@ def hallucinate(
     unrelated_by: Annotated[
         str,
         typer.Option(
-            help="column of the questions that says what the image shows; a swapped image shows nothing of it"
+            help="column of the questions with the organ that the image shows; a swapped image shows nothing of it"
         ),
     ] = "organ",
     controls: Annotated[
@@ -213,11 +208,7 @@ def hallucinate(
             )
         return {
             "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls, "not_swapped": dict(left_out),
-            "notes": [
-                "Half of the questions are controls, which offer the same way out and have an answer: always giving up scores 50 %."
-                if controls
-                else "Giving up is right in every question: a model that always does scores 100 %."
-            ],
+            "notes": [hallucination.controls_note(entries)],
         }  # fmt: skip
 
     write_folder(out, out.name, "halt-medvqa", images, {question.image for question in own}, known, write_files)

@@ -3,7 +3,7 @@
 A term is ruled out only where it can mean neither the same nor something wider or narrower than what is there, nor something that the
 picture shows in part. Where that cannot be told the term is not asked about.
 
-See also: drawing and balancing (`balance.py`), the questions (`probing.py`).
+See also: organs (`body_regions.py`), drawing and balancing (`balance.py`), the questions (`probing.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ GENERIC = {
     "air", "gas", "fluid", "fat", "fatty", "collection", "density", "hypodensity", "hyperdensity", "hypointensity", "hyperintensity",
     "intensity", "signal", "enhancement", "attenuation", "lucency", "shadow", "spot", "enlargement", "dilated", "dilatation", "dilation",
     "distended", "thickening", "thickened", "narrowing", "narrowed", "blunted", "blunting", "curvature", "displacement", "slippage",
-    "obstruction", "effect", "failure", "postoperative", "surgery", "surgical",
+    "obstruction", "effect", "failure", "postoperative", "surgery", "surgical", "size", "increased", "decreased", "prominent",
+    "deviation", "shift", "deformity", "loss", "stranding",
 }  # fmt: skip
 """Words that describe what many findings look like, or name many of them: a term with one rules out nothing, and is ruled out by nothing
 but a person's word."""
@@ -37,6 +38,7 @@ SAME_WORDS = {
     "us": "ultrasound", "sonography": "ultrasound", "sonogram": "ultrasound", "echocardiography": "ultrasound", "echo": "ultrasound",
     "doppler": "ultrasound", "mammogram": "mammography", "scintigraphy": "spect", "cystic": "cyst", "herniation": "hernia",
     "torn": "tear", "rupture": "tear", "ruptured": "tear", "calculus": "stone", "calculi": "stone", "gallstone": "stone",
+    "caries": "cavity",
 }  # fmt: skip
 """Word -> a word that means the same here."""
 PHRASES = {
@@ -46,83 +48,103 @@ PHRASES = {
 }  # fmt: skip
 SHAPES = {
     "mass": re.compile(r".*(?:omas?|omata|cancers?|tumou?rs?|plasia)"), "stone": re.compile(r".*(?:liths?|lithiasis|stones?)"),
-    "bleeding": re.compile(r"ha?emo(?!dyn).*"), "hernia": re.compile(r".*(?:hernia|cele)s?"),
+    "bleeding": re.compile(r"ha?em(?:o(?!dyn)|arthr).*"), "hernia": re.compile(r".*(?:hernia|cele)s?"), "edema": re.compile(r".*o?edema"),
+    "pneumonia": re.compile(r".*pneumoni(?:a|as|c|tis)"), "arthritis": re.compile(r".*(?:arthr|spondyl|ili)itis"),
+    "effusion": re.compile(r"(?:hydr|py|chyl|ha?em)o?(?:pneumo)?(?:thorax|arthr|pericard).*"),
 }  # fmt: skip
 """Word -> how words of its kind are formed: a meningioma is a mass, cholelithiasis are stones."""
 FAMILIES = (
     frozenset({"infiltration", "consolidation", "pneumonia", "opacity", "atelectasis", "edema", "nodule", "mass", "lung", "covid",
                "tuberculosis", "fibrosis", "interstitial", "reticular", "honeycombing", "bronchiectasis", "cavity", "cavitation",
-               "pneumonitis", "collapse", "alveolar", "granuloma"}),
-    frozenset({"effusion", "pleural", "hemothorax", "hydrothorax", "hydropneumothorax", "empyema", "fluid", "thickening"}),
-    frozenset({"pneumothorax", "hydropneumothorax", "hemopneumothorax"}),
-    frozenset({"cardiomegaly", "cardiomediastinum", "cardiomyopathy", "heart"}),
+               "pneumonitis", "collapse", "alveolar", "granuloma", "congestion", "kerley", "scar", "scarring", "asbestosis", "silicosis",
+               "pneumoconiosis", "bronchitis", "bronchiolitis", "sarcoidosis", "aspiration", "contusion", "cephalization"}),
+    frozenset({"effusion", "pleural", "hemothorax", "hydrothorax", "hydropneumothorax", "empyema", "fluid", "thickening", "asbestosis"}),
+    frozenset({"pneumothorax", "hydropneumothorax", "hemopneumothorax", "pneumomediastinum", "collapse"}),
+    frozenset({"cardiomegaly", "cardiomediastinum", "cardiomyopathy", "heart", "pericardial"}),
     frozenset({"bleeding", "infarction", "edema", "mass", "midline"}),
     frozenset({"emphysema", "hyperinflation", "copd", "bulla"}),
     frozenset({"mass", "nodule", "cyst", "metastasis", "lymphoma", "abscess", "granuloma"}),
     frozenset({"fracture", "dislocation", "subluxation", "collapse", "compression", "osteoporosis", "osteopenia"}),
     frozenset({"stone", "calcification", "hydronephrosis"}),
+    frozenset({"stone", "sludge", "cholecystitis", "cholangitis"}),
     frozenset({"embolism", "embolus", "thrombus", "thrombosis", "clot", "occlusion", "stenosis", "infarction", "ischemia", "ischemic"}),
     frozenset({"aneurysm", "dissection", "ectasia", "pseudoaneurysm", "thrombus"}),
     frozenset({"hydrocephalus", "ventriculomegaly", "atrophy"}),
     frozenset({"arthritis", "osteoarthritis", "arthrosis", "osteophyte", "spondylosis", "spondylolisthesis", "listhesis", "stenosis",
-               "disc", "disk", "hernia", "protrusion", "bulge", "bulging", "extrusion", "scoliosis", "kyphosis", "lordosis", "effusion"}),
-    frozenset({"tear", "sprain", "avulsion", "ligament", "tendon", "meniscus", "meniscal", "cruciate", "effusion", "edema"}),
+               "disc", "disk", "hernia", "protrusion", "bulge", "bulging", "extrusion", "scoliosis", "kyphosis", "lordosis", "effusion",
+               "spur", "ankylosis", "ankylosing", "gout", "tophus", "tophi", "synovitis", "bursitis", "erosion", "chondrocalcinosis"}),
+    frozenset({"tear", "sprain", "avulsion", "ligament", "tendon", "meniscus", "meniscal", "cruciate", "effusion", "edema", "tendinitis",
+               "tendinopathy", "tendinosis", "impingement"}),
     frozenset({"effusion", "ascites", "abscess", "cyst", "edema", "bleeding", "seroma", "empyema"}),
     frozenset({"steatosis", "cirrhosis", "hepatitis", "hepatomegaly", "splenomegaly", "ascites", "varix", "varices"}),
-    frozenset({"sclerosis", "demyelination", "demyelinating", "plaque", "gliosis", "leukoaraiosis", "microangiopathy", "infarction"}),
+    frozenset({"sclerosis", "demyelination", "demyelinating", "plaque", "gliosis", "leukoaraiosis", "microangiopathy", "infarction",
+               "encephalomalacia", "encephalitis"}),
     frozenset({"ileus", "volvulus", "intussusception", "hernia", "perforation", "pneumoperitoneum"}),
     frozenset({"diverticulosis", "diverticulitis", "diverticulum", "diverticula", "colitis", "appendicitis"}),
     frozenset({"lymphadenopathy", "adenopathy", "lymphoma", "mass", "node"}),
+    frozenset({"retinopathy", "maculopathy", "macular", "microaneurysm", "exudate", "drusen", "neovascularization", "edema", "bleeding"}),
+    frozenset({"cataract", "opacity", "lens"}),
+    frozenset({"nevus", "nevi", "naevus", "naevi", "mole", "melanocytic"}),
+    frozenset({"polyp", "adenoma"}),
+    frozenset({"ulcer", "ulceration", "ulcerative", "erosion", "erosive"}),
+    frozenset({"cavity", "decay"}),
+    frozenset({"fibroid", "myoma", "leiomyoma"}),
+    frozenset({"contusion", "bruise", "bleeding"}),
+    frozenset({"osteomyelitis", "lytic", "osteolysis", "osteolytic", "erosion", "destruction", "metastasis", "metastatic", "mass"}),
+    frozenset({"pancreatitis", "pseudocyst", "necrosis", "cyst"}),
+    frozenset({"crohn", "ileitis", "colitis", "enteritis", "ibd"}),
+    frozenset({"pyelonephritis", "nephritis", "abscess", "hydronephrosis", "pyelectasis"}),
+    frozenset({"meningitis", "encephalitis", "meningeal", "leptomeningeal", "cerebritis", "abscess"}),
+    frozenset({"glaucoma", "cupping", "papilledema", "disc", "disk"}),
+    frozenset({"psoriasis", "eczema", "dermatitis", "rash", "plaque"}),
+    frozenset({"keratosis", "wart", "verruca", "papilloma"}),
+    frozenset({"endometriosis", "endometrioma", "adenomyosis"}),
+    frozenset({"dextrocardia", "situs", "heterotaxy"}),
+    frozenset({"regurgitation", "insufficiency", "stenosis", "valve"}),
+    frozenset({"hypertrophy", "hypertrophic", "hyperplasia"}),
+    frozenset({"goiter", "goitre", "thyroid", "nodule"}),
+    frozenset({"otitis", "mastoiditis", "effusion"}),
+    frozenset({"eventration", "diaphragm", "diaphragmatic", "hernia"}),
     frozenset({"device", "pacemaker", "catheter", "tube", "line", "drain", "stent", "valve", "prosthesis", "implant", "screw", "plate",
-               "port", "wire", "lead", "clip", "hardware", "support", "replacement", "arthroplasty", "fixation"}),
+               "port", "wire", "lead", "clip", "hardware", "support", "replacement", "arthroplasty", "fixation", "foreign",
+               "coin", "bullet"}),
 )  # fmt: skip
 """Findings that readers call by each other's names, or of which one comes with, or holds, another. Of a family nothing is ruled out by
 a member: an opacity may be called infiltrate, consolidation or pneumonia."""
-REGIONS = {
-    "head": ("head", "brain", "skull", "orbit", "eye", "face", "sinus", "sinuses", "jaw", "mandible", "teeth",
-             "tooth", "dental", "retina", "ear"),
-    "neck": ("neck", "thyroid", "larynx", "cervical", "carotid"),
-    "chest": ("chest", "lung", "heart", "breast", "rib", "ribs", "mediastinum", "clavicle", "esophagus", "aorta"),
-    "abdomen": ("abdomen", "liver", "kidney", "spleen", "pancreas", "stomach", "bowel", "colon", "gallbladder", "bladder"),
-    "pelvis": ("pelvis", "hip", "prostate", "uterus", "ovary", "rectum", "sacrum"),
-    "spine": ("spine", "vertebra", "vertebrae", "cord", "lumbar"),
-    "shoulder": ("shoulder", "arm", "humerus"),
-    "forearm": ("elbow", "forearm", "wrist", "hand", "finger"),
-    "thigh": ("thigh", "femur"),
-    "leg": ("knee", "leg", "tibia", "ankle", "foot", "toe"),
-}  # fmt: skip
-NEIGHBOURS = {
-    frozenset(pair)
-    for pair in (
-        ("head", "neck"), ("neck", "chest"), ("chest", "abdomen"), ("abdomen", "pelvis"), ("pelvis", "thigh"), ("thigh", "leg"),
-        ("neck", "shoulder"), ("chest", "shoulder"), ("shoulder", "forearm"), ("head", "spine"), ("neck", "spine"), ("chest", "spine"),
-        ("abdomen", "spine"), ("pelvis", "spine"), ("abdomen", "forearm"), ("chest", "forearm"), ("pelvis", "forearm"),
-    )
-}  # fmt: skip
-"""Regions of which a picture of the one may show part of the other (hands lie beside the trunk on many films)."""
 AXES = (
     {"left": 0, "right": 1},
-    {"upper": 0, "superior": 0, "apical": 0, "apex": 0, "top": 0, "middle": 1, "mid": 1, "lower": 2, "inferior": 2, "basal": 2,
-     "base": 2, "bottom": 2},
+    {"upper": 0, "superior": 0, "top": 0, "middle": 1, "mid": 1, "lower": 2, "inferior": 2, "bottom": 2},
+    {"apical": 0, "apex": 0, "basal": 1, "base": 1},  # of a lung above and below, of the heart or prostate the other way round
     {"anterior": 0, "frontal": 0, "posterior": 1, "occipital": 1, "ventral": 0, "dorsal": 1},
-    {"cerebellum": 0, "cerebellar": 0, "frontal": 1, "temporal": 2, "occipital": 3, "brainstem": 4, "pons": 4},
+    {"cerebellum": 0, "cerebellar": 0, "fronto": 1, "frontal": 1, "temporo": 2, "temporal": 2, "occipito": 3, "occipital": 3,
+     "brainstem": 4, "pons": 4, "pontine": 4},
 )  # fmt: skip
-"""Words of position that rule each other out."""
+"""Words of position that rule each other out: names by themselves, sides too but for `SIDED`, the others in the same place only."""
+SIDES, NAMES = AXES[0], AXES[-1]
+MIDDLE = {"middle", "mid"}
+"""Between left and right as well as between top and bottom, where nothing is said that it is the middle of."""
+SIDED = {
+    "quadrant", "lobe", "liver", "hepatic", "heart", "cardiac", "ventricle", "ventricular", "atrium", "atrial", "coronary", "colon", "main",
+}  # fmt: skip
+"""Of these a side is a name, or not the patient's: the left lobe of the liver lies in the right upper quadrant too."""
+OF_THE_PICTURE = re.compile(r"\b(?:image|picture|figure|panel|photo\w*|film|frame|scan|slide|screen|view)s?\b")
+"""Sides of the picture, which of most are the patient's other ones."""
 TECHNIQUES = {
     "xray": r"x ?rays?|\w*radiogra\w*|roentgen\w*|cxr|dx|cr|plain films?|films?|panoramic|opg|kub|mammo\w*|tomosynthesis|de?xa|"
             r"fluoroscop\w*|barium|dsa",
     "ct": r"ct\w*|(?:hr|cb|nc|ce|ld|md|q|pet)ct|(?:computed|computerized) tomogra\w*|cat scan",
-    "mri": r"mri?|mr[a-z]|fmri|magnetic|flair|t[12]\w*|dwi|adc|swi|stir",
+    "mri": r"mri?|mr[a-z]|fmri|magnetic|flair|t[12]\w*|dwi|adc|swi|stir|gre|[tf]se|epi|mprage|diffusion|(?:spin|gradient|turbo) echo|"
+           r"echo planar",
     "ultrasound": r"us|ultraso\w*|sonogra\w*|doppler|echo\w*|ivus|eus",
     "nuclear": r"pet|spect|nuclear|scintigra\w*|bone scan|nm|fdg|positron",
     "oct": r"octa?|optical coherence",
-    "light": r"fundus|dermo?a?t?oscop\w*|photo(?!n)\w*|\w*endoscop\w*|colonoscop\w*|gastroscop\w*|laparoscop\w*|bronchoscop\w*|"
-             r"cystoscop\w*|capsule|slit|fluorescein",
+    "light": r"fundus|photo(?!n)\w*|\w+(?<!micro)(?<!fluoro)(?<!spectro)scop\w*|capsule|slit|fluorescein|gross",
     "microscopy": r"\w*microscop\w*|histo\w*|cytolog\w*|patholog\w*|h e|he|smear|stain\w*|slides?",
 }  # fmt: skip
 """How images are made -> the words for it. Angiography, contrast and the like may be any, and say nothing."""
 EVERYWHERE = re.compile(
-    r"\b(?:bilateral|both|diffuse|multiple|scattered|entire|whole|throughout|generali[sz]ed|multifocal|all)\b"
+    r"\b(?:bi(?:lateral|apical|bas)\w*|both|either|diffuse\w*|multi\w*|scattered|entire|whole|throughout|generali[sz]ed|widespread|"
+    r"extensive|all|total|holo\w*|pan[a-z]*)\b"
 )
 
 
@@ -202,20 +224,6 @@ def _is_abbreviated(term: str) -> bool:
     )
 
 
-def region_of(organ: str) -> str | None:
-    """The region of the body that an organ is in; None where it is not known."""
-    words = words_of(organ)
-    found = {region for region, organs in REGIONS.items() for name in organs if words_of(name) & words}
-    return found.pop() if len(found) == 1 else None
-
-
-@cache
-def excludes_organ(there: str, candidate: str) -> bool:
-    """Whether a picture of `there` shows no part of `candidate`: both are known, in regions that do not border on each other."""
-    one, other = region_of(there), region_of(candidate)
-    return one is not None and other is not None and one != other and frozenset((one, other)) not in NEIGHBOURS
-
-
 @cache
 def excludes_modality(there: str, candidate: str) -> bool:
     """Whether an image made by `there` was not made by `candidate`: how each is made is known, and in common they have nothing (PET/CT is
@@ -234,11 +242,23 @@ def excludes_position(there: str, candidate: str) -> bool:
     """Whether what lies at `there` does not lie at `candidate`: left and right, upper and lower ...; both in the same frame (the image's
     or the patient's sides), neither everywhere."""
     one, other = there.casefold(), candidate.casefold()
-    if EVERYWHERE.search(one) or EVERYWHERE.search(other) or ("of the image" in one) != ("of the image" in other):
+    if EVERYWHERE.search(one) or EVERYWHERE.search(other):
+        return False
+    if bool(OF_THE_PICTURE.search(one)) != bool(OF_THE_PICTURE.search(other)):
         return False
     first, second = (set(re.findall(r"[a-z]+", text)) for text in (one, other))
+    part = _part(first)
+    same_part = part == _part(second)
     for axis in AXES:
         here, asks = {axis[word] for word in first & axis.keys()}, {axis[word] for word in second & axis.keys()}
-        if len(here) == len(asks) == 1 and here != asks:
+        if len(here) != 1 or len(asks) != 1 or here == asks or (not part and (first | second) & MIDDLE & axis.keys()):
+            continue
+        if same_part or axis is NAMES or (axis is SIDES and not (first | second) & SIDED):
             return True
     return False
+
+
+def _part(words: set[str]) -> set[str]:
+    """What a position is a part of: a lobe, a zone, a quadrant. The lower lobe of a lung reaches into its middle zone."""
+    said = {word for axis in AXES for word in axis} | SMALL_WORDS | {"side", "sided", "region", "area", "portion"}
+    return {_singular(word) for word in words - said}

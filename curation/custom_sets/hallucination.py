@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curation.custom_sets.body_regions import excludes_organ, regions_of
 from curation.custom_sets.custom_questions import CustomQuestion, Fake, shuffled
-from curation.custom_sets.exclusion import excludes_organ, region_of, words_of
+from curation.custom_sets.exclusion import words_of
 from curation.writing.asking import Asking, Writer, ask
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
@@ -29,6 +30,8 @@ from dataset_builders.schema import LETTERS
 NONE, UNKNOWN = "None of the above", "I do not know"
 CONTROL = "c"
 """What the keys of controls end with (in the NONE file, a list, their `entry_id`)."""
+CONTROLS = "Controls"
+"""How the sentence of the card begins that says how many questions are controls."""
 NEAR = 6
 """Bits of 64 in which the perceptual hashes of near-duplicates differ at most (as `medprobe curate pairs`)."""
 KINDS = {
@@ -57,6 +60,11 @@ GENERAL = re.compile(
     re.IGNORECASE,
 )
 """What can be asked of any image, so that a swapped one answers it."""
+OF_ANY = re.compile(
+    r"^\W*(?:yes|no|not|none|nothing|neither|negative|absent|without)\b|\b(?:normal|unremarkable|healthy)\b",
+    re.IGNORECASE,
+)
+"""Options that are right of an image that has nothing to do with the question."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +122,27 @@ def swapped(
     """swap_img_shuffle.json's entries, each question with an image that cannot answer it, drawn evenly; and why others were left out.
 
     An image cannot answer a question where what it shows (`kind`: the organ, say) is ruled out by what the question's own image shows,
-    it is no (near-)duplicate of that and not of its group, and was not asked the same. Left out are questions with yes or no for an
-    answer ("no" is right of an unrelated image), those that any image answers (its modality, its plane), those with an option that the
-    other image may show, and those that offer "I do not know" already. A control beside each is the same question with the same options and
-    its own image.
+    it is no (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show; preferred are
+    images of which no option is the answer to a question of their own. Left out are questions with an option that is right of an
+    unrelated image (no, normal), those that any image answers (its modality, its plane), and those that offer "I do not know" already.
+    A control beside each is the same question with the same options and its own image.
     """
     kinds: dict[str, set[str]] = {}
     texts: dict[str, set[str]] = {}
+    answers: dict[str, set[str]] = {}
     for question in questions:
+        answers.setdefault(question.image, set()).add(question.options[question.answer].casefold())
         kinds.setdefault(question.image, set()).add(question.kind)
         texts.setdefault(question.image, set()).add(question.question.casefold())
+
+    def fits(question: CustomQuestion, image: str) -> bool:
+        return (
+            all(excludes_organ(question.kind, kind) for kind in kinds[image])
+            and not any(_shows(kind, option) for kind in kinds[image] for option in question.options)
+            and question.question.casefold() not in texts[image]
+            and not about.same(question.image, image)
+        )
+
     waiting = sorted(kinds, key=lambda name: shuffled(f"swap {name}", seed))  # who was drawn goes to the end
     left_out: Counter[str] = Counter()
     kept = []
@@ -132,20 +151,15 @@ def swapped(
         if why:
             left_out[why] += 1
             continue
-        for index, image in enumerate(waiting):
-            unrelated = all(rules_out(question.kind, kind) for kind in kinds[image])
-            shown = any(not rules_out(kind, option) for kind in kinds[image] for option in question.options)
-            if (
-                unrelated
-                and not shown
-                and question.question.casefold() not in texts[image]
-                and not about.same(question.image, image)
-            ):
-                waiting.append(waiting.pop(index))
-                kept.append((image, question))
-                break
-        else:
+        folded = {option.casefold() for option in question.options}
+        others = (image for image in waiting if not answers[image] & folded and fits(question, image))
+        image = next(others, None) or next((image for image in waiting if fits(question, image)), None)
+        if image is None:
             left_out["no unrelated image"] += 1
+            continue
+        waiting.remove(image)
+        waiting.append(image)
+        kept.append((image, question))
     entries = {}
     turn: Counter[int] = Counter()
     for number, (image, question), slot in _placed(kept, seed, [len(q.options) + 1 for _, q in kept]):
@@ -165,22 +179,19 @@ def swapped(
 
 
 def _unswappable(question: CustomQuestion) -> str | None:
-    if not question.kind:
+    if not regions_of(question.kind):
         return "what its image shows is not known"
     if _offers_unknown(question.options):
         return 'offers "I do not know" already'
-    if {option.casefold().strip(" .") for option in question.options} & {"yes", "no"}:
-        return "yes or no"
+    if any(OF_ANY.search(option) for option in question.options):
+        return "an option is right of any image"
     return "any image answers it" if GENERAL.search(question.question) else None
 
 
-def rules_out(there: str, candidate: str) -> bool:
-    """Whether a picture of `there` shows nothing of `candidate`: regions of the body that do not border on each other; of what has no known
-    region, words that have nothing in common."""
-    if region_of(there) and region_of(candidate):
-        return excludes_organ(there, candidate)
-    first, second = words_of(there), words_of(candidate)
-    return bool(first) and bool(second) and not first & second
+def _shows(there: str, option: str) -> bool:
+    """Whether an option names what a picture of `there` may show: an organ of its region or beside it."""
+    near = bool(regions_of(option)) and not excludes_organ(there, option)
+    return near or bool(words_of(there) & words_of(option))
 
 
 def fake(
@@ -206,6 +217,18 @@ def fake(
             "question": question.question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": question.image,
         }  # fmt: skip
     return dict(sorted(entries.items(), key=_by_number))
+
+
+def controls_note(entries: Mapping[str, Any]) -> str:
+    """The sentence of the card on what always giving up scores. entries: scenario -> the entries of its file."""
+    keys = [
+        str(key)
+        for made in entries.values()
+        for key in (made if isinstance(made, dict) else (e.get("entry_id", "") for e in made))
+    ]
+    share = 100 * sum(key.endswith(CONTROL) for key in keys) / len(keys)
+    has = f"{share:.1f} % of the questions offer the same way out and have an answer"
+    return f"{CONTROLS}: {has}. Always giving up scores {100 - share:.1f} %."
 
 
 def _by_number(item: tuple[str, Any]) -> tuple[int, str]:

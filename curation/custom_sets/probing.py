@@ -13,16 +13,16 @@ See also: the table (`probe_table.py`), boxes (`boxes.py`); tables that a model 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread
+from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread, text_only
+from curation.custom_sets.body_regions import excludes_organ
 from curation.custom_sets.boxes import PARTS
 from curation.custom_sets.exclusion import (
     differs_from,
     excludes_finding,
     excludes_modality,
-    excludes_organ,
     excludes_position,
     same_term,
 )
@@ -34,6 +34,8 @@ ASPECT_OF = {
     "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
 }  # fmt: skip
 """How a `qa_type` begins -> the aspect it asks about."""
+WITHOUT_IMAGE = "Without the image"
+"""How the sentence of the card begins that says what a reader of the text gets."""
 
 
 def probe(
@@ -69,6 +71,16 @@ def probe(
         for kind, question, answer in _questions_of(image, chosen, of_normal, abnormality)
     ]  # fmt: skip
     return rows, {what: count for what, count in sorted(left_out.items()) if count}
+
+
+def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, dict[str, float]], str]:
+    """What readers without the image get of the questions (`text_only`), and the sentence of the card on it."""
+    scores = text_only(rows, ASPECT_OF)
+    best = ", ".join(f"{max(readers.values())} % of {aspect}" for aspect, readers in scores.items())
+    return (
+        scores,
+        f"{WITHOUT_IMAGE}, knowing how often each text is right with yes in this very set, at most {best} (chance: 50 %).",
+    )
 
 
 def standardised(images: Sequence[Probed]) -> list[Probed]:

@@ -14,6 +14,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from curation.deidentify.words import words_of
 from dataset_builders.contents.pseudonyms import Pseudonyms
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ TEXT = ("LO", "SH", "LT", "ST", "UT", "UC", "UR", "PN", "AE", "UN")
 TIMES = ("DA", "TM", "DT", "AS")
 CODE = re.compile(r"[A-Z0-9_ ]{0,16}")
 PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
+DESCRIBES_PIXELS = ("PhotometricInterpretation", "Modality", "PatientIdentityRemoved")
+NUMBER = 6
+"""Digits from which a number is taken for somebody's."""
+LOOKUP_TABLE = 0x00283006
+"""LUTData: how grey values are shown."""
 METHOD = "medprobe: PS3.15 basic profile, free text and private elements removed"
 DUMMIES = {"", "ANONYMIZED", "00010101", "000000.00", "000Y", "00010101010101.000000+0000", "http://anonymized.invalid"}
 
@@ -96,8 +102,8 @@ def _clean(dataset: Dataset, pseudonyms: Pseudonyms, removed: Counter[str], word
             element.VR == "CS" and not all(map(CODE.fullmatch, map(str, values_of(element))))
         ):
             words.update(_words(element))
-        elif element.VR in ("OB", "OW", "OF", "OD", "OL", "OV") and tag.group not in (0x0028,):
-            pass  # bytes that are no pixels: audio, encapsulated documents, icons
+        elif element.VR in ("OB", "OW", "OF", "OD", "OL", "OV") and tag != LOOKUP_TABLE:
+            pass  # bytes that are no pixels: audio, encapsulated documents, icons, palettes of images that have none
         else:
             continue
         removed[name] += 1
@@ -148,23 +154,32 @@ def _words(element: Any) -> set[str]:
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
         if text in DUMMIES or len(text) > 4096:
             continue
-        found.update(word.casefold() for word in re.split(r"[\W_]+", text) if len(word) >= 4)
-    return found
+        found |= words_of(text, 4)
+    digits = (re.sub(r"\D", "", word).lstrip("0") for word in found)
+    return found | {number for number in digits if len(number) >= NUMBER}
 
 
 def _sweep(dataset: Dataset, words: set[str], removed: Counter[str]) -> None:
-    """Remove what still holds a word that was removed elsewhere; numbers and UIDs that describe the pixels stay."""
+    """Remove what still holds a word that was removed elsewhere, and numbers and UIDs that are or hold one of `NUMBER` digits."""
     for element in list(dataset):
         if element.VR == "SQ":
             for item in element.value:
                 _sweep(item, words, removed)
-        elif (
-            element.tag not in PIXELS
-            and element.VR in (*TEXT, "CS")
-            and _words(element) & words
-            and element.value not in (None, "")
+        elif element.tag in PIXELS or element.keyword in DESCRIBES_PIXELS or element.keyword.endswith("SOPClassUID"):
+            continue
+        elif (element.VR in (*TEXT, "CS") and _words(element) & words) or (
+            element.VR in ("IS", "DS", "UI") and _numbers(element) & words
         ):
-            if element.keyword in ("PhotometricInterpretation", "Modality", "PatientIdentityRemoved"):
-                continue
             removed[element.keyword or "unnamed"] += 1
             del dataset[element.tag]
+
+
+def _numbers(element: Any) -> set[str]:
+    """The long whole numbers among an element's values, or among the parts of its UIDs."""
+    texts = [str(value) for value in values_of(element)]
+    parts = [part for text in texts for part in text.split(".")] if element.VR == "UI" else texts
+    return {
+        number
+        for part in parts
+        if len(number := part.strip().removesuffix(".0").lstrip("+-0")) >= NUMBER and number.isdigit()
+    }

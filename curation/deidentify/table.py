@@ -7,7 +7,6 @@ Other words may name somebody too: what a program cannot know, a person has to r
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from curation.deidentify.dicom import values_of
+from curation.deidentify.words import date_words, name_words, number_words, without_words, words_of
 from curation.images.image_table import cell_text, folded_name
 from dataset_builders.errors import BadInput
 
@@ -29,11 +29,11 @@ READ = {
     "question", "options", "answer",  # hallucinate; option_A ... too
 }  # fmt: skip
 """Columns that later steps read by these names."""
-WORD = re.compile("(?:[^\\W_][\u0300-\u036f]*)+")
-"""Letters and digits, with accents that are signs of their own."""
 OPTION = re.compile(r"(?i)(?:option|choice)_[a-z]")
-REMOVED = "[removed]"
-NUMBERS = ("PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "StudyID")
+NUMBERS = (
+    "PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "ServiceEpisodeID", "StudyID",
+    "MedicalRecordLocator", "PatientTelephoneNumbers", "PlacerOrderNumberImagingServiceRequest", "FillerOrderNumberImagingServiceRequest",
+)  # fmt: skip
 """Elements that hold a person's number (every element of the kind PN holds a name)."""
 
 
@@ -111,7 +111,7 @@ class PatientTable:
         in_path = words_of(re.sub(r"\.\w+$", "", file), 5)
         for row in self._rows.get(file, ()):
             own = identifiers | number_words(row.get("group", ""))
-            own = own.union(*(words_of(row[name]) for name in self._names if name in row))
+            own = own.union(*(name_words(row[name]) for name in self._names if name in row))
             kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
             clean = {name: self._without(text, own) for name, text in kept.items()}
             self.report.rows_to_read += any(words_of(text) & in_path for text in clean.values())
@@ -125,41 +125,14 @@ class PatientTable:
         return clean
 
 
-def words_of(text: str, least: int = 3) -> set[str]:
-    """The words of a text, accents and case folded, that have so many signs or more."""
-    return {folded for word in WORD.findall(text) if len(folded := _folded(word)) >= least}
-
-
-def number_words(text: str) -> set[str]:
-    """The words of an id that are or hold numbers, of four signs or more: `PAT0012345`, not `study`."""
-    return {word for word in words_of(text, 4) if any(sign.isdigit() for sign in word)}
-
-
-def without_words(text: str, words: set[str]) -> tuple[str, int]:
-    """The text with `[removed]` in place of these words, and how many those were."""
-    count = 0
-
-    def checked(word: re.Match[str]) -> str:
-        nonlocal count
-        if _folded(word[0]) not in words:
-            return word[0]
-        count += 1
-        return REMOVED
-
-    return (WORD.sub(checked, text) if words else text), count
-
-
-def _folded(word: str) -> str:
-    plain = "".join(sign for sign in unicodedata.normalize("NFKD", word) if not unicodedata.combining(sign))
-    return plain.casefold()
-
-
 def identifiers_of(dataset: Dataset) -> set[str]:
-    """The words of a DICOM data set, sequences included, that name people or are their numbers."""
+    """The words of a DICOM data set, sequences included, that name people, or are their numbers or days of birth."""
     found: set[str] = set()
     for element in dataset.iterall():
         if element.VR == "PN":
-            found |= words_of(" ".join(map(str, values_of(element))))
+            found = found.union(*(name_words(str(value)) for value in values_of(element)))
         elif element.keyword in NUMBERS:
             found |= number_words(" ".join(map(str, values_of(element))))
+        elif element.keyword == "PatientBirthDate":
+            found |= date_words(str(element.value or ""))
     return found

@@ -11,6 +11,7 @@ import hmac
 import os
 import re
 import secrets
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +43,8 @@ class Pseudonyms:
         return f"{kind}-{digest.hexdigest()[:DIGITS]}"
 
     def group(self, name: str) -> str:
-        """The id of a patient, study or article; "" stays ""."""
+        """The id of a patient, study or article, however its accents are coded and its spaces set; "" stays ""."""
+        name = " ".join(unicodedata.normalize("NFC", name).split())
         return self.of("g", name) if name else ""
 
 

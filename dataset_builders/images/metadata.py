@@ -22,7 +22,13 @@ from dataset_builders.images.lookup import FORMATS, ImageError, rgb_of
 ORIENTATION = 0x0112
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
-WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"ALPH", b"VP8X", b"ANIM", b"ANMF")
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Passes of an interlaced PNG: first column and row, and the steps to the next."""
+PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Colour type of a PNG -> samples of a pixel."""
+JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
+"""Frames, tables, scans, and how often these restart."""
+WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"ALPH", b"VP8X")
 WEBP_METADATA_FLAGS = 0b0010_1100
 """Bits of VP8X that announce a colour profile, EXIF and XMP."""
 
@@ -98,9 +104,7 @@ def _jpeg(data: bytes, orientation: int) -> bytes:
             jfif = b"\xff\xe0\x00\x10JFIF\0" + segment[9:16] + b"\0\0"  # version and density, no thumbnail
         elif marker == 0xEE and segment[4:9] == b"Adobe" and len(segment) >= 16 and adobe is None:
             adobe = b"\xff\xee\x00\x0eAdobe" + segment[9:16]
-        elif 0xE0 <= marker <= 0xEF or marker == 0xFE:
-            continue
-        else:
+        elif marker in JPEG_MARKERS:
             parts.append(segment)
     turned = _orientation_segment(orientation) if 2 <= orientation <= 8 else b""
     return b"".join([b"\xff\xd8", jfif or b"", turned, adobe or b"", *parts, b"\xff\xd9"])
@@ -173,20 +177,31 @@ def _png(data: bytes) -> bytes:
             packed.append(data[at + 8 : end - 4])
         elif kind in PNG_CHUNKS:
             if kind == b"IEND":
-                parts.append(_chunk(b"IDAT", _without_rest(b"".join(packed))))
+                parts.append(_chunk(b"IDAT", _without_rest(b"".join(packed), _unpacked_size(data))))
             parts.append(data[at:end])
         at = end
     return b"".join(parts)
 
 
-def _without_rest(packed: bytes) -> bytes:
-    """Compressed pixels without what follows their end. Raises _Unexpected where they have none."""
+def _unpacked_size(data: bytes) -> int:
+    """Bytes of a PNG's rows, each with its filter's number."""
+    width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+    depth, colour, interlaced = data[24], data[25], data[28]
+    size = 0
+    for left, top, right, down in ADAM7 if interlaced else ((0, 0, 1, 1),):
+        columns, rows = -((left - width) // right), -((top - height) // down)
+        size += rows * (1 + (columns * depth * PNG_CHANNELS[colour] + 7) // 8) if columns > 0 else 0
+    return size
+
+
+def _without_rest(packed: bytes, size: int) -> bytes:
+    """Compressed pixels, `size` bytes when unpacked, without what follows their end. Raises _Unexpected where they have none or more."""
     unpacker = zlib.decompressobj()
-    rest = packed
+    rest, unpacked = packed, 0
     while rest and not unpacker.eof:
-        unpacker.decompress(rest, 1 << 22)
+        unpacked += len(unpacker.decompress(rest, 1 << 22))
         rest = unpacker.unconsumed_tail
-    if not unpacker.eof:
+    if not unpacker.eof or unpacked > size:
         raise _Unexpected
     return packed[: len(packed) - len(unpacker.unused_data)]
 
@@ -200,12 +215,14 @@ def _webp(data: bytes) -> bytes:
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         raise _Unexpected
     parts = [b"WEBP"]
+    seen: set[bytes] = set()
     at, whole = 12, min(len(data), 8 + int.from_bytes(data[4:8], "little"))
     while at + 8 <= whole:
         size = int.from_bytes(data[at + 4 : at + 8], "little")
         kind, body = data[at : at + 4], data[at + 8 : at + 8 + size]
-        if len(body) < size or kind == b"ANMF":
-            raise _Unexpected  # cut off, or a film, whose frames hold chunks of their own
+        if len(body) < size or kind == b"ANMF" or kind in seen:
+            raise _Unexpected  # cut off, or a film, whose frames hold chunks of their own, or of two pictures
+        seen.update({kind} & set(WEBP_CHUNKS))
         if kind == b"VP8X":
             body = bytes([body[0] & ~WEBP_METADATA_FLAGS]) + body[1:]
         if kind in WEBP_CHUNKS:

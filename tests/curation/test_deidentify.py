@@ -12,11 +12,13 @@ import pandas as pd
 import pydicom
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from pydicom.datadict import DicomDictionary
 from pydicom.dataset import Dataset
 
-from curation.deidentify.dicom import deidentify_dataset
+from curation.deidentify.dicom import PIXELS, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import covered, find_text, measure_recall
+from curation.deidentify.words import date_words, name_words, number_words, without_words
 from dataset_builders.contents.pseudonyms import Pseudonyms
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
 
@@ -50,6 +52,58 @@ def test_a_data_set_holds_nothing_of_its_patient(seed):
     other.StudyInstanceUID = study
     deidentify_dataset(other, Pseudonyms(b"k" * 32))
     assert other.StudyInstanceUID == data.StudyInstanceUID != study  # one study stays one
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("implicit", [False, True])
+def test_no_element_of_the_standard_holds_its_patient(implicit, caplog):
+    """Every element of the dictionary that can hold text or a number, at the top and in a sequence, holds the patient."""
+    person = planted(random.Random(5))
+    number, digits = person.number, person.number.removeprefix("PAT")
+    values = dict.fromkeys(("LT", "ST", "UT", "UC", "UR"), person.everything) | dict.fromkeys(
+        ("LO", "PN"), f"{person.name} {number}"
+    )
+    values |= dict.fromkeys(("SH", "AE"), number) | {
+        "CS": number,
+        "UI": f"1.2.{int(digits)}",
+        "IS": digits,
+        "DA": "19610312",
+        "DS": digits,
+    }
+    values |= dict.fromkeys(("OB", "OW", "UN"), person.everything.encode().ljust(80)) | {
+        "TM": "101503",
+        "AS": "061Y",
+        "DT": "19610312",
+    }
+    data = dicom_file(person, random.Random(1))
+    data.PatientID = number
+    data.OtherPatientIDs = digits
+    data.PatientComments = f"born 19610312, seen at 101503, aged 061Y, study 1.2.{int(digits)}"
+    described = {element.tag for element in data} | {0x00283006, 0x00041220}  # pixels, grey values
+    inner = Dataset()
+    for tag, (vr, _, _, _, _) in DicomDictionary.items():
+        kind = vr.split(" or ")[0]
+        if (
+            kind in values
+            and tag not in described
+            and not DicomDictionary[tag][4].endswith("SOPClassUID")
+            and tag >> 16 not in (0x0000, 0x0002, 0x7FE0, 0xFFFE)
+        ):
+            for held in (data, inner):
+                held.add_new(tag, kind, values[kind])
+    data.ReferencedImageSequence = [inner]
+    assert len(data) > 2000
+    deidentify_dataset(data, Pseudonyms(b"k" * 32))
+    if implicit:
+        data.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
+    clean = io.BytesIO()
+    data.save_as(clean, enforce_file_format=True)
+    left = {
+        element.keyword for element in data.iterall() if element.VR != "SQ" and element.tag not in PIXELS
+        and (found_in(repr(element.value).encode(), [person]) or re.search(rf"{digits}|19610312|061Y|101503", repr(element.value)))
+    }  # fmt: skip
+    assert left == set()
+    assert found_in(clean.getvalue(), [person]) == []
 
 
 @pytest.mark.parametrize("name", ["CT_small.dcm", "MR_small.dcm", "MR_small_implicit.dcm", "ExplVR_BigEnd.dcm"])
@@ -102,6 +156,77 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
             r"(\[removed\]-?)+, \[removed\]: effusion of study \d; white matter of patient \d", row["caption"]
         )
     assert table.report.columns == ["mrn"] and table.report.rows_without_image == 1 and table.report.cells == len(rows)
+
+
+def written(name, rng):
+    """A way in which people write a name's parts, or one of them."""
+    parts = re.split(r"[\^ -]", name)
+    rng.shuffle(parts)
+    joined = rng.choice(["", " ", "-", "_", ", ", "\u00ad", "."]).join(parts if rng.random() < 0.7 else parts[:1])
+    way = rng.choice(
+        [str.upper, str.lower, str.title, without_accents, in_two_letters, lambda text: unicodedata.normalize("NFD", text),
+         lambda text: f"{text}s", lambda text: f"{text}'s", lambda text: f"{text}_ct_2"]
+    )  # fmt: skip
+    return way(joined)
+
+
+def without_accents(text):
+    plain = "".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign))
+    return plain.translate(str.maketrans("łŁøØđ", "lLoOd"))
+
+
+def in_two_letters(text):
+    return text.translate(str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ö": "Oe", "ø": "oe", "å": "aa"}))
+
+
+PEOPLE = (
+    "Vögtlander^Anna Maria Luise", "Żółkiewski^Stanisław", "Sørensen^Åse", "Ñandúes-Ibáñez^José", "Zwettlinger^Ermentraud^Theresia",
+    "O’Quigley^Máire", "Ćurčić^Đorđe", "Ιωάννου^Γιώργος",
+)  # fmt: skip
+WHITE = "The white matter of both lobes is of normal signal; 2 cysts of 12 mm at 10.5 cm, MR and CT of 2024"
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_a_name_is_taken_out_however_it_is_written(name):
+    rng = random.Random(name)
+    words = name_words(name)
+    assert without_words(WHITE, words) == (WHITE, 0)
+    for _ in range(60):
+        said = written(name, rng)
+        text, count = without_words(f"Image of {said}: effusion. {WHITE}", words)
+        assert count and re.sub(
+            r"\[removed\]|_ct_2|'s|[-_, .\u00ad]", "", text
+        ) == f"Imageof:effusion{WHITE}".translate(str.maketrans("", "", " ,.")), (said, text)
+
+
+@pytest.mark.parametrize(
+    "said", ["19610312", "1961-03-12", "12.03.1961", "12.3.1961", "03/12/61", "12-03-1961", "610312"]
+)
+def test_a_day_of_birth_is_taken_out_however_it_is_written(said):
+    text, _ = without_words(f"Born {said}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
+    assert text == "Born [removed]; 12 cysts of 3 mm on 12.03.2024"
+
+
+def test_names_in_writing_without_spaces_are_taken_out():
+    assert without_words("患者王小东，男", name_words("Wang^XiaoDong=王^小东")) == ("[removed]，男", 1)
+    assert without_words("김민수는 환자", name_words("김^민수"))[0] == "[removed] 환자"
+    for said in ("やまだ たろう", "たろう", unicodedata.normalize("NFD", "やまだたろう")):
+        assert without_words(f"画像 {said} 2", name_words("やまだ^たろう")) == ("画像 [removed] 2", 1)
+    assert without_words("मोहन कुमार का चित्र", name_words("कुमार^मोहन")) == ("[removed] का चित्र", 1)
+    assert without_words("Li Wu, LI; he is ill", name_words("Wu^Li")) == ("[removed], [removed]; he is ill", 2)
+    assert without_words("He Yu; he is ill", name_words("He^Yu")) == ("[removed]; he is ill", 1)
+
+
+@pytest.mark.parametrize(
+    "number", ["12-34-5678", "123 45 6789", "PAT-0012345", "0012345", "A.12.34.56/7", "19610312-4711"]
+)
+def test_an_id_is_taken_out_however_it_is_parted(number):
+    parts = re.split(r"\W", number)
+    for between in ("", "-", ".", "/", " ", "_"):
+        said = between.join(parts)
+        for text in (said, f"x{said}y" if between == "" else said, said.lower()):
+            clean, _ = without_words(f"No. {text}: 3 nodules", number_words(number))
+            assert clean == "No. [removed]: 3 nodules", (text, clean)
 
 
 def with_text(text, size=22, side=320):

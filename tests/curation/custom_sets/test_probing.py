@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from curation.custom_sets.balance import Fact, balanced_pairs, text_only
+from curation.custom_sets.body_regions import excludes_organ
 from curation.custom_sets.boxes import PARTS, position_of, shares
 from curation.custom_sets.exclusion import (
     excludes_finding,
     excludes_modality,
-    excludes_organ,
     excludes_position,
     same_term,
 )
@@ -203,6 +203,25 @@ abscess | collection
 neoplasm | glioblastoma
 Pleural Other | Pleural Effusion
 bronchiectasis | dilated bronchi
+papilledema | optic disc swelling
+bronchopneumonia | pneumonia
+pneumothorax | collapsed lung
+splenomegaly | increased size of the spleen
+mediastinal shift | tracheal deviation
+dextrocardia | situs inversus
+osteomyelitis | bone destruction
+gout | tophi
+ankylosing spondylitis | sacroiliitis
+Crohn disease | terminal ileitis
+caries | dental cavity
+lymphedema | soft tissue swelling
+hemarthrosis | joint effusion
+encephalomalacia | gliosis
+mole | melanocytic nevus
+cataract | lens opacity
+pulmonary congestion | edema
+rotator cuff tear | tendinopathy
+foreign body | swallowed coin
 """
 """Findings of which one may be another word for the other, a kind or a sign of it."""
 RULED_OUT = """
@@ -228,6 +247,69 @@ panoramic radiograph | X-ray
 colonoscopy | endoscopy
 H&E | histology
 angiography | CT
+gradient echo | MRI
+spin echo | T1
+gastroscopy | endoscopy
+gross specimen photograph | photo
+"""
+MAY_BE_SEEN = """
+chest | gall bladder
+uterus | cervical smear
+cervix | uterus
+heart | coronary sinus
+elbow | radial head
+hip | femoral neck
+abdomen | adrenal gland
+retina | optic disc
+fetal brain | pelvis
+chest of a newborn | skull
+whole body | foot
+abdominal aorta | thoracic aorta
+wrist | hip
+humerus | liver
+heart | left ventricle
+larynx | esophagus
+skin | foot
+upper limb | hand
+spine | femur
+"""
+NOT_SEEN = """
+chest | brain
+knee | chest
+foot | elbow
+uterus | skull
+gallbladder | knee
+paranasal sinuses | ankle
+prostate | heart
+retina | liver
+"""
+ELSEWHERE = """
+upper left | lower left
+left lung | right lung
+left lower lobe | right upper lobe
+left ventricle | right ventricle
+right upper quadrant | right lower quadrant
+frontal lobe | temporal lobe
+cerebellum | pons
+apex of the lung | base of the lung
+upper left part of the image | lower left part of the image
+anterior mediastinum | posterior mediastinum
+"""
+MAY_BE_THERE = """
+left lung | upper lobe
+bilateral | left
+bilaterally | right
+left part of the image | right lung
+left side of the figure | right lung
+left lobe of the liver | right upper quadrant
+apex of the heart | lower part of the heart
+apex of the prostate | inferior prostate
+temporo-occipital | temporal lobe
+fronto-temporal | frontal
+middle | upper
+right middle lobe | right lower zone
+lower lobe of the left lung | left mid zone
+extensive, left | right
 """
 
 
@@ -250,14 +332,23 @@ def test_terms():
         ("chest", "flux"),
     ):
         assert not excludes_organ(there, asked) and not excludes_organ(asked, there), (there, asked)
-    assert excludes_organ("chest", "brain") and excludes_organ("knee", "chest")
+    for line in MAY_BE_SEEN.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert not excludes_organ(there, asked) and not excludes_organ(asked, there), line
+    for line in NOT_SEEN.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert excludes_organ(there, asked) and excludes_organ(asked, there), line
     for line in ONE_TECHNIQUE.strip().splitlines():
         there, asked = line.split(" | ")
         assert not excludes_modality(there, asked) and not excludes_modality(asked, there), line
     kinds = ("CXR", "HRCT", "T2 FLAIR", "echocardiography", "bone scintigraphy", "OCT", "dermoscopy", "histopathology")
     assert all(excludes_modality(one, other) for one in kinds for other in kinds if one != other)
-    assert excludes_position("upper left", "lower left") and not excludes_position("left lung", "upper lobe")
-    assert not excludes_position("bilateral", "left") and not excludes_position("left part of the image", "right lung")
+    for line in ELSEWHERE.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert excludes_position(there, asked) and excludes_position(asked, there), line
+    for line in MAY_BE_THERE.strip().splitlines():
+        there, asked = line.split(" | ")
+        assert not excludes_position(there, asked) and not excludes_position(asked, there), line
 
 
 def test_a_box_over_several_parts_has_no_position():

@@ -6,10 +6,23 @@ from collections import Counter
 import pytest
 
 from curation.custom_sets.custom_questions import CustomQuestion
-from curation.custom_sets.hallucination import CONTROL, UNKNOWN, SwapImages, rules_out, swapped
+from curation.custom_sets.hallucination import CONTROL, UNKNOWN, SwapImages, swapped
 
-ORGANS = ("brain", "chest", "lung", "abdomen", "knee", "spine", "Chest", "heart", "unheard-of gland")
+ORGANS = (
+    "brain",
+    "chest",
+    "lung",
+    "abdomen",
+    "knee",
+    "spine",
+    "Chest",
+    "heart",
+    "unheard-of gland",
+    "skin",
+    "whole body",
+)
 OVERLAP = [{"chest", "lung", "heart", "Chest", "spine", "abdomen"}, {"brain", "spine"}]
+LESIONS = ("tumour", "tumor", "cyst", "cysts", "stone", "Fracture", "scar", "ulcer", "normal", "no lesion")
 ASKED = (
     "Which lesion is shown?",
     "What is the diagnosis?",
@@ -31,16 +44,18 @@ def test_a_swapped_image_cannot_answer(seed):
         hashes[other] = hashes[one] ^ (1 << rng.randrange(64))
     questions = [
         CustomQuestion(image, f"{rng.choice(ASKED)} ({n})" if rng.random() < 0.7 else rng.choice(ASKED),
-                       ("yes", "no") if rng.random() < 0.1 else ("tumour", rng.choice(["the brain", "effusion"]), "cyst"), 0, organ[image])
+                       ("yes", "no") if rng.random() < 0.1 else (*rng.sample(LESIONS, 2), rng.choice(["the brain", "effusion"])), 0,
+                       organ[image])
         for image in organ for n in range(2)
     ]  # fmt: skip
+    own_answers = {(q.image, q.question, q.options[q.answer]) for q in questions}
     entries, left_out = swapped(questions, SwapImages(group, digest, hashes), seed)
     assert len(entries) + 2 * left_out.total() == 2 * len(questions)
     asked_of = {(q.image, q.question) for q in questions}
     for key, entry in entries.items():
         own, image = entry["original_img"], entry["img"]
         if key.endswith(CONTROL):
-            assert image == own and entry["answer"] == "tumour"
+            assert image == own and (image, entry["question"], entry["answer"]) in own_answers
             assert entry["option"] == entries[key.removesuffix(CONTROL)]["option"]
             continue
         assert entry["answer"] == UNKNOWN == entry["option"][entry["answer_id"]]
@@ -53,11 +68,27 @@ def test_a_swapped_image_cannot_answer(seed):
             and "plane" not in entry["question"]
             and "yes" not in entry["option"].values()
         )
+        options = set(entry["option"].values())
+        assert not options & {"no", "normal", "no lesion"}
+        assert not {organ[own], organ[image]} & {"skin", "unheard-of gland", "whole body"}
         assert not ("the brain" in entry["option"].values() and organ[image] in ("brain", "spine"))
     letters = Counter((len(e["option"]), e["answer_id"]) for k, e in entries.items() if not k.endswith(CONTROL))
     assert not letters or max(letters.values()) - min(letters.values()) <= 1 + (len(letters) < 4)
 
 
-def test_what_rules_out_what():
-    assert rules_out("chest", "brain") and not rules_out("chest", "lung") and not rules_out("chest", "abdomen")
-    assert not rules_out("skin", "skin lesion") and rules_out("skin", "retina vessels")
+def test_images_with_another_answer_of_their_own_are_preferred():
+    """Two thirds of the brain's images have an option of the knee's questions for an answer; there are enough others."""
+    questions = [CustomQuestion(f"k{n}", f"What is torn ({n})?", ("meniscus", "a clot"), 0, "knee") for n in range(8)]
+    questions += [
+        CustomQuestion(f"b{n}", f"What is bright ({n})?", ("a tumour", "A clot"), int(n % 3 > 0), "brain")
+        for n in range(24)
+    ]
+    names = {question.image for question in questions}
+    about = SwapImages({}, {name: name for name in names}, {})
+    entries, _ = swapped(questions, about, 0)
+    images = {
+        entry["img"]
+        for entry in entries.values()
+        if entry["img"] != entry["original_img"] and entry["original_img"][0] == "k"
+    }
+    assert len(images) == 8 and all(int(image[1:]) % 3 == 0 for image in images)

@@ -8,6 +8,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from curation.custom_sets.balance import text_only
+from curation.custom_sets.hallucination import NONE, UNKNOWN
+from curation.custom_sets.probing import ASPECT_OF
 from curation.gmai import pipeline
 from curation.images.file_names import file_names
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
@@ -89,6 +92,7 @@ def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
     family, out = a_set
     build(family, name="my-set", source=out, out=tmp_path / "before")
     before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
+    notes = json.loads((out / "manifest.json").read_text()).get("notes")
     patient = pseudonyms_of(out).group("Patient 3")
     said = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
     assert "taken out: 2 images" in said and f"medprobe build {family} --as my-set" in said
@@ -111,6 +115,22 @@ def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
     assert after["answer"].map(tuple).equals(left.loc[after.index, "answer"].map(tuple))
     assert after["image_id"].equals(left.loc[after.index, "image_id"])
     assert family != "probmed" or set(after.index) == set(left.index)
+    manifest = json.loads((out / "manifest.json").read_text())
+    if family == "mediconfusion":
+        assert manifest["pairs"] == len(json.loads((out / "dataset.json").read_text()))
+    else:  # what is measured on the set is measured anew
+        assert len(manifest["notes"]) == len(notes) and all(
+            note in (tmp_path / "after" / "README.md").read_text() for note in manifest["notes"]
+        )
+        assert np.sum(
+            list(manifest["questions"].values()) if family == "halt-medvqa" else manifest["questions"]
+        ) == len(after)
+    if family == "halt-medvqa":
+        gives_up = [row["options"][row["answer"][0]] in (NONE, UNKNOWN) for row in after.to_dict("records")]
+        assert f"Always giving up scores {100 * np.mean(gives_up):.1f} %" in manifest["notes"][0]
+    if family == "probmed":
+        rows = json.loads((out / "probmed.json").read_text())
+        assert manifest["text_only_majority"] == text_only(rows, ASPECT_OF)
     with pytest.raises(BadInput, match="no image is of that group"):
         withdraw(out, "Patient 3")
 

@@ -68,6 +68,26 @@ def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, d
     assert unreadable["reason"].str.len().min() > 5
 
 
+@pytest.mark.parametrize("encoder", ["transformers:dinov2", "transformers:clip", "open_clip:local-dir:biomedclip"])
+def test_a_folder_asks_no_network(models, tmp_path, monkeypatch, encoder):
+    """Nor where the folder's own description says that its image half is a pretrained one of the Hub."""
+    asked = []
+    for name in ("socket.socket.connect", "socket.getaddrinfo", "socket.create_connection"):
+        monkeypatch.setattr(name, lambda *given, **_: asked.append(given) or pytest.fail("asked the network"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    library, name = encoder.rsplit(":", 1)
+    folder = tmp_path / name
+    shutil.copytree(models / name, folder)
+    if library != "transformers":
+        described = json.loads((folder / "open_clip_config.json").read_text())
+        described["model_cfg"]["vision_cfg"]["timm_model_pretrained"] = True
+        described["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "nobody/nothing"
+        (folder / "open_clip_config.json").write_text(json.dumps(described))
+    loaded = load_encoder(encoder_spec(f"{library}:{folder}"))
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 70, 3), dtype=np.uint8))
+    assert loaded.encode(loaded.prepare(picture)[None]).isfinite().all() and asked == []
+
+
 @pytest.mark.parametrize("image_size", [None, 112])
 def test_a_folder_needs_no_hub_for_the_text_half_that_no_image_needs(models, tmp_path, monkeypatch, image_size):
     """BiomedCLIP's folder names a text model on the Hub, which open_clip asks for although only images are embedded."""

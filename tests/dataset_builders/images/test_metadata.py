@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from dataset_builders.images.lookup import ImageError, check_image, rgb_of
-from dataset_builders.images.metadata import file_name, strip_metadata
-from tests.planting import KINDS, found_in, image_file, planted
+from dataset_builders.images.metadata import ADAM7, _unpacked_size, file_name, strip_metadata
+from tests.planting import KINDS, found_in, image_file, picture, planted
 
 
 def seen(data):
@@ -36,19 +36,64 @@ def test_nothing_planted_is_left_and_no_pixel_changes(kind, seed):
         assert file_name(f"x{suffix}", clean).endswith({"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp"}[image.format])
 
 
-def test_bytes_hidden_behind_the_pixels_of_a_png_are_dropped():
-    rng = random.Random(1)
+def chunk(kind, body):
+    return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bytes_hidden_behind_or_in_the_pixels_of_a_png_are_dropped(seed):
+    """After the end of the packed rows, and as more rows than the picture has; whatever the mode."""
+    rng = random.Random(seed)
     person = planted(rng)
+    image = picture(rng, ("L", "RGB", "RGBA", "P")[seed])
     buffer = io.BytesIO()
-    Image.new("L", (9, 9), 40).save(buffer, "PNG")
+    image.save(buffer, "PNG")
     data = buffer.getvalue()
-    at = data.index(b"IDAT")
-    size = int.from_bytes(data[at - 4 : at], "big")
-    body = data[at + 4 : at + 4 + size] + person.everything.encode()
-    chunk = len(body).to_bytes(4, "big") + b"IDAT" + body + zlib.crc32(b"IDAT" + body).to_bytes(4, "big")
-    hidden = data[: at - 4] + chunk + data[at + 8 + size :]
-    assert found_in(hidden, [person])
-    assert found_in(strip_metadata(hidden), [person]) == []
+    first, last = data.index(b"IDAT") - 4, data.index(b"IEND") - 4
+    rows = zlib.decompress(data[first + 8 : last - 4])
+    packed = (zlib.compress(rows) + person.everything.encode(), zlib.compress(rows + person.everything.encode()))
+    for body in packed:
+        hidden = data[:first] + chunk(b"IDAT", body) + data[last:]
+        assert found_in(hidden, [person])
+        clean = strip_metadata(hidden)
+        assert found_in(clean, [person]) == []
+        assert (seen(clean) == seen(data)).all()
+
+
+@pytest.mark.parametrize("depth, colour", [(1, 0), (2, 3), (8, 0), (8, 2), (16, 4), (8, 6)])
+def test_rows_of_a_png_are_counted(depth, colour):
+    for width, height in ((1, 1), (5, 3), (8, 8), (17, 2)):
+        row = (width * depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour] + 7) // 8
+        start = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big")
+        assert _unpacked_size(start + bytes((depth, colour, 0, 0, 0))) == height * (1 + row)
+    pixels = np.zeros((height, width), int)
+    for left, top, right, down in ADAM7:
+        pixels[top::down, left::right] += 1
+    assert (pixels == 1).all()  # each pixel is in one pass
+
+
+def test_segments_and_chunks_that_hold_no_picture_are_dropped():
+    """A JPEG's segment that readers skip (DNL), a WebP's chunk of films in a still picture, a second picture."""
+    rng = random.Random(3)
+    person = planted(rng)
+    text = person.everything.encode()
+    text += b"\0" * (len(text) % 2)
+    image = picture(rng)
+    for kind, plant in (
+        ("JPEG", lambda data: data[:-2] + b"\xff\xdc" + (len(text) + 2).to_bytes(2, "big") + text + data[-2:]),
+        ("WEBP", lambda data: riff(data, b"ANIM", text)),
+        ("WEBP", lambda data: riff(data, data[12:16], text)),
+    ):
+        buffer = io.BytesIO()
+        image.save(buffer, kind)
+        hidden = plant(buffer.getvalue())
+        assert found_in(hidden, [person])
+        assert found_in(strip_metadata(hidden), [person]) == []
+
+
+def riff(data, kind, body):
+    inner = data[8:] + kind + len(body).to_bytes(4, "little") + body
+    return b"RIFF" + len(inner).to_bytes(4, "little") + inner
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"])
