@@ -91,12 +91,13 @@ def _spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
     """Where a text holds the words: (start, end)."""
     inside = [word for word in words if len(word) >= CONTAINED or WITHOUT_SPACES.fullmatch(word)]
     found = list(WORD.finditer(text))
+    folded = [_forms(word[0]) for word in found]
     at = 0
     while at < len(found):
         run = found[at : at + MOST_PARTS]
         apart = (n for n in range(1, len(run)) if not BETWEEN.fullmatch(text[run[n - 1].end() : run[n].start()]))
         for count in range(next(apart, len(run)), 0, -1):
-            forms = _forms("".join(word[0] for word in run[:count]))
+            forms = {"".join(parts) for parts in zip(*folded[at : at + count], strict=True)}
             forms |= {form[:-1] for form in forms if form.endswith("s") and len(form) > 3}  # Annas
             if forms & words or (count == 1 and any(word in form for word in inside for form in forms)):
                 yield run[0].start(), run[count - 1].end()
@@ -106,9 +107,10 @@ def _spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
             at += 1
 
 
-def _forms(word: str) -> set[str]:
+def _forms(word: str) -> tuple[str, str]:
+    """The word in plain letters, in both ways."""
     folded = unicodedata.normalize("NFC", word).casefold()
-    return {_plain(folded), _plain(folded.translate(TWO_LETTERS))}
+    return _plain(folded), _plain(folded.translate(TWO_LETTERS))
 
 
 def _plain(word: str) -> str:
