@@ -2,7 +2,8 @@
 
 The rules are one table (`RULES`); its order is what this reader promises. Elsewhere: the papers' readers (`benchmarks/*/official.py`), the
 LLM fall-back (`judge.py`), taking reasoning out (`reasoning.py`), making a response plain (`plain_text.py`), and what the rules look for:
-letters (`letters.py`), option texts (`mentions.py`), statements (`statements.py`), yes and no (`yes_no.py`), declining (`declining.py`).
+letters (`letters.py`), option texts (`mentions.py`, `asserted.py`), statements (`statements.py`), yes and no (`yes_no/`), denying and
+declining (`polarity.py`). Patterns are tried only where one of their words stands (`words.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
+from eval_harness.answer_reading import Reading
 from eval_harness.answer_reading.letters import whole_letters
 from eval_harness.answer_reading.options import OptionTexts, option_texts
 from eval_harness.answer_reading.plain_text import is_error, marked_answers, plain, without_markers
-from eval_harness.answer_reading.reading import Reading
 from eval_harness.answer_reading.reasoning import split_reasoning
-from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing, said_of
+from eval_harness.answer_reading.said import said_of
+from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing
 from eval_harness.benchmarks import part, spec
 
 READER_VERSION = 6

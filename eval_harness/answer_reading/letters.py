@@ -11,8 +11,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.plain_text import hints, says, words_in
+from eval_harness.answer_reading.plain_text import CJK
 from eval_harness.answer_reading.polarity import denied_after, is_asked, is_denied, is_past, is_supposed
+from eval_harness.answer_reading.words import (
+    ONE_LETTER,
+    Phrase,
+    beginnings,
+    phrase,
+    places,
+    says,
+    says_between,
+    words_in,
+)
 
 Found = tuple[int, ...] | None
 
@@ -24,19 +34,22 @@ HEAD = re.compile(
     rf"{OPEN}\s*([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
     re.IGNORECASE,
 )
+_OR = r"\bor\b|\bnor\b|\bvs\b\.?|\bversus\b|\b(?:oder|ou|o)\b|还是|或者|或"
+_AND = r"\band\b|\b(?:et|und|y)\b|[和与及]|,|/|&"
+"""What stands between two letters: alternatives, and others."""
 _NEXT = re.compile(
-    rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?P<by>,\s*and|,\s*or|,\s*then|,|/|&|\+|;|\band\b|\bor(?: maybe| possibly| perhaps)?\b|\bnor\b"
-    rf"|\bthen\b|\bvs\b\.?|\bversus\b|\b(?:et|und|y)\b|[和与及或])\s*(?:options?\s+)?{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
+    rf"(?:\s*\([^()\n]{{2,80}}\))?\s*(?:,\s*)?(?P<by>\bor (?:maybe|possibly|perhaps)\b|{_OR}|\bthen\b|{_AND}|\+|;)\s*(?:options?\s+)?"
+    rf"{OPEN}([A-Za-z])(?![^\W_])(?P<close>{CLOSE})",
     re.IGNORECASE,
 )
 _AFTER_A = re.compile(
     r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?(?:%|percent)|\W*(?:$|\n))|(?:and|or|nor|is|are|was"
-    r"|because|since|as|due|for|based|given|not|rather|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|y"
+    r"|because|since|as|due|for|based|given|not|rather|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|oder|ou|y"
     r"|from|would|could|seems?|looks?|appears?"
     r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
     re.IGNORECASE,
 )
-_ENDS = re.compile(r"\s*(?:$|\n|[(.,;:!?)\]}\"'<>|/&]|[-–—]\s|and\b|or\b|nor\b)")
+_ENDS = re.compile(rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK}])")
 _GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
 _PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
 _REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
@@ -56,13 +69,12 @@ def position(letter: str, count: int) -> int:
     return place if place < count else -1
 
 
-_LONE = re.compile(r"(?<![^\W_])[A-Za-z](?![^\W_])")
 _RUN_OF_CAPITALS = re.compile(r"(?<![^\W_])[A-Z]{2,26}(?![^\W_])")
 
 
 def may_name_letters(text: str, multiple: bool) -> bool:
     """Whether a letter stands by itself anywhere, or several together: without one no rule for letters can find any."""
-    return _LONE.search(text) is not None or (multiple and _RUN_OF_CAPITALS.search(text) is not None)
+    return says(text, ONE_LETTER) or (multiple and _RUN_OF_CAPITALS.search(text) is not None)
 
 
 def whole_letters(text: str, count: int, multiple: bool) -> Found:
@@ -113,12 +125,17 @@ def letters_run(text: str, start: int, count: int) -> Found:
     return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
 
 
+_ALTERNATIVES = frozenset({"or", "nor", "vs", "versus", "oder", "ou", "o", "或", "或者", "还是"})
+
+
 def letters_at(text: str, start: int, count: int, strict: bool) -> Found:
     """The letters named right at text[start]. `strict`: only where nothing but punctuation or a reason follows."""
     head = HEAD.match(text, start)
     if head is None:
         return None
-    letters, _, alternatives = letter_list(text, head, count, strict)
+    letters, end, alternatives = letter_list(text, head, count, strict)
+    if letters and is_supposed(text, end, end):
+        return None
     return () if alternatives else tuple(letters) or None
 
 
@@ -137,7 +154,7 @@ def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False
             break
         if place in letters and not _ENDS.match(text, more.end()):  # "between C and D, D is better": a new clause
             break
-        alternatives |= more["by"].lower().strip(", .").split(" ")[0] in ("or", "nor", "vs", "versus", "或")
+        alternatives |= more["by"].lower().strip(".").split(" ")[0] in _ALTERNATIVES
         letters.append(place)
         end = more.end()
     return letters, end, alternatives
@@ -171,7 +188,7 @@ def last_line_letter(text: str, count: int) -> Found:
     return (position(last[2], count),)
 
 
-_INLINE_LABEL = re.compile(r"(?<![^\W_])([A-Z])[\"']?[:)]\s")
+_INLINE_LABEL = Phrase(re.compile(r"(?<![^\W_])([A-Z])[\"']?[:)]\s"), ONE_LETTER)
 _ALONE_ON_ITS_LINE = re.compile(rf"[^\w\n]{{0,6}}(?:[Oo]ption )?{OPEN}[A-Z]{CLOSE}[^\w\n]{{0,2}}\n")
 _LEAD = re.compile(
     rf"\W{{0,6}}(?:options?\s+)?{OPEN}([A-Z]|[a-z](?=[)\].:]))(?![^\W_])"
@@ -186,7 +203,7 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
     if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
         return None
     alone = _ALONE_ON_ITS_LINE.match(text) is not None
-    labels = {label[1] for label in _INLINE_LABEL.finditer(text) if position(label[1], count) >= 0}
+    labels = {label[1] for label in _INLINE_LABEL.find(text) if position(label[1], count) >= 0}
     if len(labels) > 1 and not alone:
         return None
     if is_denied(text, lead.start(1), lead.end(1)):
@@ -200,25 +217,30 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
     return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
 
 
-_VERDICT = re.compile(
-    rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)(=\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
-    r"(?:(?P<right>(?i:correct|right"
-    r"(?![^\S\n]+(?!because|since|as|answer|option|choice)\w)|true|yes|fits best|best|(?:(?:most|very|highly) )?likely"
-    r"|present|✓|✔|✅))"
-    r"|(?P<wrong>(?i:incorrect|wrong|false|no|not|unlikely|less likely|absent|improbable|implausible|impossible"
-    r"|eliminated|excluded|ruled out|✗|❌|✘|×)))(?![\w'-])"
+_VERDICT_WORDS = (
+    "correct right true yes best likely present incorrect wrong false no not unlikely less absent improbable implausible impossible"
+    " eliminated excluded ruled most very highly"
+)
+VERDICT_WORDS = words_in(_VERDICT_WORDS)
+_VERDICT = Phrase(
+    re.compile(
+        rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)(=\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
+        r"(?:(?P<right>(?i:correct|right"
+        r"(?![^\S\n]+(?!because|since|as|answer|option|choice)\w)|true|yes|fits best|best|(?:(?:most|very|highly) )?likely"
+        r"|present|✓|✔|✅))"
+        r"|(?P<wrong>(?i:incorrect|wrong|false|no|not|unlikely|less likely|absent|improbable|implausible|impossible"
+        r"|eliminated|excluded|ruled out|✗|❌|✘|×)))(?![\w'-])"
+    ),
+    ONE_LETTER,
+    beginnings(_VERDICT_WORDS),
 )
 _ITEM_BEFORE = re.compile(rf"(?:^|[\n.;,✓✔✅✗❌✘×])\s*(?:[-•*]\s*)?(?:options?\s+)?{OPEN}$", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4)
 def _verdicts(text: str) -> tuple[re.Match[str], ...]:
-    if not says(text, _VERDICTS):
-        return ()
     return tuple(
-        match
-        for match in _VERDICT.finditer(text)
-        if _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()])
+        match for match in _VERDICT.find(text) if _ITEM_BEFORE.search(text[max(0, match.start() - 16) : match.start()])
     )
 
 
@@ -242,14 +264,6 @@ def verdicts(text: str, count: int, multiple: bool) -> Found:
     return alive if wrong and (len(alive) == 1 or (multiple and alive)) else None
 
 
-_VERDICT_WORDS = (
-    "correct right true yes best likely present incorrect wrong false no not unlikely less absent improbable implausible impossible"
-    " eliminated excluded ruled most very highly"
-)
-VERDICT_WORDS = words_in(_VERDICT_WORDS)
-_VERDICTS = hints(_VERDICT_WORDS)
-
-
 _BOX = re.compile(rf"(?:\[(?P<mark>[xX✓✔✅ ]?)\]|(?P<sign>[☐☑☒]))\s*(?:[Oo]ption\s+)?{OPEN}([A-Z])(?![^\W_])")
 
 
@@ -268,18 +282,15 @@ def ticked(text: str, count: int, multiple: bool) -> Found:
 _BRACKETED = re.compile(
     r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
 )
-_BARE = re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])")
-_MORE = re.compile(
-    rf"\s*(?:,\s*and|,\s*or|,|/|&|\bvs\b\.?|\bversus\b|\band\b|\bor\b|\bnor\b|\b(?:et|und"
-    rf"|y)\b)\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}"
-)
+_BARE = Phrase(re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])"), ONE_LETTER)
+_MORE = re.compile(rf"\s*(?:,\s*)?(?P<by>{_OR}|{_AND})\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}")
 _NAMES = frozenset(
     "vitamin hepatitis influenza type grade class stage group category factor protein complex segment zone level weber hep stanford phase"
     " part point angle side vertex vertices triangle ray arc chord node edge circle figure fig picture photo slide panel table case image"
     " set view lead appendix section immunoglobulin ig strep streptococcus haemophilia hemophilia plan line row column mr mrs ms dr patient"
     " probability of likelihood of chance of".replace(" of", "/of").split(" ")
 )
-_NAME_HINTS = hints(" ".join(name.split("/")[0] for name in _NAMES))
+_NAME_HINTS = beginnings(" ".join(name.split("/")[0] for name in _NAMES))
 _NAME_AFTER = re.compile(
     r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
     r"|weighted"
@@ -290,8 +301,8 @@ _NAME_AFTER = re.compile(
 
 def is_named_thing(text: str, start: int) -> bool:
     """Whether a letter at text[start] is the name of a thing and no option: "angle C", "hepatitis B", "patient A"."""
-    near = text[max(0, start - 36) : start]
-    before = _WORD_BEFORE.search(near) if says(near, _NAME_HINTS) else None
+    named = says_between(text, _NAME_HINTS, start - 36, start)
+    before = _WORD_BEFORE.search(text[max(0, start - 36) : start]) if named else None
     if before is None:
         return False
     word = before[1].lower().replace(" ", "/")
@@ -306,14 +317,24 @@ _WORD_BEFORE = re.compile(
 _WEIGHED = re.compile(r"\b(?:comparing|between|considering|whether|options|choices)\s*:?\s*$", re.IGNORECASE)
 
 
-_HEDGE = re.compile(r"\bor (?:possibly|maybe|perhaps|even)\b", re.IGNORECASE)
-_HEDGES = hints("possibly maybe perhaps even")
+_HEDGE = phrase("or", r"\bor (?:possibly|maybe|perhaps|even)\b", "possibly maybe perhaps even")
 
 
 def bracketed_letters(text: str, count: int, multiple: bool) -> Found:
     """Letters in brackets or quotes, or after "option": those that are not denied."""
-    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _BRACKETED.finditer(text))
+    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _in_brackets(text))
     return _alive(text, count, multiple, found)
+
+
+def _in_brackets(text: str) -> Iterator[re.Match[str]]:
+    starts = places(text, _BRACKETED_FIRST)
+    if starts is None:
+        return _BRACKETED.finditer(text)
+    found = (_BRACKETED.match(text, start) or _BRACKETED.match(text, max(0, start - 1)) for start in starts)
+    return filter(None, found)
+
+
+_BRACKETED_FIRST = ONE_LETTER | beginnings("option choice answer letter")
 
 
 def bare_letters(text: str, count: int, multiple: bool) -> Found:
@@ -322,7 +343,7 @@ def bare_letters(text: str, count: int, multiple: bool) -> Found:
         return None
     found = (
         (match, 1)
-        for match in _BARE.finditer(text)
+        for match in _BARE.find(text)
         if match[1] != "I"
         and not (match[1] == "A" and _AFTER_A.match(text, match.end()))
         and not _PART_OF_A_NAME.match(text, match.end())
@@ -337,7 +358,7 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
     alive: dict[int, None] = {}
     denied: set[int] = set()
     passed = 0
-    alternatives = says(text, _HEDGES) and _HEDGE.search(text) is not None
+    alternatives = _HEDGE.search(text) is not None
     left_to_look = most(text)
     for match, group in found:
         if match.start() < passed:
@@ -346,20 +367,20 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
         if left_to_look < 0:
             return None
         places, end = [position(match[group], count)], match.end()
-        joined = ""
-        while (more := _MORE.match(text, end)) is not None and position(more[1], count) not in places:
-            joined += text[end : more.start(1)].lower()
-            places.append(position(more[1], count))
+        either = False
+        while (more := _MORE.match(text, end)) is not None and position(more[2], count) not in places:
+            either |= more["by"].strip(".") in _ALTERNATIVES
+            places.append(position(more[2], count))
             end = more.end()
         passed = end
         if len(places) > 1 and _WEIGHED.search(text[max(0, match.start() - 24) : match.start()]):
             continue
-        if is_supposed(text, match.start()) or is_past(text, match.start()) or is_asked(text, end):
+        if is_supposed(text, match.start(), end) or is_past(text, match.start()) or is_asked(text, end):
             continue
         if is_denied(text, match.start(), end):
             denied.update(places)
         else:
-            alternatives |= "or" in joined or "vs" in joined or "versus" in joined
+            alternatives |= either
             alive.update(dict.fromkeys(places))
     if alternatives:
         return None

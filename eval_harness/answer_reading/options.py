@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.measures import exact, has_status, spell_status
-from eval_harness.answer_reading.plain_text import CJK, hints, spell_out, words_in
+from eval_harness.answer_reading.plain_text import CJK, exact, has_status, spell_out, spell_status
+from eval_harness.answer_reading.words import NEVER, Phrase, beginnings, words_in
 
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
 _WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
@@ -50,11 +50,11 @@ class OptionTexts:
     two options read the same); `common` are options that are everyday words, `negative` those that begin with a negation; `longest` is
     the most characters an option has; `lone` are options that are one letter; `leads` the first words; `stems` are the stems of each
     option's words, `telling` those that no other option has; `exact` maps options as formulas to them; `numeric` are
-    options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; in a text that does not say one of `hints`
-    `pattern` finds nothing; `listed`: the words of the list of options, each after its letter."""
+    options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; `listed`: the words of the list of options,
+    each after its letter."""
 
     words: tuple[tuple[str, ...], ...]
-    pattern: re.Pattern[str] | None
+    pattern: Phrase
     index: dict[str, int | None]
     common: frozenset[int]
     negative: frozenset[int]
@@ -66,7 +66,6 @@ class OptionTexts:
     exact: dict[str, int | None]
     numeric: frozenset[int]
     status: bool
-    hints: frozenset[str]
     listed: str
 
 
@@ -243,11 +242,12 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         for i, option in enumerate(words)
         if len(option) == 1 and len(option[0]) == 1 and option[0].isalpha()
     }
-    said = hints(" ".join(max(key.removesuffix("is").split(" "), key=len) for key in index))
-    found = None
+    first = beginnings(" ".join(" ".join(_forms(key.split(" ")[0])) for key in index))
+    said = beginnings(" ".join(" ".join(_forms(max(key.split(" "), key=len))) for key in index))
+    found = NEVER
     if index:
         pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
-        found = re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+        found = Phrase(re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE), first, said)
     listed = " ".join(" ".join((letter.lower(), *option)) for letter, option in zip(LETTERS, words, strict=False))
     status = status or any(option[-1:] in (("positive",), ("negative",)) and len(option) > 1 for option in words)
     return OptionTexts(
@@ -264,9 +264,13 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         formulas,
         numeric,
         status,
-        said,
         listed,
     )
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """How a word of an option may begin in a text: as it is, or in the plural ("lyses")."""
+    return (word, word + "s", word + "es", word[:-2] + "es" if word.endswith("sis") else word)
 
 
 _UNBOUND = "".join(rf"(?<!{word} )" for word in sorted(_BOUNDS - {"plus"})) + r"(?<!\d/)"

@@ -7,32 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from collections.abc import Iterable
 
-from eval_harness.answer_reading.measures import spell_measures
-
-_WORD = re.compile(r"[^\W_]+")
-
-
-@lru_cache(maxsize=256)
-def _beginnings(text: str) -> frozenset[str]:
-    return frozenset(word[:4] for word in _WORD.findall(text.lower()))
-
-
-def words_in(text: str) -> frozenset[str]:
-    """A vocabulary written as one string."""
-    return frozenset(text.split())
-
-
-def hints(words: str) -> frozenset[str]:
-    """Words for `says`: of each the first four letters."""
-    return frozenset(word[:4] for word in _WORD.findall(words.lower()))
-
-
-def says(text: str, words: frozenset[str]) -> bool:
-    """Whether a text may say one of the words (`hints`): where not, a pattern that needs one cannot match. True of other scripts."""
-    return not text.isascii() or not words.isdisjoint(_beginnings(text))
-
+from eval_harness.answer_reading.words import words_in
 
 _SPECIAL = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
@@ -88,7 +65,7 @@ _CONTRACTED = (
 
 CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _CJK_EDGE = re.compile(rf"(?<=[{CJK}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK}])")
-_BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}"), re.compile(r" ?\n\s*"), re.compile(r"([^\w\s])\1{3,}")
+_BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
 _SIGNS = re.compile(r"[^\w\s]{4}")
 
 _ERROR = re.compile(
@@ -105,10 +82,18 @@ _ERROR = re.compile(
 
 
 _ERROR_SIGNS = (
-    "rror", "xception", "ailed", "timed out", "gateway", "unavailable", "too many", "limit", "quota", "context length", "connection",
-    "out of memory", "raceback", "invalid", "status", "retries", "time-out", "timeout", "http",
+    "error", "exception", "failed", "traceback", "http", "gateway", "service unavailable", "too many requests", "rate limit", "ratelimit",
+    "quota", "context length", "connection", "timed out", "out of memory", "api key", "api_key", "status code", "max retries", "api call",
 )  # fmt: skip
 """What the text of an error says, in lower case."""
+
+
+def _holds(text: str, parts: Iterable[str]) -> bool:
+    """Whether a text holds any of the parts: a loop, since every response goes through here many times."""
+    for part in parts:  # noqa: SIM110
+        if part in text:
+            return True
+    return False
 
 
 def marked_answers(text: str) -> list[tuple[str, str]]:
@@ -155,7 +140,7 @@ def plain(text: str) -> str:
     if "  " in text or "\t" in text:
         text = _BLANKS.sub(" ", text)
     if "\n" in text:
-        text = _LINES.sub("\n", text)
+        text = _LINES.sub("\n", text.replace(" \n", "\n"))
     return spell_out(_RUN.sub(r"\1\1\1", text) if _SIGNS.search(text) else text).strip()
 
 
@@ -169,10 +154,9 @@ def spell_out(text: str) -> str:
             text = text.replace(short, long)
         text = _IS_SHORT.sub(" is", text)
     text = spell_measures(text)
-    for part in _BRITISH:
-        if part in text:
-            text = _ENDS_IN_RE.sub("er", _EXTRA_VOWEL.sub("", text))
-            break
+    lowered = text.lower()
+    if _holds(lowered, _BRITISH):
+        text = _ENDS_IN_RE.sub("er", _EXTRA_VOWEL.sub("", text))
     if "annot" in text:
         text = text.replace("cannot", "can not").replace("Cannot", "Can not")
     return text
@@ -184,14 +168,16 @@ _EXTRA_VOWEL = re.compile(
     re.IGNORECASE,
 )
 _ENDS_IN_RE = re.compile(r"(?:(?<=met|lit|fib|tit)|(?<=cent))re(?=s?\b)", re.IGNORECASE)
-_BRITISH = words_in("ae AE edem esoph estr hoea noea foet Foet umour olour metre litre centre fibre titre")
+_BRITISH = words_in(
+    "aem oedem oesoph oestr rrhoe pnoe foet faec caec paed anaesth aetiol tumour colour metre litre fibre titre centre"
+)
 """British spelling, which is made American: haemorrhage, oedema, diarrhoea, foetal, tumour, fibre."""
 
 
 def is_error(text: str) -> bool:
     """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
     beginning = text[:400].lower()
-    return any(sign in beginning for sign in _ERROR_SIGNS) and _ERROR.search(beginning) is not None
+    return _holds(beginning, _ERROR_SIGNS) and _ERROR.search(beginning) is not None
 
 
 def _own_turn(text: str) -> str:
@@ -223,3 +209,106 @@ def _boxed(text: str) -> list[tuple[int, int]]:
             end += 1
         found.append((box.end(), end))
     return found
+
+
+_DIGIT = re.compile(r"\d|[℃√\\]")
+
+
+def _as_word(found: re.Match[str]) -> str:
+    """The name of the group that was found, as a word of its own."""
+    return f" {found.lastgroup} "
+
+
+_STEPS = tuple(
+    (tuple(marks.split("|")), re.compile(pattern, re.IGNORECASE), put)
+    for marks, pattern, put in (
+        ("frac", r"\\[dt]?frac\s*\{([^{}]{1,40})\}\s*\{([^{}]{1,40})\}", r"\1/\2"),
+        ("\\circ|\\degree", r"\^?\s?\{?\\circ\b\}?|\\degree\b", "°"),
+        ("\\%", r"\\%", "%"),
+        ("\\ge", r"\\geq?(?:slant)?(?![a-z])", "≥"),
+        ("\\le", r"\\leq?(?:slant)?(?![a-z])", "≤"),
+        ("\\lt", r"\\lt(?![a-z])", "<"),
+        ("\\gt", r"\\gt(?![a-z])", ">"),
+        (",", r",(?<=\d,)(?=\d{3}(?!\d))", ""),
+        (
+            "<|>|≤|≥|⩽|⩾|than|least|most|below|under|above|over|exceed",
+            r"(?:\b(?=[abefghlmnosu])|(?=[<>≥≤⩾⩽]))"
+            r"(?:(?P<atleast>>=|[≥⩾]|at least|(?:no|not) less than|(?:greater|more|larger|higher) than or equal to)"
+            r"|(?P<atmost><=|[≤⩽]|at most|(?:no|not) more than|(?:less|lower|smaller|fewer) than or equal to)"
+            r"|(?P<lessthan>(?<![-=|<])<|(?:less|lower|smaller|fewer) than|below|under)"
+            r"|(?P<morethan>(?<![-=|>])>|(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=[\d.])",
+            _as_word,
+        ),
+        (
+            "-|−|–|‒|+|±|minus|negative",
+            r"(?P<plusminus>±\s*(?=[\d.]))|(?P<minus>(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d))"
+            r"|(?P<plus>(?<![\w.,)\]}°%\"'])\+(?=\.?\d))",
+            _as_word,
+        ),
+        (
+            "°|℃|deg",
+            r"(?P<celsius>(?:°\s?|℃|\b(?:degrees?|deg)\s+)(?:(?<=℃)|C(?:elsius)?\b))"
+            r"|(?P<fahrenheit>(?:°\s?|\b(?:degrees?|deg)\s+)F(?:ahrenheit)?\b)|(?P<degrees>°|(?<=\d)\s*\b(?:degrees?|deg)\b)",
+            _as_word,
+        ),
+        ("millimet", r"(?<=\d)\s*(?:millimet(?:er|re)s?)\b", " mm"),
+        ("centimet", r"(?<=\d)\s*(?:centimet(?:er|re)s?)\b", " cm"),
+        ("%|cent", r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
+        ("", r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
+        (" to ", r"(?<=\d) to (?=\d)", "-"),
+        ("between", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
+    )
+)
+"""What is written out, in this order: marks of which a text must hold one, the pattern, what is put in its place."""
+_LONG_STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{1,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
+_STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{0,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
+
+_LATEX_LOOKS = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|[,;:! ])|[\s${}*_`]|\\[()\[\]]")
+_LATEX_WRAPPERS = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|boldsymbol|mbox)(?![a-z])")
+_LATEX_NAMES = (
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1)/(\2)"),
+    (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
+    (re.compile(r"\\sqrt\s?(\w)"), r"√(\1)"),
+    (re.compile(r"√(\w+)"), r"√(\1)"),
+    (re.compile(r"\\(?:cdot|times)(?![a-z])|[×·]"), "*"),
+    (re.compile(r"\^?\{?\\circ\}?|\\degree|\bdegrees?\b"), "°"),
+    (re.compile(r"\\geq?(?:slant)?(?![a-z])|[≥⩾]"), ">="),
+    (re.compile(r"\\leq?(?:slant)?(?![a-z])|[≤⩽]"), "<="),
+    (re.compile(r"[−–‒]"), "-"),
+    (re.compile(r"\\pi(?![a-z])"), "π"),
+)
+
+
+def spell_measures(text: str) -> str:
+    """Comparison signs, minus, plus, degrees and percent before or after numbers as words; LaTeX fractions as a/b."""
+    if _DIGIT.search(text) is None:
+        return text
+    lowered = text.lower()
+    for marks, pattern, put in _STEPS:
+        if _holds(lowered, marks) and (spelt := pattern.sub(put, text)) != text:
+            text, lowered = spelt, spelt.lower()
+    return text
+
+
+def spell_status(text: str, letters: bool = True) -> str:
+    """ "ER-", "HER2+", "Rh(-)" as "ER negative", "HER2 positive", "Rh negative": only where options are of this kind. `letters`: also
+    "A+", which is a label where no option is a blood group."""
+    return (_STATUS if letters else _LONG_STATUS).sub(
+        lambda found: f"{found[1]} {'positive' if (found[2] or found[3]) == '+' else 'negative'}", text
+    )
+
+
+def has_status(text: str) -> bool:
+    return _STATUS.search(text) is not None
+
+
+def exact(text: str) -> str:
+    """A text without blanks, markup and LaTeX's looks, in lower case: equal for two ways to write the same formula."""
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    if "\\" in text or not text.isascii():
+        text = _LATEX_WRAPPERS.sub("", text)
+        for pattern, put in _LATEX_NAMES:
+            text = pattern.sub(put, text)
+        text = re.sub(r"(?<![\w)])\((\w+)\)", r"\1", text)
+    text = _LATEX_LOOKS.sub("", text).replace("\\%", "%")
+    return text.rstrip(".,;:!").lower()

@@ -24,19 +24,14 @@ from eval_harness.answer_reading.plain_text import BOX
 
 _NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
-    rf"<(?P<end1>/?)(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
-    r"|◁(?P<end2>/?)think▷"
-    r"|\[(?P<end3>/?)think\]"
-    r"|<\|(?P<end4>/?)think(?:ing)?\|>"
-    r"|<\|channel>\s{0,4}(?:thought|analysis|thinking)\b"
-    r"|(?P<end5><channel\|>)"
-    r"|<unused94>(?:\s{0,4}thought\b)?"
-    r"|(?P<end6><unused95>)"
-    r"|<\|(?:start_thinking|begin_of_(?:thought|thinking|think)|(?:thinking|think)_start)\|>"
-    r"|(?P<end7><\|(?:end_thinking|end_of_(?:thought|thinking|think)|(?:thinking|think)_end)\|>)",
+    rf"<(?:/?(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
+    r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)|(?:thinking|think)_(?:start|end))\|>"
+    r"|\|channel>\s{0,4}(?:thought|analysis|thinking)\b|channel\|>|unused94>(?:\s{0,4}thought\b)?|unused95>)"
+    r"|◁/?think▷|\[/?think\]",
     re.IGNORECASE,
 )
-_MARKS = re.compile(r"[<\[◁]|analysis|commentary|assistantfinal")
+_END_TAG = re.compile(r"[<\[◁]\|?/|<\|\w*end|<channel\||<unused95", re.IGNORECASE)
+_MARKS = ("<", "[", "◁", "analysis", "commentary")
 _HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
 _HARMONY_FINAL = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
@@ -88,9 +83,9 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     >>> split_reasoning("It could be A, but", opened=True)
     Split(reasoning='It could be A, but', answer='', unfinished=True)
     """
-    if not opened and not _MARKS.search(text):
+    if not opened and not any(mark in text for mark in _MARKS):
         return _thought_line(text)
-    finals = list(_HARMONY_FINAL.finditer(text))
+    finals = list(_HARMONY_FINAL.finditer(text)) if "final" in text else []
     if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):
         final = finals[-1]
         return Split(_HARMONY_MARKS.sub(" ", text[: final.start()]).strip(), text[final.end() :], False)
@@ -98,7 +93,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
         return _unclosed("", text, 0)
     tags = list(_TAG.finditer(text))
     closing = [tag for tag in tags if _closes(tag)]
-    if not tags or (not closing and tags[0]["end5"] is not None):
+    if not tags:
         return _unclosed("", text, 0) if opened else _thought_line(text)
     start = closing[-1].end() if closing else 0
     reopened = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
@@ -116,7 +111,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
 
 
 def _closes(tag: re.Match[str]) -> bool:
-    return any(tag[f"end{number}"] for number in range(1, 8))
+    return _END_TAG.match(tag[0]) is not None
 
 
 def _says_something(text: str) -> bool:

@@ -23,18 +23,18 @@ from eval_harness.answer_reading.letters import (
     only_letters,
     position,
 )
-from eval_harness.answer_reading.measures import exact
 from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
 from eval_harness.answer_reading.options import OptionTexts, named_option
-from eval_harness.answer_reading.plain_text import hints, says
+from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
+from eval_harness.answer_reading.words import ONE_LETTER, Phrase, beginnings, phrase, places, says
 
-_LINK = r"\bis\b|\bare\b|\bwas\b|\bwould be\b|\bshould be\b|\bmust be\b|\bseems to be\b|\bappears to be\b|:|=>|=|->|→|⇒|–|—|\s-\s"
+_LINK = r"\b(?:is|are|was|would be|should be|must be|seems to be|appears to be|ist|lautet|est|es)\b|\b[èé]|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
     r"(?:(?<![^\W_])|(?<=[\u3040-\uffff]))(?P<word>(?:answers?|ans|options?|choices?|letters?|response|selection|conclusion"
     r"|diagnosis|description|classification|impression(?=\s*[:\n])|respuesta|réponse|antwort|lösung|risposta"
     r"|resposta|ответ|correct(?=\s*:)|final(?=\s*:))(?![^\W_])|答案|选项|正解|정답)"
-    rf"[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}|\bist\b|\blautet\b|\best\b|\bes\b|\bè|\bé"
+    rf"[\"'*]*(?P<mid>[^.\n:=?!]{{0,120}}?)(?:\s*(?P<link>{_LINK}"
     rf"|[是为為はは은는】]|(?<=ans)\.|\n))[\"'\s]*(?:(?:(?:is"
     rf"|are|be)\b|:)\s*)*",
     re.IGNORECASE,
@@ -42,28 +42,32 @@ _CUE = re.compile(
 _CUE_WORD = re.compile(
     r"ans(?:wer)?|option|choice|letter|response|selection|conclusion|diagnosis|description|classification|impression|respuesta"
     r"|réponse|antwort|lösung|risposta"
-    r"|resposta|ответ|correct|final|答案|选项|正解|정답"
+    r"|resposta|ответ|correct|final|答案|选项|正解|정답",
+    re.IGNORECASE,
 )
-_CUES = hints(
+_CUES = beginnings(
     "answer ans option choice letter response selection conclusion diagnosis description classification impression antwort risposta"
-    " resposta respuesta"
-    " correct final"
+    " resposta respuesta réponse lösung ответ correct final"
 )
 """What `_CUE` may begin with: looked for first, since it is found faster."""
-_OTHERS = re.compile(
+_OTHERS = phrase(
+    "all other another each every any least remaining wrong incorrect alternative possible following these given available provided"
+    " two three four five none last second third lowest worst weakest differential",
     r"\b(?:all|other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
     r"|provided|two|three|four|five"
     r"|none of the)\b[^\w.\n!?;:,\"]+(?:\w+[^\w.\n!?;:,\"]+){0,2}$"
-    r"|\b(?:last|second|third|lowest|worst|weakest)(?:[ -]best)?\s+$",
-    re.IGNORECASE,
+    r"|\b(?:last|second|third|lowest|worst|weakest|differential)(?:[ -]best)?\s+$",
 )
-_DOUBTED = re.compile(
+_DOUBTED = phrase(
+    "doubt not",
     r"\b(?:doubt|not (?:say|think|believe|sure|certain|agree|claim|mean|confirm))\s+(?:(?:that|if|whether)\s+)?(?:(?:the|it|my)\s+)?"
     r"(?:(?:correct|right|best|final)\s+)?$",
-    re.IGNORECASE,
 )
-_LONE = re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])")
-_CHOOSE = re.compile(
+_LONE = Phrase(re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])"), ONE_LETTER)
+_CHOOSE = phrase(
+    "i we therefore thus hence so consequently finally in overall change changing revise revising update correct switch switching"
+    " wait actually correction scratch on it this must best right choose choosing select selecting pick picking guess guessing left"
+    " leaving leaves going go settle most more",
     r"(?P<cue>\b(?:(?:i|we)(?:'ll|'d|\s+will|\s+would)?(?:\s+\w+){0,2}?\s+(?:choose|chose|pick|picked|select|selected|go with"
     r"|going with|go for|settle on|lean(?:ing)? towards?|say"
     r"|think|believe|answer|opt for"
@@ -78,15 +82,9 @@ _CHOOSE = re.compile(
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
-    re.IGNORECASE,
 )
-_CHOOSES = hints(
-    "choose chose pick select go going settle say think believe answer answers opt vote guess lean therefore thus hence so"
-    " consequently finally conclusion overall summary change changing revise revising update correct switch wait actually scratch"
-    " second mean it this must leaving left likely probably best right"
-)
-_CALLS_CORRECT = hints("correct right best better answer true more most")
-_CALLS_TEXT = hints("most more likely best better correct closest nearest my only")
+_CALLS_CORRECT = beginnings("correct right best better answer true more most")
+_CALLS_TEXT = beginnings("most more likely best better correct closest nearest my only")
 _IS_CORRECT = re.compile(
     r"[\"')\]}.:]*\s*(?:(?:is|are|would be|seems|appears to be|as)\s+(?:indeed |clearly |definitely |most likely |probably )?"
     r"(?:the\s+)?(?:\w+\s+){0,3}?"
@@ -131,11 +129,10 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
-    if not says(text, _CUES):
-        return
-    lowered = text.lower()
-    words = [word.start() for word in _CUE_WORD.finditer(lowered if len(lowered) == len(text) else text)]
-    for start in reversed(words[-_looked_at(text) :]):
+    starts = places(text, _CUES)
+    if starts is None:
+        starts = [word.start() for word in _CUE_WORD.finditer(text)]
+    for start in reversed(starts[-_looked_at(text) :]):
         cue = _CUE.match(text, start)
         if cue is None or not _is_cue(text, cue, multiple):
             continue
@@ -145,17 +142,13 @@ def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Sta
 
 def _chosen(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "I choose C", "so, it is D"."""
-    if not says(text, _CHOOSES):
-        return
-    for lone in reversed(list(_LONE.finditer(text))[-_looked_at(text) :]):
+    for lone in _LONE.last(text, 3 * _looked_at(text))[: _looked_at(text)]:
         place = max(0, lone.start() - 60)
-        if (lone[0] == "I" and count < 9) or not says(text[place : lone.start()], _CHOOSES):
-            continue
-        cue = _CHOOSE.search(text[place : lone.start()])
+        cue = None if lone[0] == "I" and count < 9 else _CHOOSE.search(text, place, lone.start())
         if cue is None or "not" in cue[0].split():
             continue
-        start, end = place + cue.start(), place + cue.end("cue")
-        if negated_before(text, start) or is_supposed(text, start) or _DOUBTED.search(text[max(0, start - 40) : start]):
+        start, end = cue.start(), cue.end("cue")
+        if negated_before(text, start) or is_supposed(text, start) or _DOUBTED.search(text, start - 40, start):
             continue
         if _CONNECTIVE.fullmatch(cue[0]) and _is_subject(text, lone.end(), texts):
             continue
@@ -172,7 +165,7 @@ def _is_subject(text: str, start: int, texts: OptionTexts) -> bool:
     """Whether a letter that ends at text[start], perhaps with its option's text, is what the sentence speaks of ("so (A) pain is
     possible"), which chooses nothing."""
     end = start + (text[start : start + 1] in ")]")
-    inner = texts.pattern.match(text, end + 1) if texts.pattern else None
+    inner = texts.pattern.match(text, end + 1)
     end = inner.end() if inner else end
     return _SAYS_OF_IT.match(text, end) is not None and _IS_CORRECT.match(text, end) is None
 
@@ -183,7 +176,7 @@ def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
         return
     passed = 0
     found = []
-    for head in list(_CAPITAL.finditer(text))[-_looked_at(text) :]:
+    for head in _capitals(text, 3 * _looked_at(text))[-_looked_at(text) :]:
         verdict = _called_correct(text, head, count, texts) if head.start() >= passed else None
         if verdict is not None:
             passed = verdict[1]
@@ -191,9 +184,29 @@ def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
     yield from reversed(found)
 
 
+def _capitals(text: str, most: int) -> list[re.Match[str]]:
+    """Capitals by themselves, with the brackets around each: of the last so many letters."""
+    starts = places(text, ONE_LETTER)
+    if starts is None:
+        return list(_CAPITAL.finditer(text))[-most:]
+    found = (_CAPITAL.match(text, _opening(text, start)) for start in starts[-most:] if text[start].isupper())
+    return list(filter(None, found))
+
+
+def _opening(text: str, start: int) -> int:
+    """Where the brackets begin that open before text[start], at most four."""
+    for place in range(start, max(0, start - 4), -1):
+        if text[place - 1] not in _OPENING:
+            return place
+    return max(0, start - 4)
+
+
+_OPENING = frozenset("\"'([{<«「")
+
+
 def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "sarcoidosis is the most likely diagnosis"."""
-    if texts.pattern is None or multiple or not says(text, _CALLS_TEXT):
+    if multiple or not says(text, _CALLS_TEXT):
         return
     mentions = text_mentions(text, texts)
     for mention in reversed(mentions[-_looked_at(text) :]):
@@ -207,21 +220,22 @@ def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> S
 
 def _ordinal(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the second statement is correct", where no option is itself numbered."""
-    if not says(text, _ORDINAL_WORDS) or any(word in _ORDINALS for words in texts.words for word in words):
+    found = list(_ORDINAL.find(text))[-_looked_at(text) :]
+    if found and any(word in _ORDINALS for words in texts.words for word in words):
         return
-    for match in reversed(list(_ORDINAL.finditer(text))[-_looked_at(text) :]):
+    for match in reversed(found):
         place = _ORDINALS.get(match[1].lower(), count - 1)
         if place < count and not negated_before(text, match.start()) and not is_supposed(text, match.start()):
             yield match.start(), (place,)
 
 
 _ORDINALS = {word: place for place, word in enumerate(("first", "second", "third", "fourth", "fifth"))}
-_ORDINAL_WORDS = hints("first second third fourth fifth")
-_ORDINAL = re.compile(
+_ORDINAL = phrase(
+    "the",
     r"\bthe (first|second|third|fourth|fifth) (?:statement|option|choice|description|sentence|caption|answer|one)"
     r" (?:is|seems|appears to be|would be) (?:clearly |most likely |indeed |probably )?(?:the )?(?:more |most )?"
     r"(?:correct|right|true|accurate|best|appropriate|likely)\b(?!\s+to\b)",
-    re.IGNORECASE,
+    "first second third fourth fifth",
 )
 _TEXT_IS_BEST = re.compile(
     r"[\"')\]]*(?: \([A-Z]\))?(?:\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct"
@@ -235,25 +249,22 @@ _TEXT_IS_BEST = re.compile(
     r"|in|with|when|if|among|after)\b))",
     re.IGNORECASE,
 )
-_OTHER_WORDS = re.compile(
+_OTHER_WORDS = phrase(
+    "richtig korrekt ich je yo elijo escojo scelgo escolho opto c opción option opção opzione réponse respuesta",
     r"(?:(?:\b(?:richtig|korrekt) (?:ist|wäre)|\b(?:ich|je|yo) (?:wähle|nehme|choisis|elijo)|\b(?:elijo|escojo|scelgo|escolho|opto por)"
     r"|\bc'est|\b(?:opción|option|opção|opzione|réponse|respuesta) (?:correcta|correcte|correta|corretta) (?:es|est|é|è))"
     r"(?:\s+(?:la|le|die|der|das|a|o))?(?:\s+(?:option|antwort|réponse|opción|respuesta|opção|opzione))?\s*:?\s*|(?:选择|选|選|選擇"
     r"|应为|应该是|所以是)\s*(?:选项)?\s*)"
     rf"{OPEN}([A-Z])(?![^\W_])",
-    re.IGNORECASE,
 )
-_IN_OTHER_WORDS = hints("richtig korrekt nehme choisis elijo escojo scelgo escolho opto est correta correcta corretta")
 
 
 def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """The same in German, Spanish, French, Italian, Portuguese and Chinese."""
-    if not says(text, _IN_OTHER_WORDS):
-        return
-    found = _OTHER_WORDS.finditer(text)
-    for match in sorted(found, key=lambda match: -match.start())[:20]:
-        if LETTERS.index(match[1].upper()) < count and match[1].isupper():
-            yield match.start(), (LETTERS.index(match[1]),)
+    for match in reversed(list(_OTHER_WORDS.find(text))[-20:]):
+        found = letters_at(text, match.start(1), count, strict=False) if match[1].isupper() else None
+        if found is not None and found != (-1,) and not is_supposed(text, match.start()):
+            yield match.start(), found
 
 
 def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
@@ -266,16 +277,19 @@ def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
     before = text[max(0, cue.start() - 40) : cue.start()]
     if word in ("description", "classification") and not _BEST.search(before):
         return False
-    if " if " in cue["mid"].lower() or is_asked(text, cue.end()):
+    if " if " in cue["mid"].lower() or _DENIED_LINK.search(cue["mid"]) or is_asked(text, cue.end()):
         return False
     plural = word in ("options", "choices", "letters") or link == "are"
-    if _OTHERS.search(before) or (plural and (not multiple or word != "answers")):
+    near = max(0, cue.start() - 40), cue.start()
+    if _OTHERS.search(text, *near) or (plural and (not multiple or word != "answers")):
         return False
-    if _DOUBTED.search(before):
+    if _DOUBTED.search(text, *near):
         return False
     return not is_supposed(text, cue.start())
 
 
+_DENIED_LINK = re.compile(r"(?:\b(?:no|not)|\bn'|不|并)\s*$", re.IGNORECASE)
+"""What stands before "is" and denies it ("la respuesta no es B", "答案不是 A")."""
 _LETTER_FIRST = re.compile(r"\W*[A-Za-z](?![^\W_])")
 _BEST = re.compile(r"\b(?:best|correct|right|final|(?:most|more) \w+)\s+$", re.IGNORECASE)
 
@@ -298,12 +312,12 @@ def _called_correct(
     places, end, _ = letter_list(text, list_head, count) if list_head else ([], head.end(), False)
     places, end = (places, end) if places else ([LETTERS.index(head[1])], head.end())
     tail = _IS_CORRECT.match(text, end)
-    if tail is None and texts.pattern is not None and len(places) == 1:
+    if tail is None and len(places) == 1:
         gap = LABEL_GAP.match(text, end)
         inner = texts.pattern.match(text, gap.end()) if gap else None
         if inner is not None and named_option(inner[0], texts) == places[0]:
             tail = _IS_CORRECT.match(text, inner.end())
-    if tail is None or _FAINT.search(tail[0]) or is_supposed(text, head.start()):
+    if tail is None or _FAINT.search(tail[0]) or is_supposed(text, head.start(), tail.end()):
         return None
     if _denied_in_clause(text, head.start()):
         return None
@@ -324,7 +338,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     if found is not None and found != (-1,):
         listed = labelled_options(text, start, texts, 0)
         return () if listed[:2] == (0, 1) else agreeing(text, start, texts, found)
-    if texts.pattern is None:
+    if not texts.index:
         return found
     if texts.numeric:
         line = text[start : min(len(text), start + 200)].split("\n", maxsplit=1)[0]
@@ -349,7 +363,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
 def agreeing(text: str, start: int, texts: OptionTexts, found: tuple[int, ...]) -> tuple[int, ...]:
     """`found`, unless the text of another option follows the letter ("B. <text of A>"): then nobody can say which is meant."""
     head = HEAD.match(text, start)
-    if head is None or len(found) != 1 or texts.pattern is None:
+    if head is None or len(found) != 1:
         return found
     if _names_another(text, head.end(), found[0], len(texts.words)):
         return ()

@@ -1,7 +1,7 @@
 """The rules that read a response, as one table (`RULES`): its order is what this reader promises.
 
-What the rules look for is elsewhere: letters (`letters.py`), option texts (`mentions.py`), statements (`statements.py`), yes and no
-(`yes_no.py`), the question's own words (`question.py`), declining (`declining.py`).
+What the rules look for is elsewhere: letters (`letters.py`), option texts (`mentions.py`, `asserted.py`), statements (`statements.py`),
+yes and no (`yes_no/`), declining (`polarity.py`).
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ from functools import lru_cache
 from typing import Literal
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading import question, yes_no
-from eval_harness.answer_reading.declining import cannot_know, declines, disclaims, is_undecided
+from eval_harness.answer_reading import Reading
+from eval_harness.answer_reading.asserted import asserted_texts, telling_words
 from eval_harness.answer_reading.letters import (
     VERDICT_WORDS,
     bare_letters,
     bracketed_letters,
     last_line_letter,
     leading_letters,
-    may_name_letters,
     ticked,
     verdicts,
     verdicts_end,
     whole_letters,
 )
-from eval_harness.answer_reading.measures import exact, spell_status
 from eval_harness.answer_reading.mentions import (
-    asserted_texts,
     denies_own_text,
     is_crossed,
     labelled_mentions,
@@ -42,41 +39,12 @@ from eval_harness.answer_reading.mentions import (
     text_mentions,
 )
 from eval_harness.answer_reading.options import OptionTexts, option_texts, plain_words
-from eval_harness.answer_reading.reading import Reading
+from eval_harness.answer_reading.plain_text import exact
+from eval_harness.answer_reading.polarity import cannot_know, declines, disclaims, is_undecided
+from eval_harness.answer_reading.said import Found, Said
 from eval_harness.answer_reading.statements import agreeing, last_statement
-from eval_harness.answer_reading.telling import telling_words
-
-Found = tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A response made plain (`text`; `raw` with its markup), with the options it may name. `letters`: options may be named by letter
-    (not where a question wants yes or no as a word); `lettered`: and a letter that may be one is there; `yes_no`: the two options are
-    yes and no; `question` only where it may be used."""
-
-    text: str
-    raw: str
-    texts: OptionTexts
-    multiple: bool
-    letters: bool
-    lettered: bool
-    yes_no: bool
-    question: str | None
-
-    @property
-    def count(self) -> int:
-        return len(self.texts.words)
-
-    @property
-    def named(self) -> OptionTexts:
-        """The options as texts to be looked for: yes and no are everyday words, which have rules of their own."""
-        return _NO_TEXTS if self.only_words else self.texts
-
-    @property
-    def only_words(self) -> bool:
-        return self.yes_no and self.texts.longest <= 3
-
+from eval_harness.answer_reading.yes_no import rules as yes_no_rules
+from eval_harness.answer_reading.yes_no import spoken
 
 Stage = Literal["whole", "explicit", "declining", "implied", "rest"]
 
@@ -91,17 +59,9 @@ class Rule:
     decides: str
 
 
-def said_of(raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None) -> Said:
-    if texts.status:
-        text = spell_status(text, any(len(option[0]) == 1 for option in texts.words if option))
-    leads = len(texts.leads) == 2 and set(texts.leads) == {"yes", "no"}
-    multiple, letters = question_type == "multiple", question_type != "yes_no"
-    return Said(text, raw, texts, multiple, letters, letters and may_name_letters(text, multiple), leads, question)
-
-
 def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
     """The first rule of the table that finds anything decides."""
-    if said.lettered and ("yes" in said.texts.leads or "no" in said.texts.leads) and _crossed_yes_no(said):
+    if said.lettered and ("yes" in said.texts.leads or "no" in said.texts.leads) and yes_no_rules.crossed_yes_no(said):
         return nothing("more than one option")
     if not said.multiple and _only_lists(said):
         return nothing("every option listed")
@@ -155,25 +115,10 @@ def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
     return Reading(choice, "answered", rule)
 
 
-_CROSSED_YES_NO = re.compile(
-    r"\W*(?:(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b|(yes|no)\W{1,3}(?:option )?([A-Z])\))",
-    re.IGNORECASE,
-)
 _ALL_OR_NONE = re.compile(
     r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those|them)\W*(?:$|\n))|none\W*(?:$|\n))",
     re.IGNORECASE,
 )
-_NO_TEXTS = option_texts(())
-
-
-def _crossed_yes_no(said: Said) -> bool:
-    """Whether a letter leads with the word of another option ("A. No" where A is Yes)."""
-    match = _CROSSED_YES_NO.match(said.text)
-    letter, word = (match[1] or match[4], match[2] or match[3]) if match else ("", "")
-    leads, place = said.texts.leads, LETTERS.find(letter.upper()) if letter else -1
-    if word.lower() not in leads or not 0 <= place < len(leads):
-        return False
-    return leads[place] in ("yes", "no") and leads[place] != word.lower()
 
 
 def _whole(said: Said) -> Found:
@@ -190,7 +135,7 @@ def _whole(said: Said) -> Found:
         return (place,)
     if text.lower().strip(" .") == "none" and (place := texts.index.get("none of the above")) is not None:
         return (place,)
-    if said.yes_no and (word := yes_no.whole(text)) is not None and word in texts.leads:
+    if said.yes_no and (word := spoken.whole(text)) is not None and word in texts.leads:
         return (texts.leads.index(word),)
     if not said.lettered:
         return None
@@ -252,7 +197,7 @@ def _statement(said: Said, start: int = 0) -> Found:
     found = last_statement(text, said.count, said.named, said.multiple) if said.letters else None
     if found == (-1,) and said.yes_no:
         found = None
-    return found if found is not None or not said.yes_no else _word(said, yes_no.stated(text))
+    return found if found is not None or not said.yes_no else yes_no_rules.word_found(said, spoken.stated(text))
 
 
 def _final_statement(said: Said) -> Found:
@@ -317,46 +262,6 @@ def _names_no_other(said: Said, but: int) -> bool:
     return all(but in mention.options for mention in text_mentions(said.text, said.texts))
 
 
-def _word(said: Said, word: str | None) -> Found:
-    """A yes or no that was found as the option; () for both."""
-    if word is None or not said.yes_no:
-        return None
-    return (said.texts.leads.index(word),) if word else ()
-
-
-def _spoken(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
-    return lambda said: _word(said, find(said.text)) if said.yes_no else None
-
-
-def _leading_word(said: Said) -> Found:
-    normal = question.denies_abnormal(said.text, said.question) if said.question else None
-    return _word(said, normal or yes_no.leading(said.text)) if said.yes_no else None
-
-
-def _affirms(said: Said) -> Found:
-    if not said.yes_no:
-        return None
-    if said.question and (counted := question.counts(said.text, said.question)) is not None:
-        return _word(said, counted)
-    if said.question and not question.names_finding(said.text, said.question):
-        return None
-    return _word(said, yes_no.affirms(said.text))
-
-
-def _denies(said: Said) -> Found:
-    if not said.yes_no or (said.question and question.is_negated(said.question)):
-        return None
-    if said.question and question.names_finding(said.text, said.question) is False:
-        return None
-    return _word(said, yes_no.denies(said.text))
-
-
-def _repeats(said: Said) -> Found:
-    if not said.yes_no or not said.question:
-        return None
-    return _word(said, question.repeats(said.text, said.question))
-
-
 def _bracketed(said: Said) -> Found:
     if not said.lettered or said.only_words:
         return None
@@ -404,7 +309,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
     Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
-    Rule("leading yes or no", "explicit", _leading_word, "the response begins with yes or no"),
+    Rule("leading yes or no", "explicit", yes_no_rules.leading_word, "the response begins with yes or no"),
     Rule(
         "letter with its option",
         "explicit",
@@ -419,15 +324,15 @@ RULES: tuple[Rule, ...] = (
         lambda said: () if said.yes_no and is_undecided(said.text) else None,
         "it says that it does not know whether yes or no",
     ),
-    Rule("yes or no by itself", "implied", _spoken(yes_no.alone), "one of the words between commas or stops"),
+    Rule("yes or no by itself", "implied", yes_no_rules.by(spoken.alone), "one of the words between commas or stops"),
     Rule(
         "question repeated",
         "implied",
-        _repeats,
+        yes_no_rules.repeats,
         "a statement says word for word what the question asks, or its negation",
     ),
-    Rule("denial", "implied", _denies, "'there is no nodule', 'I cannot see any'"),
-    Rule("affirmation", "implied", _affirms, "'there is a nodule', to a question about what is there"),
+    Rule("denial", "implied", yes_no_rules.denies, "'there is no nodule', 'I cannot see any'"),
+    Rule("affirmation", "implied", yes_no_rules.affirms, "'there is a nodule', to a question about what is there"),
     Rule("letter", "rest", _bracketed, "a letter in brackets or after 'option' that is not denied"),
     Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
     Rule("option text", "rest", _texts, "an option's text where the sentence says that it is there"),

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from eval_harness.answer_reading.options import NUMBER_WORDS, plain_words, stem
 from eval_harness.answer_reading.plain_text import spell_out
-from eval_harness.answer_reading.yes_no import FOUND
+from eval_harness.answer_reading.yes_no.spoken import FOUND
 
 _EMPTY_WORDS = frozenset(
     word

@@ -8,9 +8,11 @@ Every function takes a text that has been made plain and returns `yes`, `no`, ``
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
-from eval_harness.answer_reading.polarity import sentence_before
+from eval_harness.answer_reading.polarity import is_supposed
+from eval_harness.answer_reading.words import beginnings, phrase, says
 
 _YES = r"yes|yeah|yep|yup|affirmative"
 """Not "sure", "certainly": they open a reply ("Certainly! Let us look at it."), whichever way it goes on."""
@@ -52,7 +54,8 @@ _LEAD = re.compile(
     rf"|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))",
     re.IGNORECASE,
 )
-_STATEMENT = re.compile(
+_STATEMENT = phrase(
+    "answer response conclusion verdict i therefore thus hence so actually wait correction overall finally in but however the this that",
     rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|="
     rf"|->))+[\s\"'(\[]*{_SURELY}"
     rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
@@ -62,19 +65,16 @@ _STATEMENT = re.compile(
     rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes5>yes)|(?P<no5>no))\b(?=\W*(?:$|[.,;!\n]|[-–—]\s))"
     r"|\b(?:the|this|that) (?:(?:statement|claim|assertion) )?is "
     r"(?:(?P<yes4>true|correct)|(?P<no4>false|incorrect|not true|not correct))\b",
-    re.IGNORECASE,
 )
-_FOREIGN_STATEMENT = re.compile(
+_FOREIGN_STATEMENT = phrase(
+    "antwort lösung respuesta réponse risposta resposta ответ",
     r"(?:\b(?:antwort|lösung|respuesta|réponse|risposta|resposta|ответ)\b(?:\s+\w+){0,2}?|答案|答え|正解|정답)\s*(?:\b(?:ist|lautet"
     r"|es|est|è|é|is)\b|[是はは은:：-])?"
     r"\s*:?\s*[\"'«]?(?P<word>\w+)",
-    re.IGNORECASE,
 )
 _LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$", re.IGNORECASE)
-_ALONE = re.compile(
-    r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*(?:(?P<yes>yes(?!,? i (?:can|could) ))|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])",
-    re.IGNORECASE,
-)
+_ALONE = phrase("yes no", r"(?:(?P<yes>yes(?!,? i (?:can|could) ))|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])")
+_BEFORE_ALONE = re.compile(r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*$")
 _BEGINS = (
     r"^\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
@@ -134,14 +134,19 @@ def stated(text: str) -> str | None:
     """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
     text = _without_pairs(text)
     said = [
-        (match.start(), _kind(match)) for match in _STATEMENT.finditer(text) if not _is_supposed(text, match.start())
+        (match.start(), _kind(match))
+        for match in _STATEMENT.find(text)
+        if not is_supposed(text, match.start(), match.end())
     ]
     if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
-        if {_kind(match) for match in _ALONE.finditer(text)} != {last[1].lower()}:
+        if {_kind(match) for match in _by_itself(text)} != {last[1].lower()}:
             return said[-1][1] if said else ""
         said.append((last.start(1), last[1].lower()))
-    for match in _FOREIGN_STATEMENT.finditer(text):
-        if (kind := _FOREIGN_WORDS.get(match["word"].lower())) is not None:
+    for match in _FOREIGN_STATEMENT.find(text):
+        if (
+            not is_supposed(text, match.start(), match.end())
+            and (kind := _FOREIGN_WORDS.get(match["word"].lower())) is not None
+        ):
             said.append((match.start(), kind))
     return max(said)[1] if said else None
 
@@ -163,8 +168,17 @@ _NO_BUT = re.compile(
 
 def alone(text: str) -> str | None:
     """Yes or no by itself somewhere in the response."""
-    found = {_kind(match) for match in _ALONE.finditer(_without_pairs(text))}
+    plain = _without_pairs(text)
+    found = {_kind(match) for match in _by_itself(plain) if not is_supposed(plain, match.start())}
     return found.pop() if len(found) == 1 else "" if found or _UNDECIDED.search(text) else None
+
+
+def _by_itself(text: str) -> Iterator[re.Match[str]]:
+    """Yes and no between commas or stops."""
+    for match in _ALONE.find(text):
+        start = match.start()
+        if _BEFORE_ALONE.search(text[start - 12 : start] if start > 12 else text[:start]):
+            yield match
 
 
 def denies(text: str) -> str | None:
@@ -180,19 +194,12 @@ def affirms(text: str) -> str | None:
 @lru_cache(maxsize=4)
 def _without_pairs(text: str) -> str:
     """Without "yes or no", which offers both."""
-    lowered = text.lower()
-    if "yes" not in lowered and "here's" not in lowered:
+    if "here's" not in text and not (says(text, _YES_WORD) and says(text, _PAIRED)):
         return text
     return _UNDECIDED.sub(" ", text.replace("here's", "here is"))
 
 
-def _is_supposed(text: str, start: int) -> bool:
-    """Whether a statement holds only under a condition ("if it is acute, the answer is no"), or is what the response does not decide."""
-    before = sentence_before(text, start)
-    return _IF.search(before) is not None or before.rstrip().endswith(" whether")
-
-
-_IF = re.compile(r"\bif\b(?!\s+(?:asked|forced|(?:i|we)\s+(?:had|have|must|were forced)))", re.IGNORECASE)
+_YES_WORD, _PAIRED = beginnings("yes"), beginnings("no neither either both")
 
 
 def _foreign_lead(text: str) -> str | None:

@@ -1,0 +1,369 @@
+"""Options that a response means by their text: their own words where the sentence says that they are there, or, in any order and form,
+the words that tell them apart ("the femur is fractured" for "fracture of the femur").
+
+Functions return positions, None where they find nothing, () for more than one option. See also: where texts stand (`mentions.py`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from eval_harness.answer_reading.letters import Found, most
+from eval_harness.answer_reading.mentions import COMPOUND, ITEM, PROSE, REST, WORD, Mention, only_lists, text_mentions
+from eval_harness.answer_reading.options import DENIED, STOP, OptionTexts, stem
+from eval_harness.answer_reading.polarity import clause_start, is_denied, negated_before
+from eval_harness.answer_reading.words import beginnings, phrase, says_between
+
+ASSERTS = phrase(
+    "is are was were be show shows showing shown reveal depict display demonstrate illustrate represent indicate suggest consistent"
+    " compatible appear look looks likely probably see evidence presence diagnosis correspond characteristic typical contain has have"
+    " there matches choose select think believe guess leaning involve affects belong will with visible highlight mean expect count"
+    " identify had favor favour fit fits lies located point leaves leaving",
+    r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?|represents?|indicates?"
+    r"|indicative of|suggests?"
+    r"|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of|presence of|diagnos\w+"
+    r"|corresponds? to"
+    r"|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe|guess"
+    r"|leaning towards?|involv(?:es|ing)|affects|belongs? to|will|with|visible|highlights?"
+    r"|means?|expect(?:s|ed)?|count(?:ed)?|identif\w+ as|had|favou?rs?|fits?|lies|located|points? to|leaves|leaving)\b",
+)
+ONLY_NEAR = phrase(
+    "adjacent next near close behind in above below beneath beside surround around anterior posterior lateral medial superior inferior"
+    " abut compress supplies drain drains mimic confused treated history risk screen connected attached toward away can may might could"
+    " possible options choices candidates alternatives",
+    r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
+    r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
+    r"|treated (?:for|with)|history of"
+    r"|risk (?:of|for)|screen\w* for"
+    r"|connected to|attached to|towards?|away from"
+    r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
+    r"|possib\w+"
+    r"|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:"
+    r"|were))\s*(?:\w+\s+){0,1}?(?:the\s+|a\s+|an\s+)?(?:\w+\s+and\s+)?(?:(?:the|left|right)\s+)*$",
+)
+WEIGHED = phrase(
+    "whether between among considering question to",
+    r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish))\b",
+)
+_SEEN_AFTER = re.compile(
+    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted"
+    r"|evident|demonstrated|observed"
+    r"|depicted|displayed"
+    r"|illustrated|highlighted|marked|affected|involved|correct|right|(?:the )?(?:correct|best|most|right|answer)|likely)\b"
+    r"|(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,40}?\b(?:corresponds?|matche?s?|aligns?) (?:best |closely |most \w+ )?(?:to|with|the)\b",
+    re.IGNORECASE,
+)
+_IS = beginnings("is are can was were corresponds matches aligns")
+
+
+def seen_after(text: str, end: int) -> bool:
+    """Whether the clause goes on to say that the words that end at text[end] are seen, or right."""
+    return says_between(text, _IS, end, end + 80) and _SEEN_AFTER.match(text, end) is not None
+
+
+DEFINES_AFTER = re.compile(
+    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often|would|could|uses|requires|involves)\b",
+    re.IGNORECASE,
+)
+_LEADS = re.compile(
+    r"\W*(?:(?:therefore|thus|hence|so|overall|in conclusion|in summary)\b,?\s*)?(?:(?:a|an|the)\s+)?", re.IGNORECASE
+)
+_ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
+_RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
+_RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
+AGREES = re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$", re.IGNORECASE)
+_CONCLUDES = phrase(
+    "most therefore thus hence in overall best final diagnosis must has leaves leaving",
+    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
+    r"|most consistent|final|diagnosis is|must be|has to be|leaves|leaving)\b",
+)
+SHORT = 8
+"""Words up to which a response is an answer rather than prose: whatever option it names, it means."""
+
+
+def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
+    """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing.
+
+    Of several the one that the last sentence concludes counts. Numbers and formulas are read only of a response without workings, or
+    of a last sentence without any other number."""
+    mentions = text_mentions(text, texts)
+    if len(mentions) > most(text):
+        return None
+    if only_lists(text, texts):
+        return ()
+    meant: dict[int, None] = {}
+    concluded: dict[int, None] = {}
+    last: dict[int, None] = {}
+    items: set[int] = set()
+    short = len(text) < 120 and len(text.split()) <= SHORT
+    final = _last_sentence(text)
+    for mention in mentions:
+        if mention.crossed or (_is_range(text, mention, texts) and not is_denied(text, mention.start, mention.end)):
+            return ()
+        if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
+            continue
+        if not texts.common.isdisjoint(mention.options) and ITEM.search(
+            text[max(0, mention.start - 8) : mention.start]
+        ):
+            items.update(mention.options)
+        if _is_meant(text, mention, texts, short):
+            meant.update(dict.fromkeys(mention.options))
+            clause = clause_start(text, mention.start), mention.start
+            if _CONCLUDES.search(text, *clause):
+                concluded.update(dict.fromkeys(mention.options))
+            if mention.start >= final > 0 and _CONCLUDES_LAST.search(text, *clause):
+                last.update(dict.fromkeys(mention.options))
+    alive = tuple(meant)
+    if alive and not items <= meant.keys():
+        return ()
+    if len(alive) > 1 and not multiple:
+        alive = tuple(last) if len(last) == 1 else tuple(concluded) or alive
+    if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
+        return alive
+    return () if alive else None
+
+
+_CONCLUDES_LAST = phrase(
+    "likely suggest indicate belong consistent therefore thus hence so conclude conclusion diagnosis appear point",
+    r"\b(?:likely|suggests?|indicates?|belongs? to|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be"
+    r"|points? to)\b",
+)
+_NOT_BUT = phrase(
+    "not",
+    r"\bnot\b[^.;\n]{1,100}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|is|it is|a|an|the)\s+)*$",
+)
+"""What a statement puts in place of what it denies ("not in the frontal but in the parietal lobe")."""
+_RESULT_IS = re.compile(r"\b(?:is|was|are|be|equals)\s+(?:about |approximately |exactly )?[^\w\s]?$", re.IGNORECASE)
+"""Before the number that ends a response ("With 200 minutes a month the saving would be 52.61.")."""
+_ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def _last_sentence(text: str) -> int:
+    """Where the last sentence begins."""
+    start = 0
+    for match in _SENTENCE_END.finditer(text.rstrip(), max(0, len(text) - 600)):
+        start = match.end()
+    return start
+
+
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=\S)|\n+(?=\S)|,? (?:so|therefore|thus|hence|giving)\b", re.IGNORECASE)
+
+
+def _only_number(text: str, mention: Mention, final: int) -> bool:
+    """Whether a number is the only one that a response without workings names, or the only one of its last sentence."""
+    own = set(_ANY_NUMBER.findall(text[mention.start : mention.end]))
+    if len(text) <= PROSE and text[: mention.start].rstrip(" $\n").endswith("=") and not REST.search(text, mention.end):
+        return True  # the result of a calculation that ends the response
+    if (
+        len(text) <= PROSE
+        and _RESULT_IS.search(text[max(0, mention.start - 20) : mention.start])
+        and not REST.search(text, mention.end)
+    ):
+        return True
+    start = 0 if len(text) <= PROSE and "=" not in text and own.issuperset(_ANY_NUMBER.findall(text)) else final
+    if mention.start < start or not own.issuperset(_ANY_NUMBER.findall(text[start:])):
+        return False
+    signs = text.count("=", start)
+    return signs == 0 or (
+        signs == 1 and text[: mention.start].rstrip().endswith("=") and not REST.search(text, mention.end)
+    )
+
+
+def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
+    """Whether a word that tells another option is joined before ("mild to moderate stenosis")."""
+    numbered = len(mention.options) == 1 and _NUMBERED.search(text, mention.start, mention.end)
+    if numbered and _RANGE_AFTER.match(text, mention.end):
+        return True
+    before = _RANGE_BEFORE.search(text[max(0, mention.start - 30) : mention.start])
+    if before is None:
+        return False
+    word = stem(before[1].lower())
+    return any(word in words for option, words in enumerate(texts.telling) if option not in mention.options)
+
+
+_WHOLE_IMAGE = (
+    r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct"
+    r"|it|this|that)s?"
+)
+_NORMAL_PART = re.compile(
+    rf"\s+(?!(?:{_WHOLE_IMAGE}|and|or|but|because|with|as|in|on|for|given|due|since)\b)[a-z]", re.IGNORECASE
+)
+_PART_IS_NORMAL = re.compile(
+    rf"\b(?!{_WHOLE_IMAGE}\b)\w+\s+(?:is|are|appears?|looks?|remains?)\s+(?:to be\s+)?(?:\w+ly\s+|within\s+)?$",
+    re.IGNORECASE,
+)
+"""Where "normal" is said of a part and not of the image ("a normal heart", "the heart size is normal")."""
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_CJK_SAYS = re.compile(
+    r"(?:显示|显示为|提示|表现为|考虑为?|诊断为?|符合|存在|可见|属于|是|为|有|选|答案|^)[了的\s::\"“]*$"
+)
+_CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否")
+
+
+def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> bool:
+    clause = clause_start(text, mention.start), mention.start
+    before = text[slice(*clause)]
+    lead = _LEADS.fullmatch(before) is not None
+    if any(option in texts.common for option in mention.options):
+        return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
+    if text[mention.start : mention.end].lower() == "normal" and (
+        _NORMAL_PART.match(text, mention.end) or _PART_IS_NORMAL.search(before)
+    ):
+        return False
+    if text[mention.start : mention.end].lower() == "right" and AGREES.search(before):
+        return False
+    if _CJK.search(text, mention.start, mention.end):
+        before = before[-16:].rsplit(",", 1)[-1]
+        return _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
+    negative = texts.negative.issuperset(mention.options)
+    if not negative and is_denied(text, mention.start, mention.end):
+        return False
+    if ONLY_NEAR.search(text, *clause) or WEIGHED.search(text, *clause):
+        return False
+    if unharmed(text, mention.end):  # "the right kidney appears normal"
+        return False
+    if (
+        seen_after(text, mention.end)
+        or mention.labelled
+        or ASSERTS.search(text, *clause)
+        or before.rstrip().endswith("=")
+        or _NOT_BUT.search(text, mention.start - 160, mention.start)
+    ):
+        return True
+    return (lead or short) and not DEFINES_AFTER.match(text, mention.end)
+
+
+_SOUND = beginnings("intact preserved unremarkable spared healthy normal clear")
+
+
+def unharmed(text: str, end: int) -> bool:
+    """Whether the clause goes on to call healthy what ends at text[end]."""
+    return says_between(text, _SOUND, end, end + 120) and _UNHARMED.match(text, end) is not None
+
+
+_UNHARMED = re.compile(
+    r"[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy|normal|clear)\b",
+    re.IGNORECASE,
+)
+
+
+_DEFINITION = phrase(
+    "is are refer refers",
+    r"\b(?:is|are) (?:\w+ly )?(?:used|defined|a (?:type|kind|form|condition|disease|procedure|device|rare|common)|an? \w+ (?:that"
+    r"|which))\b|\brefers? to\b",
+)
+
+
+def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
+    """The one option whose words are all said, or whose telling words (those no other option has) are, with none that tell another.
+
+    Words count by their stems, in any order: "the femur is fractured" for "fracture of the femur" against "dislocation of the hip". Of
+    three or more telling words one may be missing, of eight or more a quarter. A response of a few words that are all one option's
+    names it, if another option has not all of them ("thyroid" for "thyroid gland").
+    """
+    if (named := _fragment(text, texts)) is not None:
+        return (named,)
+    if len(text) > PROSE or not any(texts.stems) or _DEFINITION.search(text):
+        return None
+    known = frozenset().union(*texts.stems)
+    said: set[str] = set()
+    asserted: set[str] = set()
+    short = len(text.split()) <= SHORT
+    left_to_look = most(text)
+    for match in WORD.finditer(text):
+        word = stem(match[0].lower())
+        if word not in known and DENIED + word not in known:
+            continue
+        left_to_look -= 1
+        if left_to_look < 0:
+            return None
+        if COMPOUND.search(text, max(0, match.start() - 8), match.start()):
+            continue
+        if is_denied(text, match.start(), match.end()):
+            if negated_before(text, match.start()):
+                said.add(DENIED + word)
+                asserted.add(DENIED + word)
+            continue
+        clause = clause_start(text, match.start()), match.start()
+        before = text[slice(*clause)]
+        if before[-4:].lower() in ("non-", "non ") and "non" not in known:
+            return None
+        if WEIGHED.search(text, *clause):
+            continue
+        if word == "right" and AGREES.search(before):
+            continue
+        if unharmed(text, match.end()):
+            continue
+        said.add(word)
+        seen = ASSERTS.search(text, *clause) or seen_after(text, match.end())
+        if not ONLY_NEAR.search(text, *clause) and (seen or (short and not DEFINES_AFTER.match(text, match.end()))):
+            asserted.add(word)
+    whole = [option for option, stems in enumerate(texts.stems) if stems and stems <= said]
+    whole = [option for option in whole if not any(texts.stems[option] < texts.stems[other] for other in whole)]
+    if len(whole) > 1:
+        return ()
+    told = {option for option, words in enumerate(texts.telling) if words & said}
+    candidates = whole or [
+        option
+        for option in told
+        if len(texts.telling[option] & said) >= max(2, _enough(len(texts.telling[option])))
+        or texts.telling[option] <= said
+    ]
+    if len(candidates) != 1 or told - set(candidates):
+        return () if len(told) > 1 else None
+    option = candidates[0]
+    if not whole and _is_replaced(text, option, texts.stems[option] - said, texts):
+        return None
+    return (option,) if texts.stems[option] & asserted else None
+
+
+def _enough(count: int) -> int:
+    """How many of so many telling words have to be said."""
+    return count - max(1, count // 4)
+
+
+def _fragment(text: str, texts: OptionTexts) -> int | None:
+    if len(text) > 60:
+        return None
+    said = {stem(word[0].lower()) for word in WORD.finditer(text) if word[0].lower() not in _FILLERS}
+    if not said or len(said) > 4:
+        return None
+    options = [option for option, stems in enumerate(texts.stems) if said <= stems]
+    if len(options) != 1 or not said & texts.telling[options[0]]:
+        return None
+    missing = [word for word in texts.words[options[0]] if stem(word) not in said]
+    head = next(iter(_HEAD.split(" ".join(texts.words[options[0]]), maxsplit=1))).split(" ")[-1]
+    if (head in missing and head not in _GENERIC_HEADS) or not _QUALIFIERS.isdisjoint(missing):
+        return None
+    return options[0]
+
+
+_FILLERS = STOP | {"a", "most", "likely", "probably", "all", "none", "above"}
+_HEAD = re.compile(r" (?:of|in|on|at|to|with|for|by|from|and|extending|within|involving|without) ")
+"""What ends the noun that names an option: its last word has to be said ("cancer" names "lung cancer", "lung" does not)."""
+_GENERIC_HEADS = frozenset({"gland", "organ", "region", "area", "view", "side", "sign", "image", "scan"})
+_QUALIFIERS = frozenset(
+    {"normal", "abnormal", "healthy", "absent", "negative", "positive", "early", "late", "benign", "malignant"}
+)
+"""Words that may not be missing: "kidney" does not name "normal kidney"."""
+
+
+def _is_replaced(text: str, option: int, missing: frozenset[str], texts: OptionTexts) -> bool:
+    """Whether another word stands where a missing word of the option would ("squamous cell carcinoma" for "basal cell carcinoma")."""
+    own = [stem(word) for word in texts.words[option]]
+    said = [word.lower() for word in WORD.findall(text)]
+    for place, word in enumerate(own):
+        if word not in missing or len(own) == 1:
+            continue
+        after = place + 1 < len(own)
+        neighbour = own[place + 1] if after else own[place - 1]
+        if neighbour in STOP:
+            continue
+        for at, other in enumerate(said):
+            slot = at - 1 if after else at + 1
+            if stem(other) != neighbour or not 0 <= slot < len(said) or len(said[slot]) < 4:
+                continue
+            if stem(said[slot]) not in own and said[slot] not in STOP and not ASSERTS.pattern.fullmatch(said[slot]):
+                return True
+    return False

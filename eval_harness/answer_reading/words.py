@@ -1,0 +1,125 @@
+"""The words of a text: where each begins, so that a pattern is tried only where one of its first words stands.
+
+A search of a pattern through a text costs 0.1 to 0.3 us a character; the words are found once, and most patterns nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, chain
+
+_WORD = re.compile(r"[^\W_]+")
+_SPLIT = re.compile(r"([^\W_]{1,4})([^\W_]*[\W_]*)")
+_NO_WORDS = re.compile(r"[\u3040-\uffff✓✔✅✗❌✘×☐☑☒]")
+"""Scripts without blanks between words, and signs that patterns look for."""
+
+
+def words_in(text: str) -> frozenset[str]:
+    """A vocabulary written as one string."""
+    return frozenset(text.split())
+
+
+def beginnings(words: str) -> frozenset[str]:
+    """Words to be looked for: of each the first four letters."""
+    return frozenset(word[:4] for word in _WORD.findall(words.lower()))
+
+
+ONE_LETTER = beginnings("a b c d e f g h i j k l m n o p q r s t u v w x y z")
+
+
+@lru_cache(maxsize=64)
+def _starts(text: str) -> Mapping[str, list[int]] | None:
+    """Where the words of a text begin, by their first four letters; None where it is not words throughout."""
+    lowered = text.lower()
+    if not text.isascii() and (len(lowered) != len(text) or _NO_WORDS.search(text)):
+        return None
+    first = _WORD.search(lowered)
+    words = _SPLIT.findall(lowered)
+    ends = accumulate(map(len, map("".join, words)), initial=first.start() if first else 0)
+    starts: defaultdict[str, list[int]] = defaultdict(list)
+    for (beginning, _), place in zip(words, ends, strict=False):
+        starts[beginning].append(place)
+    return starts
+
+
+def says(text: str, words: frozenset[str]) -> bool:
+    """Whether a text may say one of the words (`beginnings`)."""
+    starts = _starts(text)
+    return starts is None or not starts.keys().isdisjoint(words)
+
+
+@lru_cache(maxsize=256)
+def places(text: str, words: frozenset[str]) -> list[int] | None:
+    """Where words with these beginnings begin, ascending; None: perhaps anywhere."""
+    starts = _starts(text)
+    if starts is None:
+        return None
+    return sorted(chain.from_iterable(starts[word] for word in starts.keys() & words))
+
+
+def says_between(text: str, words: frozenset[str], start: int, stop: int) -> bool:
+    """Whether one of the words may begin in text[start:stop]."""
+    found = places(text, words) if says(text, words) else ()
+    if found is None:
+        return True
+    first = bisect_left(found, start)
+    return first < len(found) and found[first] < stop
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says one of
+    the words that it `needs`, if any."""
+
+    pattern: re.Pattern[str]
+    first: frozenset[str]
+    needs: frozenset[str] = frozenset()
+
+    def _may_stand(self, text: str) -> bool:
+        starts = _starts(text)
+        return starts is None or not (
+            starts.keys().isdisjoint(self.first) or (self.needs and starts.keys().isdisjoint(self.needs))
+        )
+
+    def find(self, text: str, start: int = 0, stop: int | None = None) -> Iterable[re.Match[str]]:
+        """Every match in text[start:stop], none of which overlaps the one before."""
+        return self._matches(text, start, len(text) if stop is None else stop) if self._may_stand(text) else ()
+
+    def _matches(self, text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
+        found = places(text, self.first)
+        if found is None:
+            yield from self.pattern.finditer(text, start, stop)
+            return
+        for index in range(bisect_left(found, start), bisect_left(found, stop)):
+            place = found[index]
+            if place >= start and (match := self.pattern.match(text, place, stop)) is not None:
+                yield match
+                start = max(match.end(), place + 1)
+
+    def last(self, text: str, most: int) -> list[re.Match[str]]:
+        """The last matches, the last first; at most so many words are looked at. Matches may overlap."""
+        found = places(text, self.first)
+        if found is None:
+            return list(self.pattern.finditer(text))[: -most - 1 : -1]
+        return [match for place in found[: -most - 1 : -1] if (match := self.pattern.match(text, place)) is not None]
+
+    def match(self, text: str, start: int) -> re.Match[str] | None:
+        """A match at text[start]."""
+        return self.pattern.match(text, start)
+
+    def search(self, text: str, start: int = 0, stop: int | None = None) -> re.Match[str] | None:
+        """The first match in text[start:stop]."""
+        return next(iter(self.find(text, start, stop)), None)
+
+
+NEVER = Phrase(re.compile("(?!)"), frozenset())
+
+
+def phrase(first: str, pattern: str, needs: str = "") -> Phrase:
+    """A phrase in any case, with its words as strings."""
+    return Phrase(re.compile(pattern, re.IGNORECASE), beginnings(first), beginnings(needs))

@@ -1,0 +1,65 @@
+"""The rules for questions that want yes or no, and for options that say yes or no."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from dataset_builders.schema import LETTERS
+from eval_harness.answer_reading.said import Found, Said
+from eval_harness.answer_reading.yes_no import question, spoken
+
+_CROSSED_YES_NO = re.compile(
+    r"\W*(?:(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b|(yes|no)\W{1,3}(?:option )?([A-Z])\))",
+    re.IGNORECASE,
+)
+
+
+def crossed_yes_no(said: Said) -> bool:
+    """Whether a letter leads with the word of another option ("A. No" where A is Yes)."""
+    match = _CROSSED_YES_NO.match(said.text)
+    letter, word = (match[1] or match[4], match[2] or match[3]) if match else ("", "")
+    leads, place = said.texts.leads, LETTERS.find(letter.upper()) if letter else -1
+    if word.lower() not in leads or not 0 <= place < len(leads):
+        return False
+    return leads[place] in ("yes", "no") and leads[place] != word.lower()
+
+
+def word_found(said: Said, word: str | None) -> Found:
+    """A yes or no that was found as the option; () for both."""
+    if word is None or not said.yes_no:
+        return None
+    return (said.texts.leads.index(word),) if word else ()
+
+
+def by(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
+    return lambda said: word_found(said, find(said.text)) if said.yes_no else None
+
+
+def leading_word(said: Said) -> Found:
+    normal = question.denies_abnormal(said.text, said.question) if said.question else None
+    return word_found(said, normal or spoken.leading(said.text)) if said.yes_no else None
+
+
+def affirms(said: Said) -> Found:
+    if not said.yes_no:
+        return None
+    if said.question and (counted := question.counts(said.text, said.question)) is not None:
+        return word_found(said, counted)
+    if said.question and not question.names_finding(said.text, said.question):
+        return None
+    return word_found(said, spoken.affirms(said.text))
+
+
+def denies(said: Said) -> Found:
+    if not said.yes_no or (said.question and question.is_negated(said.question)):
+        return None
+    if said.question and question.names_finding(said.text, said.question) is False:
+        return None
+    return word_found(said, spoken.denies(said.text))
+
+
+def repeats(said: Said) -> Found:
+    if not said.yes_no or not said.question:
+        return None
+    return word_found(said, question.repeats(said.text, said.question))
