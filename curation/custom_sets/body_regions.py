@@ -66,11 +66,11 @@ NEIGHBOURS = {
         ("neck", "shoulder"), ("chest", "shoulder"), ("shoulder", "forearm"), ("head", "spine"), ("neck", "spine"), ("chest", "spine"),
         ("abdomen", "spine"), ("pelvis", "spine"), ("abdomen", "forearm"), ("chest", "forearm"), ("pelvis", "forearm"),
         ("abdomen", "thigh"), ("abdomen", "shoulder"), ("spine", "shoulder"), ("spine", "thigh"), ("spine", "forearm"),
-        ("thigh", "forearm"), ("head", "shoulder"),
+        ("thigh", "forearm"), ("head", "shoulder"), ("head", "forearm"),
     )
 }  # fmt: skip
-"""Regions of which a picture of the one may show part of the other (hands and arms lie beside the trunk on many films; those of the
-abdomen, and whole spines, show the hips with the heads of the femurs)."""
+"""Regions of which a picture of the one may show part of the other (hands and arms lie beside the trunk on many films, and elbows beside
+the head in a scanner; films of the abdomen, and of whole spines, show the hips with the heads of the femurs)."""
 
 
 @cache

@@ -267,6 +267,7 @@ whole body | foot
 abdominal aorta | thoracic aorta
 wrist | hip
 humerus | liver
+elbow | skull
 heart | left ventricle
 larynx | esophagus
 skin | foot
