@@ -18,6 +18,7 @@ from eval_harness.answer_reading.words import (
     Phrase,
     beginnings,
     phrase,
+    phrase_of,
     places,
     says,
     says_between,
@@ -222,7 +223,7 @@ _VERDICT_WORDS = (
     " eliminated excluded ruled most very highly"
 )
 VERDICT_WORDS = words_in(_VERDICT_WORDS)
-_VERDICT = Phrase(
+_VERDICT = phrase_of(
     re.compile(
         rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)(=\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
         r"(?:(?P<right>(?i:correct|right"
@@ -328,8 +329,6 @@ def bracketed_letters(text: str, count: int, multiple: bool) -> Found:
 
 def _in_brackets(text: str) -> Iterator[re.Match[str]]:
     starts = places(text, _BRACKETED_FIRST)
-    if starts is None:
-        return _BRACKETED.finditer(text)
     found = (_BRACKETED.match(text, start) or _BRACKETED.match(text, max(0, start - 1)) for start in starts)
     return filter(None, found)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.plain_text import CJK, exact, has_status, spell_out, spell_status
-from eval_harness.answer_reading.words import NEVER, Phrase, beginnings, words_in
+from eval_harness.answer_reading.words import NEVER, Phrase, beginnings, phrase_of, words_in
 
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
 _WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
@@ -247,7 +247,7 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
     found = NEVER
     if index:
         pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
-        found = Phrase(re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE), first, said)
+        found = phrase_of(re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE), first, said)
     listed = " ".join(" ".join((letter.lower(), *option)) for letter, option in zip(LETTERS, words, strict=False))
     status = status or any(option[-1:] in (("positive",), ("negative",)) and len(option) > 1 for option in words)
     return OptionTexts(

@@ -27,7 +27,7 @@ from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, te
 from eval_harness.answer_reading.options import OptionTexts, named_option
 from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
-from eval_harness.answer_reading.words import ONE_LETTER, Phrase, beginnings, phrase, places, says
+from eval_harness.answer_reading.words import ONE_LETTER, Phrase, beginnings, is_wide, phrase, places, says
 
 _LINK = r"\b(?:is|are|was|would be|should be|must be|seems to be|appears to be|ist|lautet|est|es)\b|\b[èé]|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
@@ -130,7 +130,7 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
     starts = places(text, _CUES)
-    if starts is None:
+    if is_wide(text):
         starts = [word.start() for word in _CUE_WORD.finditer(text)]
     for start in reversed(starts[-_looked_at(text) :]):
         cue = _CUE.match(text, start)
@@ -187,8 +187,6 @@ def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statem
 def _capitals(text: str, most: int) -> list[re.Match[str]]:
     """Capitals by themselves, with the brackets around each: of the last so many letters."""
     starts = places(text, ONE_LETTER)
-    if starts is None:
-        return list(_CAPITAL.finditer(text))[-most:]
     found = (_CAPITAL.match(text, _opening(text, start)) for start in starts[-most:] if text[start].isupper())
     return list(filter(None, found))
 

@@ -15,7 +15,7 @@ from itertools import accumulate, chain
 
 _WORD = re.compile(r"[^\W_]+")
 _SPLIT = re.compile(r"([^\W_]{1,4})([^\W_]*[\W_]*)")
-_NO_WORDS = re.compile(r"[\u3040-\uffff✓✔✅✗❌✘×☐☑☒]")
+_WIDE = re.compile(r"[\u3040-\uffff✓✔✅✗❌✘×☐☑☒]")
 """Scripts without blanks between words, and signs that patterns look for."""
 
 
@@ -33,11 +33,11 @@ ONE_LETTER = beginnings("a b c d e f g h i j k l m n o p q r s t u v w x y z")
 
 
 @lru_cache(maxsize=64)
-def _starts(text: str) -> Mapping[str, list[int]] | None:
-    """Where the words of a text begin, by their first four letters; None where it is not words throughout."""
+def _starts(text: str) -> Mapping[str, list[int]]:
+    """Where the words of a text begin, by their first four letters."""
     lowered = text.lower()
-    if not text.isascii() and (len(lowered) != len(text) or _NO_WORDS.search(text)):
-        return None
+    if len(lowered) != len(text):
+        lowered = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
     first = _WORD.search(lowered)
     words = _SPLIT.findall(lowered)
     ends = accumulate(map(len, map("".join, words)), initial=first.start() if first else 0)
@@ -47,26 +47,31 @@ def _starts(text: str) -> Mapping[str, list[int]] | None:
     return starts
 
 
+@lru_cache(maxsize=64)
+def is_wide(text: str) -> bool:
+    """Whether a text holds a script without blanks between words, or a sign that patterns look for: they may begin anywhere."""
+    return not text.isascii() and _WIDE.search(text) is not None
+
+
 def says(text: str, words: frozenset[str]) -> bool:
     """Whether a text may say one of the words (`beginnings`)."""
-    starts = _starts(text)
-    return starts is None or not starts.keys().isdisjoint(words)
+    return not _starts(text).keys().isdisjoint(words)
 
 
 @lru_cache(maxsize=256)
-def places(text: str, words: frozenset[str]) -> list[int] | None:
-    """Where words with these beginnings begin, ascending; None: perhaps anywhere."""
+def places(text: str, words: frozenset[str]) -> list[int]:
+    """Where words with these beginnings begin, ascending."""
     starts = _starts(text)
-    if starts is None:
-        return None
     return sorted(chain.from_iterable(starts[word] for word in starts.keys() & words))
 
 
 def says_between(text: str, words: frozenset[str], start: int, stop: int) -> bool:
-    """Whether one of the words may begin in text[start:stop]."""
-    found = places(text, words) if says(text, words) else ()
-    if found is None:
+    """Whether one of the words may begin in text[start:stop]; true of every text that is wide."""
+    if is_wide(text):
         return True
+    if not says(text, words):
+        return False
+    found = places(text, words)
     first = bisect_left(found, start)
     return first < len(found) and found[first] < stop
 
@@ -74,27 +79,25 @@ def says_between(text: str, words: frozenset[str], start: int, stop: int) -> boo
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says one of
-    the words that it `needs`, if any."""
+    the words that it `needs`, if any. A pattern with words of a wide script is searched through a wide text as a whole."""
 
     pattern: re.Pattern[str]
     first: frozenset[str]
     needs: frozenset[str] = frozenset()
-
-    def _may_stand(self, text: str) -> bool:
-        starts = _starts(text)
-        return starts is None or not (
-            starts.keys().isdisjoint(self.first) or (self.needs and starts.keys().isdisjoint(self.needs))
-        )
+    wide: bool = False
 
     def find(self, text: str, start: int = 0, stop: int | None = None) -> Iterable[re.Match[str]]:
         """Every match in text[start:stop], none of which overlaps the one before."""
-        return self._matches(text, start, len(text) if stop is None else stop) if self._may_stand(text) else ()
+        stop = len(text) if stop is None else stop
+        if self.wide and is_wide(text):
+            return self.pattern.finditer(text, start, stop)
+        said = _starts(text).keys()
+        if said.isdisjoint(self.first) or (self.needs and said.isdisjoint(self.needs)):
+            return ()
+        return self._matches(text, start, stop)
 
     def _matches(self, text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
         found = places(text, self.first)
-        if found is None:
-            yield from self.pattern.finditer(text, start, stop)
-            return
         for index in range(bisect_left(found, start), bisect_left(found, stop)):
             place = found[index]
             if place >= start and (match := self.pattern.match(text, place, stop)) is not None:
@@ -103,10 +106,8 @@ class Phrase:
 
     def last(self, text: str, most: int) -> list[re.Match[str]]:
         """The last matches, the last first; at most so many words are looked at. Matches may overlap."""
-        found = places(text, self.first)
-        if found is None:
-            return list(self.pattern.finditer(text))[: -most - 1 : -1]
-        return [match for place in found[: -most - 1 : -1] if (match := self.pattern.match(text, place)) is not None]
+        found = places(text, self.first)[: -most - 1 : -1]
+        return [match for place in found if (match := self.pattern.match(text, place)) is not None]
 
     def match(self, text: str, start: int) -> re.Match[str] | None:
         """A match at text[start]."""
@@ -122,4 +123,8 @@ NEVER = Phrase(re.compile("(?!)"), frozenset())
 
 def phrase(first: str, pattern: str, needs: str = "") -> Phrase:
     """A phrase in any case, with its words as strings."""
-    return Phrase(re.compile(pattern, re.IGNORECASE), beginnings(first), beginnings(needs))
+    return phrase_of(re.compile(pattern, re.IGNORECASE), beginnings(first), beginnings(needs))
+
+
+def phrase_of(pattern: re.Pattern[str], first: frozenset[str], needs: frozenset[str] = frozenset()) -> Phrase:
+    return Phrase(pattern, first, needs, _WIDE.search(pattern.pattern) is not None)
