@@ -1,11 +1,15 @@
-"""What a harness's file says about itself."""
+"""What a harness's file says about itself, and of an answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dataset_builders.schema import LETTERS
+
+FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
+"""What is stored in place of an answer that never came."""
 
 
 @dataclass(frozen=True)
@@ -22,3 +26,10 @@ class Described:
 def letters_of(answer: Sequence[int]) -> str:
     """The key of a question as harnesses write it: "B", "BC"."""
     return "".join(LETTERS[int(index)] for index in answer)
+
+
+def record_of(said: Any, sample: int = 0) -> dict[str, Any]:
+    """The journal record of an answer as a file has it."""
+    failed = not isinstance(said, str) or said.startswith(FAILED)
+    status = "failed" if failed else "answered"
+    return {"response": None if failed else said, "status": status, "sample": sample, "seconds": None}

@@ -16,9 +16,9 @@ import yaml
 
 from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
-from eval_harness.integrations.described import letters_of
+from eval_harness.integrations.described import letters_of, record_of
 from eval_harness.integrations.exported import Exported, to_export
-from eval_harness.integrations.reading.lmms_samples import IDS, record_of
+from eval_harness.integrations.reading.lmms_samples import IDS
 from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 

@@ -24,12 +24,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS, image_ids
 from dataset_builders.sources.problems import clip
-from eval_harness.integrations.described import Described, letters_of
+from eval_harness.integrations.described import Described, letters_of, record_of
 from eval_harness.integrations.exported import to_export
 from eval_harness.submissions.untrusted.files import MAX_FILE, Found
 
-FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
-"""What is stored in place of an answer that never came."""
 NOTHING = {
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
@@ -153,18 +151,7 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
                 where, f"its answer is {clip(row['answer'])}, the dataset says {key}: another version of the dataset"
             )
             continue
-        said = _in_words(row["prediction"], yes_no.get(identity, ()))
-        failed = said.startswith(FAILED)
-        yield (
-            where,
-            identity,
-            {
-                "response": None if failed else said,
-                "status": "failed" if failed else "answered",
-                "sample": 0,
-                "seconds": None,
-            },
-        )
+        yield where, identity, record_of(_in_words(row["prediction"], yes_no.get(identity, ())))
 
 
 LETTER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)

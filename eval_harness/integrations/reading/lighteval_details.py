@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
-from eval_harness.integrations.described import Described
+from eval_harness.integrations.described import Described, record_of
 from eval_harness.submissions.untrusted.envelope import MOST_ANSWERS
 from eval_harness.submissions.untrusted.files import MAX_FILE, Found
 
@@ -71,15 +71,7 @@ def answers_of(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The journal records of a `model_response`, one for each sample. Where no text came there is none, or null."""
     texts = response.get("text")
     texts = [texts] if isinstance(texts, str) else list(texts or [None])
-    return [
-        {
-            "response": text,
-            "status": "answered" if isinstance(text, str) else "failed",
-            "sample": sample,
-            "seconds": None,
-        }
-        for sample, text in enumerate(texts)
-    ]
+    return [record_of(text, sample) for sample, text in enumerate(texts)]
 
 
 def _mapping(value: Any) -> dict[str, Any]:

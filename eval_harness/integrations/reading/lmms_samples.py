@@ -15,11 +15,9 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.sources.problems import clip
-from eval_harness.integrations.described import Described, letters_of
+from eval_harness.integrations.described import Described, letters_of, record_of
 from eval_harness.submissions.untrusted.files import Found, json_lines
 
-FAILED = "[LMMS_EVAL_REQUEST_FAILED"
-"""What lmms-eval stores in place of an answer that never came."""
 IDS = "medprobe_answer"
 """The key of our task's ids in a line."""
 MEGABYTE = 1 << 20
@@ -59,14 +57,3 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
         while isinstance(said, list) and said:
             said = said[0]
         yield where, identity, record_of(said)
-
-
-def record_of(said: Any) -> dict[str, Any]:
-    """The journal record of an answer as the file has it."""
-    failed = not isinstance(said, str) or said.startswith(FAILED)
-    return {
-        "response": None if failed else said,
-        "status": "failed" if failed else "answered",
-        "sample": 0,
-        "seconds": None,
-    }
