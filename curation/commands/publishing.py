@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,7 +103,7 @@ def quality(
     typer.echo(f"wrote {out}")
 
 
-def _blind_model(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
+def _blind_model(model: str, base_url: str | None) -> Any:
     """The model to ask without images: a transformers one with its image withheld, or any behind a server."""
     if not model.startswith("baseline:text-only:"):
         return open_writer(model, base_url)

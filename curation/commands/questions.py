@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from curation.commands.options import (
     Temperature,
     Tries,
 )
+
+if TYPE_CHECKING:
+    from curation.writing.asking import Writer
 
 MOST_PAIRS = 20_000
 """More pairs than this are not asked about by mistake."""
@@ -160,7 +163,7 @@ def patterns(
     )
 
 
-def open_writer(model: str, base_url: str | None):  # type: ignore[no-untyped-def]
+def open_writer(model: str, base_url: str | None) -> Writer:
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
 

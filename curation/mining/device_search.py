@@ -67,7 +67,7 @@ class DeviceSearch(PairSearch):
             self._there[what] = as_tensor(found.x).to(self.device)
         return found
 
-    def prepare(self) -> None:
+    def prepare(self, by_products: bool | None = None) -> None:
         """Put the embeddings on the device, main encoder first."""
         if self._ready is None:
             med = _OnDevice(self._there["med"], self.med.scale)

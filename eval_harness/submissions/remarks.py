@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII)
 """As `landing.now` writes it."""
 MOST_NOTES = 50
 """Notes under one result."""
+Make = Callable[[str], tuple[str, Withdrawal | Note]]
+"""The name and content of a remark's file, by the account that makes it."""
 
 
 def withdraw(store: str | Path, result: str, reason: str, account: str | None = None) -> tuple[str, bool]:
@@ -100,7 +103,7 @@ def _text(text: str, option: str) -> str:
     return said
 
 
-def _add(store: str | Path, result: str, account: str | None, make) -> tuple[str, bool]:  # type: ignore[no-untyped-def]
+def _add(store: str | Path, result: str, account: str | None, make: Make) -> tuple[str, bool]:
     if is_hub_store(store):
         return _add_on_hub(str(store), result, make)
     root = Path(store)
@@ -134,7 +137,7 @@ def _found(result: str, folders: list[str], store: str) -> str:
     return found[0]
 
 
-def _add_on_hub(repo_id: str, result: str, make) -> tuple[str, bool]:  # type: ignore[no-untyped-def]
+def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
     check_repo_id(repo_id)
     api = connect_with_token()
     with quiet(), hub_errors(repo_id, "add a remark"):
