@@ -41,6 +41,7 @@ def sweep(
 ) -> None:
     """Run every model over every benchmark by every method; what is answered already is not asked again."""
     from dataset_builders.errors import BadInput
+    from eval_harness.runs.shards import Shard
     from eval_harness.sweep.elsewhere import HubJobs, hub_commands, slurm_script
     from eval_harness.sweep.forecast import before, forecast
     from eval_harness.sweep.local import run_in_this_process, run_locally
@@ -53,6 +54,10 @@ def sweep(
         raise BadInput(f"--first {first}: must be at least 1.")
     if first is not None and hub is not None:
         raise BadInput("--first: the Hub's jobs ask all questions. Leave it out, or set `limit` in the sweep file.")
+    if task is None and Shard.of_this_process().world > 1:
+        raise BadInput(
+            "sweep: torchrun shares out one run. Give it `medprobe eval`, or this sweep's --task; or take --ray."
+        )
     out = out or Path("runs") / file.stem
     if any(folder.is_file() for folder in (out, *out.parents)):
         raise BadInput(f"--out {out}: is a file, or in one. Give a folder.")

@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.pretrained import check_adapter, first_line, set_pixels
@@ -114,9 +116,15 @@ def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any
             **options,
         )
     except Exception as error:  # vLLM raises what its parts raise, from other processes too
-        raise BadInput(
-            f"--model vllm:{model_id}: vLLM cannot start: {type(error).__name__}: {first_line(error)}"
-        ) from error
+        raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {_complaint(error)}") from error
+
+
+def _complaint(error: Exception) -> str:
+    """What vLLM says against its settings; where it checked several, the first complaint instead of their number."""
+    if not isinstance(error, ValidationError):
+        return f"{type(error).__name__}: {first_line(error)}"
+    first = error.errors()[0]
+    return ": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])[:300]
 
 
 def _rank(adapter: Path) -> int:

@@ -26,6 +26,8 @@ from eval_harness.models.local.vllm_engine import GENERATION, check_settings, lo
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
 from eval_harness.results import Model
 
+NO_ROOM = "the engine's context (max_model_len) had no room for {} output tokens after some prompts, so answers were cut earlier"
+
 
 class VllmVLM(Backend):
     """A local model run by vLLM. Answers come as they finish; the engine batches by itself."""
@@ -59,8 +61,14 @@ class VllmVLM(Backend):
         return _timed(self._generate(requests))
 
     def _generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        for number, output in self._run(self._prompts(requests), [self._sampling(request) for request in requests]):
+        params = [self._sampling(request) for request in requests]
+        for number, output in self._run(self._prompts(requests), params):
+            if isinstance(output, str):
+                yield _failed(requests[number], output)
+                continue
             [said] = output.outputs
+            if said.finish_reason == "length" and len(said.token_ids) < params[number].max_tokens:
+                self._deviate(NO_ROOM.format(params[number].max_tokens))
             [read] = self.processing.reader.read([list(said.token_ids)])
             yield Response(
                 requests[number].question_id,
@@ -95,6 +103,9 @@ class VllmVLM(Backend):
             for each in tokens
         ]
         for number, output in self._run(self._prompts(requests), params):
+            if isinstance(output, str):
+                yield _failed(requests[number], output)
+                continue
             found = {token: entry.logprob for token, entry in output.outputs[0].logprobs[0].items()}
             yield chosen(requests[number], first_position_scores(found, tokens[number], official))
 
@@ -104,6 +115,7 @@ class VllmVLM(Backend):
         prompts = self._prompts(requests)
         asked = [(row, column) for row, texts in enumerate(tokens) for column in range(len(texts))]
         scores: list[dict[int, float]] = [{} for _ in requests]
+        refused: set[int] = set()
         for number, score in self._likelihoods(
             [
                 prompts[row] | {"prompt_token_ids": prompts[row]["prompt_token_ids"] + tokens[row][column]}
@@ -112,14 +124,20 @@ class VllmVLM(Backend):
             [len(tokens[row][column]) for row, column in asked],
         ):
             row, column = asked[number]
+            if row in refused:
+                continue
+            if isinstance(score, str):
+                refused.add(row)
+                yield _failed(requests[row], score)
+                continue
             scores[row][column] = score
             if len(scores[row]) == len(tokens[row]):
                 yield chosen(requests[row], [scores[row][each] for each in range(len(tokens[row]))])
 
     def _likelihoods(
         self, prompts: Sequence[Mapping[str, Any]], counts: Sequence[int], cached: bool = True
-    ) -> Iterator[tuple[int, float]]:
-        """(number of the prompt, mean log-probability of its last `counts` tokens).
+    ) -> Iterator[tuple[int, float | str]]:
+        """(number of the prompt, mean log-probability of its last `counts` tokens, or why the engine does not take the prompt).
 
         What the prefix cache holds is not computed again and has no log-probability, so a prompt of which it held some of the last tokens
         (one that was asked before) is read once more without it.
@@ -131,6 +149,9 @@ class VllmVLM(Backend):
         )
         again: list[int] = []
         for number, output in self._run(prompts, [params] * len(prompts)):
+            if isinstance(output, str):
+                yield number, output
+                continue
             count, ids = counts[number], output.prompt_token_ids
             if cached and (output.num_cached_tokens or 0) >= len(ids) - count:
                 again.append(number)
@@ -164,12 +185,20 @@ class VllmVLM(Backend):
         return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **further)
 
     def _run(self, prompts: Sequence[Mapping[str, Any]], params: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of the prompt, the engine's output), as they finish."""
+        """(number of the prompt, the engine's output, or why it does not take this prompt), as they finish."""
+        from vllm.exceptions import VLLMClientError
+
         engine = self._engine.llm_engine
-        names = self._engine.enqueue(list(prompts), list(params), lora_request=self._adapter, use_tqdm=False)
-        # Outputs carry the number that the engine counts, without what it adds to it in its own name of a request.
-        numbers = {name.partition("-")[0]: number for number, name in enumerate(names)}
+        numbers: dict[str, int] = {}
         try:
+            for number, (prompt, param) in enumerate(zip(prompts, params, strict=True)):
+                try:
+                    [name] = self._engine.enqueue([prompt], [param], lora_request=self._adapter, use_tqdm=False)
+                except VLLMClientError as error:  # it is longer than the context, or has too many images
+                    yield number, first_line(error)
+                    continue
+                # Outputs carry the number that the engine counts, without what it adds to it in its own name of a request.
+                numbers[name.partition("-")[0]] = number
             while engine.has_unfinished_requests():
                 for output in engine.step():
                     if output.finished:
@@ -213,6 +242,8 @@ class VllmVLM(Backend):
 
         params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2
         found = dict(self._run(self._prompts([one, other]), params))
+        if why := next((output for output in found.values() if isinstance(output, str)), None):
+            raise BadInput(f"--model vllm:{self.model_id}: takes no small question: {why}")
         first, second = ({k: v.logprob for k, v in found[n].outputs[0].logprobs[0].items()} for n in (0, 1))
         return bool(first == second)
 
@@ -235,6 +266,11 @@ class VllmVLM(Backend):
             "engine": self._settings.engine,
             "prompt_form": "chat template",
         }
+
+
+def _failed(request: Request, why: str) -> Response:
+    """The response to a question that the engine does not take."""
+    return Response(request.question_id, request.sample, "", "failed", error=f"vLLM does not take it: {why}")
 
 
 def _timed(responses: Iterator[Response]) -> Iterator[Response]:

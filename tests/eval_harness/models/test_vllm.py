@@ -172,12 +172,30 @@ def test_an_adapter_in_vllm_answers_as_merged_into_transformers(workdir):
         assert apart < 1e-3
 
 
+def test_a_prompt_that_does_not_fit_fails_alone(workdir):
+    methods = ("mc", "gd")
+    expected = answers(workdir, sys.executable, "fits", methods, model="tiny")
+    small = {"dtype": "float32", "engine": ENGINE | {"max_model_len": 244}}
+    found = answers(workdir, PYTHON, "small", methods, model="vllm:tiny", **small)
+    for method in methods:
+        failed = {key: line for key, line in found[method].items() if line["status"] == "failed"}
+        assert 0 < len(failed) < len(expected[method])
+        assert all("vLLM does not take it: " in line["error"] and "244" in line["error"] for line in failed.values())
+        fit = found[method].keys() - failed.keys()
+        same, apart = compared(
+            f"those that fit, {method}", *({key: each[method][key] for key in fit} for each in (expected, found))
+        )
+        assert same
+        assert apart < 1e-4
+
+
 def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(workdir):
     for python, arguments, words in (
         (sys.executable, ["--model", "vllm:tiny"], "pip install 'medprobe[vllm]'"),
         (PYTHON, ["--model", "vllm:tiny", "--engine", '{"dtype": "float16"}'], "--engine: dtype cannot be set there"),
         (PYTHON, ["--model", "vllm:tiny", "--thinking", "100"], "--thinking 100"),
         (PYTHON, ["--model", "vllm:nowhere"], "cannot be loaded"),
+        (PYTHON, ["--model", "vllm:tiny", "--quantization", "int3"], "Unknown quantization method: int3"),
     ):
         done = subprocess.run(
             [python, "-m", "medprobe", "eval", "mediconfusion", *arguments],
@@ -190,4 +208,6 @@ def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(workdir):
         )
         assert done.returncode == 2, done.stderr
         assert words in done.stderr
-        assert done.stderr.count("\n") == 1
+        assert "Traceback" not in done.stderr
+        # vLLM warns of the machine it starts on; before it starts there is our line alone.
+        assert done.stderr.count("medprobe: ") == 1 and (done.stderr.count("\n") == 1 or "Unknown" in words)

@@ -162,6 +162,17 @@ def test_a_result_that_cannot_be_read_is_made_once_more(workdir):
     assert json.loads(path.read_text())["scores"] == scores
 
 
+def test_torchrun_shares_out_a_task_but_no_sweep(workdir):
+    file = write(workdir, "shares.yaml", models=["baseline:always-A"], benchmarks=["mediconfusion"])
+    [task] = read_sweep(workdir / file, workdir / "runs/shares")
+    for rank in "01":
+        share = {"RANK": rank, "WORLD_SIZE": "2"}
+        assert "torchrun shares out one run" in medprobe("sweep", file, cwd=workdir, code=2, **share).stderr
+        assert not task.is_done
+        medprobe("sweep", file, "--task", 1, cwd=workdir, **share)
+    assert task.is_done
+
+
 def test_a_full_disk_is_one_line(workdir):
     file = write(workdir, "full.yaml", models=["baseline:always-A"], benchmarks=["mediconfusion"])
     with patch("eval_harness.sweep.report.replace_file", side_effect=OSError(28, "No space left on device", "a.csv")):
