@@ -1,9 +1,8 @@
 """The board as a Gradio app: the overview, one tab per benchmark, topics, and Compare, Cases, Submit, About.
 
-Wiring only; what is shown comes from
-`service.py` and `views/`.
+Wiring only; what is shown comes from `service.py` and `views/`.
 
-`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks and what answers its pages (`endpoint.py`).
+`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks and what answers its pages (`serving/`).
 """
 
 from __future__ import annotations
@@ -19,10 +18,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported: the board calls nobody
-
-import gradio as gr
-from gradio.utils import get_space
 from starlette.middleware import Middleware
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -32,24 +27,23 @@ from eval_harness.submissions.untrusted import sandbox
 from eval_harness.submissions.untrusted.files import MAX_FILE
 from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.body_limit import BodyLimit
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.endpoint import Endpoint, Function
 from leaderboard_space.front import Front
-from leaderboard_space.html import text
-from leaderboard_space.preview import TITLE, Preview
 from leaderboard_space.service import Service
+from leaderboard_space.serving.body_limit import BodyLimit
+from leaderboard_space.serving.endpoint import Endpoint, Function
+from leaderboard_space.serving.gradio_import import get_space, gr
+from leaderboard_space.serving.preview import TITLE, Preview
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import about, claims
+from leaderboard_space.views import about, claims, frame
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare
 from leaderboard_space.views.model_pages import model
 
-ASSETS = Path(__file__).parent / "assets"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SESSIONS = 500
 """Sessions that are remembered; only Submit begins one. It costs about 80 kB (a copy of every component), and Gradio would keep 10,000; who
@@ -91,26 +85,19 @@ def build_app(
     }
     for name, (draw, save) in drawn.items():
         functions |= {f"{name}/page": draw, f"{name}/file": save}
-    sheets = ("board.css", "pages.css", "plots.css", "narrow.css")
-    style = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in sheets)
     with gr.Blocks(
         title=TITLE,
         fill_width=True,
         analytics_enabled=False,
         delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
     ) as app:
-        gr.HTML(
-            f"<style>{style}</style><header><h1>medprobe <span>Can you trust your AI radiologist?</span></h1></header>{_navigation()}",
-            elem_id="mp-header",
-            apply_default_css=False,
-            js_on_load="medprobe.start();",
-        )
+        _html(frame.header(), "mp-header", "medprobe.start();")
         with gr.Tabs(elem_id="mp-tabs"):
             with gr.Tab("Overview", id="overview", elem_id="tab-overview"):
-                _overview(front.page({}))
+                _page("overview", "medprobeSearch(element);", front.page({}), frame.SEARCH)
             for family in BENCHMARKS:
                 with gr.Tab(LABELS[family], id=family, elem_id=f"tab-{family}"):
-                    _benchmark(family)
+                    _html(frame.benchmark(family), f"mp-{family}", "medprobeBenchmark(element);")
             for name in ("Compare", "Cases", "Topic", "Model"):
                 with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
                     _page(name.lower())
@@ -118,9 +105,9 @@ def build_app(
                 _page("submit", elem_id="mp-submit-page")
                 form, target, waiting = draw_submit(submitting)
             with gr.Tab("About", id="about", elem_id="tab-about"):
-                gr.HTML(about.page(), apply_default_css=False, js_on_load=None)
+                _html(about.page())
                 if claimed.datasets:
-                    gr.HTML(lambda: _claimed(claimed, board), apply_default_css=False, js_on_load=None)
+                    _html(lambda: _claimed(claimed, board))
 
         def opened() -> tuple[gr.Row, gr.Dropdown, str]:
             choices = submitting.choices()
@@ -205,7 +192,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "max_file_size": MAX_FILE,
         "app_kwargs": {"middleware": [Middleware(BodyLimit), Middleware(Preview), *middleware]},
         "state_session_capacity": SESSIONS,
-        "head": f"<script>{_scripts()}</script>",
+        "head": f"<script>{frame.scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
     }
 
@@ -223,66 +210,19 @@ def _answer_agents_in_json(app: gr.Blocks) -> None:
     server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
-def _benchmark(family: str) -> None:
-    """One benchmark's tab: a single component that draws itself and asks the server for what changes."""
-    gr.HTML(
-        f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
-        '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
-        '</section><p class="heard" role="status"></p></div>',
-        elem_id=f"mp-{family}",
-        apply_default_css=False,
-        js_on_load="medprobeBenchmark(element);",
-    )
-
-
-def _scripts() -> str:
-    """The page's own scripts, which stand once in its head: addresses, tables, the two kinds of pages."""
-    names = ("router.js", "table.js", "page.js", "plots.js", "facets.js", "board.js", "search.js")
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
-
-
-def _navigation() -> str:
-    """The strip of tabs: links, since every page has an address (`assets/router.js`). Gradio's own strip is hidden."""
-    pages = [("overview", "Overview", "#/overview")]
-    pages += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
-    pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
-    links = "".join(
-        f'<a role="tab" aria-selected="false" tabindex="{-1 if at else 0}" href="{home}" data-home="{home}" data-page="{page}">'
-        f"{text(label)}</a>"
-        for at, (page, label, home) in enumerate(pages)
-    )
-    return f'<nav id="mp-nav" aria-label="Pages"><div role="tablist">{links}</div></nav>'
-
-
-def _overview(first: str) -> None:
-    """The first screen: the search, and under it a page like the others, which shows at first what nobody has chosen yet."""
-    search = (
-        '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
-        'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories, scores and models" '
-        'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
-        '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
-    )
-    _page("overview", search, first, "medprobeSearch(element);")
-
-
 def _page(
-    name: str,
-    before: str = "",
-    first: str = '<h2 class="finding">Reading the results.</h2>',
-    script: str = "",
-    elem_id: str | None = None,
+    name: str, script: str = "", first: str = frame.READING, before: str = "", elem_id: str | None = None
 ) -> None:
     """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files.
 
-    `before`: HTML that stands above it and stays; `first`: what it shows at first; `script`: a further script for it; `elem_id`: where not
+    `script`: a further script for it; `first`: what it shows at first; `before`: HTML that stands above it and stays; `elem_id`: where not
     "mp-" and its name.
     """
-    gr.HTML(
-        f'{before}<div class="mp-page" data-page="{name}">{first}</div>',
-        elem_id=elem_id or f"mp-{name}",
-        apply_default_css=False,
-        js_on_load=f"medprobePage(element);{script}",
-    )
+    _html(before + frame.page(name, first), elem_id or f"mp-{name}", f"medprobePage(element);{script}")
+
+
+def _html(drawn: str | Callable[[], str], elem_id: str | None = None, script: str | None = None) -> None:
+    gr.HTML(drawn, elem_id=elem_id, apply_default_css=False, js_on_load=script)
 
 
 def main() -> None:

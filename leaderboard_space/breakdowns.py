@@ -28,7 +28,7 @@ from leaderboard_space.views.tables.row_window import Value, Window, first, matc
 def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The plots and the breakdown table of a selection, as HTML."""
     facet, facets = _facet(query, request)
-    one, window = str(request.get("one") or ""), window_of(request)
+    one, window = str(request.get("one") or "")[:1000], window_of(request)  # it stands in a key that is kept
 
     def draw() -> str:
         chosen, under = _drawn(memory, query, facet, window)

@@ -18,7 +18,8 @@ from eval_harness.results import Score
 from eval_harness.scores.statistics import paired_test
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import Outcomes
-from leaderboard_space.data.ranks.ranking import scores_of, unpaired_difference
+from leaderboard_space.data.ranks.pairs import unpaired_difference
+from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.views.tables.choices import find_result, labels

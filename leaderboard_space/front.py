@@ -30,6 +30,8 @@ from leaderboard_space.views.topic import Known, Part
 
 MOST_RELATED = 6
 """Related labels of a topic that are shown per benchmark; the others are named."""
+LONGEST_QUERY = 100
+"""Characters of what is searched for: every word of it is compared with every word that the board knows."""
 LONGEST_KEPT = 1000
 """Characters of a request up to which the first screen is kept for it."""
 
@@ -77,7 +79,7 @@ class Front:
         known = topics(labels)
         topic = known.get(wanted)
         if topic is None:
-            return topic_view.unknown(wanted, search(wanted.replace("-", " "), self.hits()))
+            return topic_view.unknown(wanted, search(wanted.replace("-", " ")[:LONGEST_QUERY], self.hits()))
         return topic_view.page(topic, self.parts(topic, labels), str(request.get("all") or ""))
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -147,17 +149,19 @@ class Front:
 
     def _official(self, family: str) -> list[tuple[Section, Standings]]:
         sections = self.service.board.snapshot.sections[family]
-        return [
-            (section, self.service.standings(self.service.query({"format": family, "section": section.key})))
+        queries = [
+            self.service.query({"format": family, "section": section.key})
             for section in sections
             if section.kind in OFFICIAL and section.split == sections[0].split
         ]
+        # The query's own section: news may have come in between, and a result must not stand under the section before it.
+        return [(query.section, self.service.standings(query)) for query in queries]
 
     # ---- the search
 
     def search(self, request: Mapping[str, Any]) -> list[dict[str, str]]:
         """Hits for what a visitor types (`query`): `name`, `where`, `address`."""
-        query = str(request.get("query") or "")[:100]
+        query = str(request.get("query") or "")[:LONGEST_QUERY]
         found = search(query, self.hits())
         return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
 

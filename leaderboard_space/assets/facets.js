@@ -1,22 +1,22 @@
 // The facets of a benchmark as roots of their own, each with a search: any of the labels of a facet, and all of the facets that something
 // is chosen of. A choice is a path ["=facet", label]. Counts follow what is chosen in the other facets and in the tree.
+const keyOf = (path) => JSON.stringify(path);
+function makeNode(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
 function medprobeFacets(choose) {
 const host = document.createElement("div");
 host.className = "facets";
 let facets = [], chosen = new Set(), counts = {};
 const queries = new Map(), opened = new Map();
-const keyOf = (path) => JSON.stringify(path);
-const make = (tag, className, text) => {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
-};
 const LONG = 8;
 
 function frame(facet) {  // all of a facet but its labels, of which there may be hundreds: these are made when it is opened
-  const box = make("details", "facet"), title = make("summary", "", facet.label), list = make("div", "values"), name = facet.label.toLowerCase();
-  Object.assign(facet, { box, list, many: make("small"), none: make("p", "fine", "No " + name + " of that name."), rows: null });
+  const box = makeNode("details", "facet"), title = makeNode("summary", "", facet.label), list = makeNode("div", "values"), name = facet.label.toLowerCase();
+  Object.assign(facet, { box, list, many: makeNode("small"), none: makeNode("p", "fine", "No " + name + " of that name."), rows: null });
   box.dataset.facet = facet.facet;
   box.open = opened.get(facet.facet) || false;
   box.addEventListener("toggle", () => { opened.set(facet.facet, box.open); follow(facet); });
@@ -25,7 +25,7 @@ function frame(facet) {  // all of a facet but its labels, of which there may be
   list.setAttribute("aria-label", facet.label);
   box.append(title);
   if (facet.values.length > LONG) {
-    const search = make("input", "of-facet");
+    const search = makeNode("input", "of-facet");
     search.type = "search";
     search.placeholder = "Search " + name;
     search.setAttribute("aria-label", "Search " + name);
@@ -37,10 +37,10 @@ function frame(facet) {  // all of a facet but its labels, of which there may be
   return box;
 }
 function row(value) {
-  const box = make("label"), input = make("input"), many = make("span", "count");
+  const box = makeNode("label"), input = makeNode("input"), many = makeNode("span", "count");
   input.type = "checkbox";
   input.addEventListener("change", () => choose(value.path, input.checked));
-  box.append(input, make("span", "label", value.label), many);
+  box.append(input, makeNode("span", "label", value.label), many);
   return { box, input, many };
 }
 function follow(facet) {  // what is chosen, the counts and the search change what stands there: nothing that has the focus or is scrolled moves

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import os
-import stat
 import threading
 import time
 from collections.abc import Sequence
@@ -22,7 +20,6 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of
 from eval_harness.results import Result, scan_store
-from eval_harness.results.landing import LANDING, WITHDRAWN, read_provenance
 from eval_harness.results.store_source import Folder, open_store
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.outcomes import (
@@ -38,7 +35,7 @@ from leaderboard_space.data.ranks.outcomes import (
     stacked,
 )
 from leaderboard_space.data.store import answer_cache
-from leaderboard_space.data.store.late_breakdown import read_possible
+from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.data.tree import Tree, published_tree, tree_of
@@ -47,10 +44,6 @@ RESCAN_SECONDS = 5.0
 """How often the store is looked at for new files."""
 MANY = 20
 """Runs of a section from which on they are kept on disk as one: fewer are read as quickly one by one."""
-LARGEST_RESULT = 20_000_000
-"""Bytes of a `result.json`; ours have some ten thousand."""
-Stamp = tuple[int, int] | None
-"""When a file was changed last (nanoseconds), and its size; None where there is none."""
 
 
 class Board:
@@ -63,7 +56,7 @@ class Board:
         self._source = open_store(store) if store is not None else None
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
-        self._read: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
+        self._files = ResultFiles()
         self._units: dict[tuple[str, str, Stamp], RunUnits] = {}
         self._renewed: dict[str, str] = {}
         """Fingerprints of version 1 whose questions are here -> those of version 2."""
@@ -209,7 +202,7 @@ class Board:
 
     def _run_key(self, section: Section, entry: Entry) -> tuple[str, str, Stamp]:
         """Where the units of a run are kept in memory, as long as its answers are the same."""
-        return (section.key, entry.key, _stamp(entry.answers))
+        return (section.key, entry.key, stamp_of(entry.answers))
 
     def _as_handed_in(self, entries: Sequence[Entry], family: str) -> Loaded:
         return None, published_tree(family, [entry.result.breakdown for entry in entries])
@@ -269,7 +262,8 @@ class Board:
             known = hasattr(self, "snapshot") and isinstance(self._source, Folder)
             if known and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
-        entries, problems = self._entries()
+        read, problems = self._files.read(self.store, self._renew) if self.store is not None else ([], [])
+        entries = [*read, *self._published]
         before = {}
         if hasattr(self, "snapshot"):
             before = {(s.family, s.key): s for found in self.snapshot.sections.values() for s in found}
@@ -295,55 +289,10 @@ class Board:
 
     def _marks(self, section: Section) -> tuple[object, ...]:
         """The files of a section as they are now: results, answers, and where its questions come from."""
-        files = [(entry.key, entry.provenance, _stamp(entry.folder / "result.json" if entry.folder else None), _stamp(entry.answers))
+        files = [(entry.key, entry.provenance, stamp_of(entry.folder / "result.json" if entry.folder else None), stamp_of(entry.answers))
                  for entry in section.entries]  # fmt: skip
         measured = any(entry.result.kind == "measured" for entry in section.entries)
         if self.store is None or section.fingerprint is None or not measured:
             return (*files,)
         trusted = any(split.benchmark.fingerprint == section.fingerprint for split in self.trusted.splits)
-        return (*files, _stamp(self.questions_path(section.fingerprint)), trusted)
-
-    def _entries(self) -> tuple[list[Entry], list[str]]:
-        """All results, each file read once per change; one line per file that cannot be used."""
-        found: list[Entry] = []
-        problems: list[str] = []
-        seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        paths = sorted((self.store / "results").glob("*/*/*/result.json")) if self.store is not None else []
-        for path in paths:
-            try:
-                status = path.stat()
-                # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
-                beside = (_stamp(path.parent / name) for name in (LANDING, WITHDRAWN))
-                stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *beside)
-                if path in self._read and self._read[path][0] == stamp:
-                    seen[path] = self._read[path]
-                elif not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_RESULT:
-                    raise BadInput(f"{path}: not a file of at most {LARGEST_RESULT // 1_000_000} MB.")
-                else:
-                    seen[path] = (stamp, self._entry(path))
-            except (BadInput, OSError, RecursionError) as error:
-                seen[path] = ((0, 0), str(error))
-            value = seen[path][1]
-            if not isinstance(value, str):
-                value = self._renew(value)
-                seen[path] = (seen[path][0], value)
-            if isinstance(value, str):  # readers see the path in the store, not where the store lies
-                problems.append(value.replace(f"{self.store}{os.sep}", ""))
-            else:
-                found.append(value)
-        self._read = seen
-        return found + self._published, problems
-
-    def _entry(self, path: Path) -> Entry:
-        assert self.store is not None
-        key = path.parent.relative_to(self.store / "results").as_posix()
-        result, notes = read_possible(path)
-        return Entry(key, result, path.parent, tuple(notes), read_provenance(path.parent))
-
-
-def _stamp(path: Path | None) -> Stamp:
-    try:
-        status = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size) if status is not None else None
+        return (*files, stamp_of(self.questions_path(section.fingerprint)), trusted)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.results import Model, Score, Verdict
-from leaderboard_space import findings
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, with_interval
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.store.trust import is_higher_better, verdicts
-from leaderboard_space.sentences import Trust
+from leaderboard_space.sentences import Trust, findings
 
 OFFICIAL = ("complete", "unconfirmed")
 """Kinds of sets whose results stand in the matrix: the official questions."""

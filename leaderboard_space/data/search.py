@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from leaderboard_space.data.topics import fold
 
 CLOSE = 0.74
 """How alike two words must be (difflib's ratio) to count as a slip of the pen."""
+ENDING = re.compile(r"o?(logy|graphy|scopy|metry)$")
+"""What many medical words end in."""
 MOST = 12
 
 
@@ -73,7 +76,7 @@ def _close(word: str, vocabulary: set[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     matcher = difflib.SequenceMatcher(b=word, autojunk=False)
     for other in vocabulary:
-        if len(other) < 3:
+        if len(other) < 3 or not _begins_like(word, other):
             continue
         for cut in {other, other[: len(word)]}:
             matcher.set_seq1(cut)
@@ -84,3 +87,25 @@ def _close(word: str, vocabulary: set[str]) -> dict[str, float]:
             ):
                 found[other] = max(found.get(other, 0.0), like)
     return found
+
+
+def _begins_like(word: str, other: str) -> bool:
+    """Whether a word begins as the stem of another does, but for one slip, or two in a long stem: medical words share their endings, and a
+    mammography is no slip for a tomography."""
+    stem = ENDING.sub("", other)[: len(word)]
+    return _slips(stem, word) <= (0 if len(stem) < 3 else 1 if len(stem) < 8 else 2)
+
+
+def _slips(stem: str, word: str) -> int:
+    """The fewest letters to insert, delete, replace or swap with the next one that turn `stem` into a beginning of `word` (the optimal
+    string alignment distance)."""
+    rows = [list(range(len(word) + 1))]
+    for i, letter in enumerate(stem, 1):
+        row = [i]
+        for j, other in enumerate(word, 1):
+            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == word[j - 2] and other == stem[i - 2]:
+                best = min(best, rows[-2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return min(rows[-1])

@@ -15,9 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-from gradio.utils import get_space, get_upload_folder
-
 from dataset_builders.errors import BadInput
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.hidden_test import HiddenTest
@@ -28,6 +25,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.serving.gradio_import import get_space, get_upload_folder, gr
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions

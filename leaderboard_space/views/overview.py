@@ -19,6 +19,8 @@ from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, fitted
 
 FIRST, MORE = 15, 100
 """Models that are drawn at first, and how many at most when the reader asks for more."""
+LONGEST_PINS = 4000
+"""Characters of an address that name models to show first."""
 NARROW = 12.0
 """Percent of a column's axis under which an interval would hide behind its dot."""
 WORD: dict[Verdict | None, str] = {
@@ -57,7 +59,8 @@ def _lines(found: Overview, request: Request) -> list[Line]:
 
 
 def _pinned(request: Request) -> list[str]:
-    return [unquote(name) for name in str(request.get("pin") or "").split(",") if name]
+    """The models to show first; every line's link to pin it repeats them, so there may not be any number of them."""
+    return [unquote(name) for name in str(request.get("pin") or "")[:LONGEST_PINS].split(",") if name]
 
 
 def _chips(labels: Sequence[Label]) -> str:

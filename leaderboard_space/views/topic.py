@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboard_space import findings, sentences
+from leaderboard_space import sentences
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
@@ -15,6 +15,7 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Label, Relation, Topic, topic_table
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, interval, percent, plural, text
+from leaderboard_space.sentences import findings
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.overview import CLASS, WORD
 from leaderboard_space.views.parts import CITE_BOX, acts, sorted_by

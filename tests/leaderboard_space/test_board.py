@@ -17,8 +17,8 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.export import as_csv
-from leaderboard_space.findings import headline
 from leaderboard_space.html import interval, number, text
+from leaderboard_space.sentences.findings import headline
 from leaderboard_space.service import Service
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare

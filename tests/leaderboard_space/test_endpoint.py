@@ -13,9 +13,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.body_limit import BodyLimit
-from leaderboard_space.endpoint import Endpoint
-from leaderboard_space.preview import Preview
+from leaderboard_space.serving.body_limit import BodyLimit
+from leaderboard_space.serving.endpoint import Endpoint
+from leaderboard_space.serving.preview import Preview
 
 LONG = "é" * 5000
 
@@ -23,6 +23,7 @@ LONG = "é" * 5000
 def answer(request: dict[str, Any]) -> Any:
     if request.get("wrong"):
         raise BadInput("that is wrong.")
+    json.dumps(request, ensure_ascii=False).encode()  # what an address or a file is made of
     return [LONG, request]
 
 
@@ -45,6 +46,7 @@ def test_a_request_is_answered_or_refused_in_one_line(client: TestClient) -> Non
     assert client.post(ask, json={"wrong": True}).json() == {"error": "that is wrong."}
     assert client.post(ask, json=[1, 2]).json() == {"ok": [LONG, {}]}
     assert client.post(ask, content=b"\xff{").status_code == client.post(ask, content=b"[" * 100_000).status_code == 400
+    assert client.post(ask, content=rb'{"a": "\ud800 \ud83d\ude00"}').json() == {"ok": [LONG, {"a": "? 😀"}]}
     assert client.get(ask).status_code == client.post("/board/page/other", json={}).status_code == 404
     assert client.post(ask, content=b" " * (5 << 20)).status_code == 413
 

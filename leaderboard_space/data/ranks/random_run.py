@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from eval_harness.results import Result, Score
 from eval_harness.scores import MetricInfo
 from eval_harness.scores.intervals import LEVEL
-from leaderboard_space.data.ranks.ranking import unpaired_difference
+from leaderboard_space.data.ranks.pairs import unpaired_difference
 from leaderboard_space.data.store.sections import Entry
 
 

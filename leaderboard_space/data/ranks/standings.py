@@ -1,6 +1,6 @@
 """A section seen through a selection: one row per result, with its score there, its verdict, and the ranks it may hold.
 
-See also: the mathematics (`ranking.py`), sentences (`findings.py`), HTML (`views/`).
+See also: the mathematics (`ranking.py`), sentences (`sentences/findings.py`), HTML (`views/`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from leaderboard_space.data.ranks.groups import (
     grouped,
 )
 from leaderboard_space.data.ranks.outcomes import Outcomes
+from leaderboard_space.data.ranks.pairs import p_values, unpaired_p_values
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
-from leaderboard_space.data.ranks.ranking import Bools, Floats, MetricUnits, p_values, scores_of, unpaired_p_values
+from leaderboard_space.data.ranks.ranking import Bools, Floats, MetricUnits, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Path, Tree
 
@@ -257,12 +258,15 @@ def _ranked(
 ) -> list[Row]:
     """The rows with the ranks that the models among them may hold. Baselines neither hold ranks nor take part in the correction."""
     models = [row for row in rows if not row.is_baseline and row.score.value is not None]
-    p = unpaired_p_values([row.score for row in models], are_counts)
+    here: list[int] = []
     if units is not None and outcomes is not None and not units.is_count:
         here = [number for number, row in enumerate(models) if row.recomputed]
+    p: Floats = np.ones((len(models), len(models)))
+    if len(here) < len(models):
+        p = unpaired_p_values([row.score for row in models], are_counts)
+    if here and units is not None and outcomes is not None:
         runs = [outcomes.row_of[models[number].entry.key] for number in here]
-        if runs:
-            p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
+        p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     found = rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]

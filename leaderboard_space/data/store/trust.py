@@ -5,14 +5,16 @@ See also: the marks of one benchmark's own table, where each row is tested by it
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from eval_harness.results import Score, Verdict
 from eval_harness.scores.intervals import LEVEL, NORMAL
-from leaderboard_space.data.ranks.ranking import unpaired_p_values
+from leaderboard_space.data.ranks.pairs import unpaired_p_values
 from leaderboard_space.data.ranks.standings import info_of, with_interval
 
 ALPHA = 1 - LEVEL
@@ -36,9 +38,32 @@ def p_against_guessing(score: Score, random_run: Score | None = None) -> float |
     value, chance, known = score.value, score.chance, with_interval(score)
     end = known.low if value > chance else known.high
     arm = abs(value - end) if end is not None else 0.0
-    by_interval = 2 * float(stats.norm.sf(NORMAL * abs(value - chance) / arm)) if arm > 0 else 0.0
+    by_interval = 2 * float(special.ndtr(-NORMAL * abs(value - chance) / arm)) if arm > 0 else 0.0
     hits = round(value * score.n_cases / 100)
-    return max(by_interval, float(stats.binomtest(hits, score.n_cases, chance / 100).pvalue))
+    return max(by_interval, binomial_p_value(hits, score.n_cases, chance / 100))
+
+
+def binomial_p_value(hits: int, n: int, chance: float) -> float:
+    """The two-sided exact binomial test: how likely the numbers of hits are that are no likelier than this one. It is that of
+    scipy.stats.binomtest; importing scipy.stats takes a second of every start."""
+
+    def likelihood(k: int) -> float:
+        ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+        return float(ways + special.xlogy(k, chance) + special.xlog1py(n - k, -chance))
+
+    middle, limit = n * chance, likelihood(hits) + 1e-7
+    if hits == middle:
+        return 1.0
+    if hits < middle:  # beyond the mean the likelihood falls
+        low = hits
+        first = math.ceil(middle)
+        high = first + bisect_left(range(first, n + 1), -limit, key=lambda k: -likelihood(k))
+    else:
+        low = bisect_right(range(math.floor(middle) + 1), limit, key=likelihood) - 1
+        high = hits
+    below = special.bdtr(low, n, chance) if low >= 0 else 0.0
+    above = special.bdtrc(high - 1, n, chance) if high > 0 else 1.0
+    return float(min(below + above, 1.0))
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:

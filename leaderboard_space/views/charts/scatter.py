@@ -13,7 +13,6 @@ from leaderboard_space.html import text
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in the units of the drawing."""
-WIDTH, HEIGHT = 960.0, 460.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 50.0
 LETTER = 6.3
 """Width of a letter of a name."""
@@ -21,6 +20,24 @@ RADII = (0, 12, 24, 38, 54, 72, 92, 114, 140)
 ANGLES = 16
 MOST_NAMES = 80
 """Points that are named; a plot of hundreds would be nothing but names."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The size of a drawing, by the class of the screens that it is shown on (`assets/plots.css`)."""
+
+    name: str
+    width: float
+    height: float
+
+    def across(self, x: Scale, value: float) -> float:
+        return LEFT + x.part(value) * (self.width - RIGHT - LEFT)
+
+    def up(self, y: Scale, value: float) -> float:
+        return self.height - BOTTOM - y.part(value) * (self.height - BOTTOM - TOP)
+
+
+FRAMES = (Frame("wide", 960.0, 460.0), Frame("slim", 380.0, 520.0))
 
 
 @dataclass(frozen=True)
@@ -77,47 +94,61 @@ def log_scale(label: str, values: Sequence[float], unit: float = 1.0) -> Scale:
 
 
 def svg(points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]) -> str:
-    """The plot. `said`: what it shows, for who cannot see it; `guess`: levels of chance across and up, None where there is none."""
-    positions = [(across(x, point.x), up(y, point.y)) for point in points]
+    """The plot, drawn once for wide and once for narrow screens. `said`: what it shows, for who cannot see it; `guess`: levels of chance
+    across and up, None where there is none."""
+    return "".join(_svg(frame, points, x, y, said, guess) for frame in FRAMES)
+
+
+def _svg(
+    frame: Frame, points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]
+) -> str:
+    positions = [(frame.across(x, point.x), frame.up(y, point.y)) for point in points]
     taken: list[Box] = [(px - 6, py - 6, px + 6, py + 6) for px, py in positions]
-    grid = "".join(
-        f'<line class="grid" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{up(y, at):.1f}" y2="{up(y, at):.1f}"/>'
-        f'<text class="end" x="{LEFT - 8:g}" y="{up(y, at) + 4:.1f}">{tick}</text>'
-        for at, tick in y.ticks
-    )
-    grid += "".join(
-        f'<text class="mid" x="{across(x, at):.1f}" y="{HEIGHT - BOTTOM + 18:g}">{tick}</text>' for at, tick in x.ticks
-    )
-    lines = ""
-    if guess[0] is not None and x.low <= guess[0] <= x.high:
-        at = across(x, guess[0])
-        lines += f'<line class="guess" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP:g}" y2="{HEIGHT - BOTTOM:g}"/>'
-    if guess[1] is not None and y.low <= guess[1] <= y.high:
-        at = up(y, guess[1])
-        lines += f'<line class="guess" x1="{LEFT:g}" x2="{WIDTH - RIGHT:g}" y1="{at:.1f}" y2="{at:.1f}"/>'
     marks = ""
     order = sorted(range(len(points)), key=lambda at: -len(points[at].name))
     named = set(order[:MOST_NAMES]) if len(points) <= MOST_NAMES else set(range(MOST_NAMES))
-    names = {at: written(points[at].name, *positions[at], taken) for at in order if at in named}
+    names = {at: written(frame, points[at].name, *positions[at], taken) for at in order if at in named}
     for at, (point, (px, py)) in enumerate(zip(points, positions, strict=True)):
         bar = ""
         if point.low is not None and point.high is not None:
-            bar = f'<line class="bar" x1="{px:.1f}" x2="{px:.1f}" y1="{up(y, point.low):.1f}" y2="{up(y, point.high):.1f}"/>'
+            low, high = frame.up(y, point.low), frame.up(y, point.high)
+            bar = f'<line class="bar" x1="{px:.1f}" x2="{px:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
         marks += f'<g class="{point.look}"><title>{text(point.said, 300)}</title>{bar}{shape(point.look, px, py)}{names.get(at, "")}</g>'
+    middle = (TOP + frame.height - BOTTOM) / 2
     return (
-        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{text(said, 300)}">{grid}{lines}{marks}'
-        f'<text class="mid" x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{HEIGHT - 8:g}">{text(x.label)}</text>'
-        f'<text class="mid" x="16" y="{(TOP + HEIGHT - BOTTOM) / 2:g}" transform="rotate(-90 16 {(TOP + HEIGHT - BOTTOM) / 2:g})">'
-        f"{text(y.label)}</text></svg>"
+        f'<svg class="{frame.name}" viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" aria-label="{text(said, 300)}">'
+        f"{_grid(frame, x, y)}{_levels(frame, x, y, guess)}{marks}"
+        f'<text class="mid" x="{(LEFT + frame.width - RIGHT) / 2:g}" y="{frame.height - 8:g}">{text(x.label)}</text>'
+        f'<text class="mid" x="16" y="{middle:g}" transform="rotate(-90 16 {middle:g})">{text(y.label)}</text></svg>'
     )
 
 
-def across(x: Scale, value: float) -> float:
-    return LEFT + x.part(value) * (WIDTH - RIGHT - LEFT)
+def _grid(frame: Frame, x: Scale, y: Scale) -> str:
+    """Lines across and the ticks of both axes; of ticks that would touch, the first."""
+    drawn = "".join(
+        f'<line class="grid" x1="{LEFT:g}" x2="{frame.width - RIGHT:g}" y1="{frame.up(y, at):.1f}" y2="{frame.up(y, at):.1f}"/>'
+        f'<text class="end" x="{LEFT - 8:g}" y="{frame.up(y, at) + 4:.1f}">{tick}</text>'
+        for at, tick in y.ticks
+    )
+    free = 0.0
+    for value, tick in x.ticks:
+        at, half = frame.across(x, value), LETTER * len(tick) / 2
+        if at - half >= free:
+            drawn += f'<text class="mid" x="{at:.1f}" y="{frame.height - BOTTOM + 18:g}">{tick}</text>'
+            free = at + half + LETTER
+    return drawn
 
 
-def up(y: Scale, value: float) -> float:
-    return HEIGHT - BOTTOM - y.part(value) * (HEIGHT - BOTTOM - TOP)
+def _levels(frame: Frame, x: Scale, y: Scale, guess: tuple[float | None, float | None]) -> str:
+    """What guessing gets, as lines."""
+    lines = ""
+    if guess[0] is not None and x.low <= guess[0] <= x.high:
+        at = frame.across(x, guess[0])
+        lines += f'<line class="guess" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP:g}" y2="{frame.height - BOTTOM:g}"/>'
+    if guess[1] is not None and y.low <= guess[1] <= y.high:
+        at = frame.up(y, guess[1])
+        lines += f'<line class="guess" x1="{LEFT:g}" x2="{frame.width - RIGHT:g}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    return lines
 
 
 def shape(look: str, x: float, y: float, size: float = 5.0) -> str:
@@ -130,7 +161,7 @@ def shape(look: str, x: float, y: float, size: float = 5.0) -> str:
     return f'<circle class="pt" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"/>'
 
 
-def written(name: str, x: float, y: float, taken: list[Box]) -> str:
+def written(frame: Frame, name: str, x: float, y: float, taken: list[Box]) -> str:
     """A name near its point where it covers neither a name, nor a point, nor the edge: beside it, else further off with a line to it;
     nothing where there is no room at all. What it covers is added to `taken`."""
     shown = name if len(name) <= 40 else name[:39] + "…"
@@ -141,7 +172,12 @@ def written(name: str, x: float, y: float, taken: list[Box]) -> str:
             nx, ny = x + (10 + radius) * math.cos(angle), y + (6 + radius) * math.sin(angle)
             start = nx if math.cos(angle) >= -0.01 else nx - width
             box = (start, ny - 7, start + width, ny + 7)
-            inside = box[0] > LEFT + 2 and box[2] < WIDTH - 2 and box[1] > TOP - 6 and box[3] < HEIGHT - BOTTOM + 2
+            inside = (
+                box[0] > LEFT + 2
+                and box[2] < frame.width - 2
+                and box[1] > TOP - 6
+                and box[3] < frame.height - BOTTOM + 2
+            )
             if inside and all(box[0] > o[2] or box[2] < o[0] or box[1] > o[3] or box[3] < o[1] for o in taken):
                 taken.append(box)
                 leader = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from eval_harness.results import Score
 from leaderboard_space.data.ranks.groups import called
@@ -16,32 +17,52 @@ Known = Callable[[str], dict[str, Score]]
 ASPECTS = ("modality", "organ", "condition", "position")
 """Aspects that papers and we score with and without adversarial questions. Abnormality has none, and `overall` mixes both: the two
 overalls do not compare, so they are never drawn as one slope."""
-PANEL, HEIGHT, TOP, BOTTOM = 480.0, 370.0, 30.0, 26.0
-FROM, TO = 40.0, 260.0
-"""Where a panel's lines begin and end."""
+HEIGHT, TOP, BOTTOM = 370.0, 30.0, 26.0
+FROM = 40.0
+"""Where a panel's lines begin."""
 LINE = 13.0
 MOST_NAMES = 24
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How the panels are drawn on the screens of a class (`assets/plots.css`): how many in a row, how wide each is, where its lines end,
+    and how many letters of a name are shown."""
+
+    name: str
+    columns: int
+    panel: float
+    to: float
+    letters: int
+
+
+LAYOUTS = (Layout("wide", 2, 480.0, 260.0, 34), Layout("slim", 1, 380.0, 200.0, 25))
+
+
 def slopes(rows: Sequence[Row], known: Known) -> str:
-    """The panels as one SVG, two in a row; nothing where no aspect is known both ways."""
-    panels = [panel for aspect in ASPECTS if (panel := _panel(rows, known, aspect))]
+    """The panels as one SVG for wide and one for narrow screens; nothing where no aspect is known both ways."""
+    return "".join(_svg(layout, rows, known) for layout in LAYOUTS)
+
+
+def _svg(layout: Layout, rows: Sequence[Row], known: Known) -> str:
+    panels = [panel for aspect in ASPECTS if (panel := _panel(layout, rows, known, aspect))]
     if not panels:
         return ""
     drawn = "".join(
-        f'<g transform="translate({PANEL * (at % 2):g} {(HEIGHT + 24) * (at // 2):g})">{panel}</g>'
+        f'<g transform="translate({layout.panel * (at % layout.columns):g} {(HEIGHT + 24) * (at // layout.columns):g})">{panel}</g>'
         for at, panel in enumerate(panels)
     )
-    width, height = PANEL * min(len(panels), 2), (HEIGHT + 24) * ((len(panels) + 1) // 2)
+    width, height = layout.panel * min(len(panels), layout.columns), (HEIGHT + 24) * -(-len(panels) // layout.columns)
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'<svg class="{layout.name}" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="Accuracy without and with adversarial questions, one line per result">{drawn}</svg>'
     )
 
 
-def _panel(rows: Sequence[Row], known: Known, aspect: str) -> str:
+def _panel(layout: Layout, rows: Sequence[Row], known: Known, aspect: str) -> str:
     plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
     ends: list[tuple[float, str, str]] = []
+    to = layout.to
     lines, names = "", called([row.entry for row in rows])
     for row in rows:
         a, b = plain.get(row.entry.key), full.get(row.entry.key)
@@ -50,29 +71,29 @@ def _panel(rows: Sequence[Row], known: Known, aspect: str) -> str:
         name, kind = names[row.entry.key], look(row.entry.result.model.kind, b.verdict)
         said = f"{name}: {number(a.value)} without, {number(b.value)} with adversarial questions"
         lines += (
-            f'<g class="{kind}"><title>{text(said, 200)}</title><line class="slope" x1="{FROM:g}" x2="{TO:g}" y1="{_y(a.value)}" '
-            f'y2="{_y(b.value)}"/>{shape(kind, FROM, _y(a.value), 4)}{shape(kind, TO, _y(b.value), 4)}</g>'
+            f'<g class="{kind}"><title>{text(said, 200)}</title><line class="slope" x1="{FROM:g}" x2="{to:g}" y1="{_y(a.value)}" '
+            f'y2="{_y(b.value)}"/>{shape(kind, FROM, _y(a.value), 4)}{shape(kind, to, _y(b.value), 4)}</g>'
         )
         ends.append((_y(b.value), name, number(b.value)))
     if not lines:
         return ""
     grid = "".join(
-        f'<line class="grid" x1="{FROM - 8:g}" x2="{TO + 8:g}" y1="{_y(at)}" y2="{_y(at)}"/>'
+        f'<line class="grid" x1="{FROM - 8:g}" x2="{to + 8:g}" y1="{_y(at)}" y2="{_y(at)}"/>'
         f'<text class="end" x="{FROM - 12:g}" y="{_y(at) + 4}">{at}</text>'
         for at in (0, 25, 50, 75, 100)
     )
     chance = "".join(
         f'<line class="guess" x1="{x - 12:g}" x2="{x + 12:g}" y1="{_y(level)}" y2="{_y(level)}"/>'
-        for x, level in ((FROM, level_of(plain)), (TO, level_of(full)))
+        for x, level in ((FROM, level_of(plain)), (to, level_of(full)))
         if level is not None
     )
     return (
-        f'<text class="head" x="{FROM - 12:g}" y="14">{text(info_of(aspect).label)} (%)</text>{grid}{chance}{lines}{_names(ends)}'
-        f'<text class="mid" x="{FROM:g}" y="{HEIGHT - 8:g}">without</text><text class="mid" x="{TO:g}" y="{HEIGHT - 8:g}">with</text>'
+        f'<text class="head" x="{FROM - 12:g}" y="14">{text(info_of(aspect).label)} (%)</text>{grid}{chance}{lines}{_names(layout, ends)}'
+        f'<text class="mid" x="{FROM:g}" y="{HEIGHT - 8:g}">without</text><text class="mid" x="{to:g}" y="{HEIGHT - 8:g}">with</text>'
     )
 
 
-def _names(ends: list[tuple[float, str, str]]) -> str:
+def _names(layout: Layout, ends: list[tuple[float, str, str]]) -> str:
     """The names at the ends of the lines, moved apart so that none covers another; of very many, those of the highest and the lowest."""
     ends = sorted(ends)
     if len(ends) > MOST_NAMES:
@@ -86,8 +107,8 @@ def _names(ends: list[tuple[float, str, str]]) -> str:
         heights[at] = low
         low -= LINE
     return "".join(
-        f'<line class="lead" x1="{TO + 6:g}" x2="{TO + 16:g}" y1="{y:.1f}" y2="{at:.1f}"/>'
-        f'<text class="name" x="{TO + 19:g}" y="{at + 4:.1f}">{value} {text(name, 34)}</text>'
+        f'<line class="lead" x1="{layout.to + 6:g}" x2="{layout.to + 16:g}" y1="{y:.1f}" y2="{at:.1f}"/>'
+        f'<text class="name" x="{layout.to + 19:g}" y="{at + 4:.1f}">{value} {text(name, layout.letters)}</text>'
         for (y, name, value), at in zip(ends, heights, strict=True)
     )
 

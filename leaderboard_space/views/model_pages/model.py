@@ -11,7 +11,7 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from leaderboard_space import findings, sentences
+from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.ranks.standings import info_of
@@ -27,7 +27,7 @@ from leaderboard_space.model_results import (
     lines_of,
     main_lines,
 )
-from leaderboard_space.sentences import MARK
+from leaderboard_space.sentences import MARK, findings
 from leaderboard_space.service import Service
 from leaderboard_space.views import claims
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address

@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from leaderboard_space import findings, sentences
+from leaderboard_space import sentences
 from leaderboard_space.data.models.identity import Identity
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import interval, score_text, text
 from leaderboard_space.model_results import Line
+from leaderboard_space.sentences import findings
 
 INK = {"better": "#0f766e", "worse": "#a8481f", "no different": "#5b6675", None: "#5b6675"}
 LETTER = 6.6

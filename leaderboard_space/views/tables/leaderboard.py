@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from eval_harness.results import Result
-from leaderboard_space import findings, sentences
+from leaderboard_space import sentences
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, called
@@ -25,7 +25,7 @@ from leaderboard_space.data.ranks.standings import (
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
-from leaderboard_space.sentences import FEW
+from leaderboard_space.sentences import FEW, findings
 from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
 from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, column_head, dots, fitted, look, sorted_by

@@ -14,7 +14,8 @@ from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.statistics import CLUSTERED, clustered_interval, pack, paired_test, pairwise, rank_ranges
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import Outcomes, read_run
-from leaderboard_space.data.ranks.ranking import MetricUnits, p_values, scores_of, unpaired_p_values
+from leaderboard_space.data.ranks.pairs import p_values, unpaired_p_values
+from leaderboard_space.data.ranks.ranking import MetricUnits, scores_of
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.data.tree import tree_of
 from tests.leaderboard_space.stores import MODELS, answers, make_store, questions

@@ -132,7 +132,7 @@ def test_what_is_no_file_or_too_large_is_set_aside(store: Path, monkeypatch: pyt
     workdir.mkdir(parents=True)
     os.mkfifo(workdir / "result.json")
     large = next((store / "results" / FORMAT / "Model-0").glob("*/result.json"))
-    monkeypatch.setattr("leaderboard_space.data.board.LARGEST_RESULT", large.stat().st_size - 1)
+    monkeypatch.setattr("leaderboard_space.data.store.result_files.LARGEST_RESULT", large.stat().st_size - 1)
     for other in (store / "results" / FORMAT).glob("Model-[12]/*/result.json"):
         other.write_text(json.dumps(json.loads(other.read_text(encoding="utf-8"))), encoding="utf-8")  # without indents
     board = Board(store)

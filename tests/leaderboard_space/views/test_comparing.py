@@ -17,7 +17,7 @@ from leaderboard_space import sentences
 from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.ranking import unpaired_difference, unpaired_p_values
+from leaderboard_space.data.ranks.pairs import unpaired_difference, unpaired_p_values
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
 from tests.leaderboard_space.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, questions

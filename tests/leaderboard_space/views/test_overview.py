@@ -363,3 +363,18 @@ def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
         and "significantly better than the paper's random run (25.9%)" in of_model
     )
     assert "GMAI-MMBench exact chance is not known: guessing is the paper's random run there" in plain(front.page({}))
+
+
+def test_an_address_of_megabytes_draws_no_larger_page_and_is_not_kept(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+    monkeypatch.setattr("leaderboard_space.front.search", lambda query, hits: searched.append(query) or [])
+    long = ",".join(f"model-{number}" for number in range(100_000))
+    front.page({"pin": long, "unknown": long})
+    drawn = front.page({"pin": long, "all": "9"})
+    assert len(drawn) < 100 * 3 * 4000 + len(front.page({"all": "9"})) < 5 * len(long)
+    assert len(front.topic({"id": long})) < 5000 and front.search({"query": long}) == []
+    assert [len(query) for query in searched] == [100, 100]
+    front.service.breakdown({"format": "probmed", "one": long})
+    assert max(len(part) for key in front.service.memory._values for part in key if isinstance(part, str)) <= 1000

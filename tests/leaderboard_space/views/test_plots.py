@@ -11,7 +11,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.service import Service
-from leaderboard_space.views.charts.scatter import written
+from leaderboard_space.views.charts.scatter import FRAMES, Frame, written
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +46,15 @@ def test_image_types_and_aspects_of_one_result(service: Service) -> None:
     assert one["value"] == 23.52 and one["table"] == "Table 12"
 
 
-def test_names_cover_neither_dots_nor_each_other_nor_the_edge() -> None:
-    taken = [(296.0, 192.0, 304.0, 208.0)]
-    names = [written("name", 300.0, 200.0, taken) for _ in range(8)]
+@pytest.mark.parametrize("frame", FRAMES)
+def test_names_cover_neither_dots_nor_each_other_nor_the_edge(frame: Frame) -> None:
+    taken = [(196.0, 192.0, 204.0, 208.0)]
+    names = [written(frame, "name", 200.0, 200.0, taken) for _ in range(8)]
     assert all(names) and len(set(names)) == len(names) == len(taken) - 1
     for at, one in enumerate(taken):
         for other in taken[at + 1 :]:
             assert one[0] > other[2] or one[2] < other[0] or one[1] > other[3] or one[3] < other[1]
-    assert written("n" * 24, 500.0, 200.0, [(0.0, 0.0, 2000.0, 2000.0)]) == ""
+    assert written(frame, "n" * 24, 300.0, 200.0, [(0.0, 0.0, 2000.0, 2000.0)]) == ""
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
@@ -63,19 +64,28 @@ def test_every_point_of_a_plot_is_named_and_stands_where_its_numbers_say(service
     for name in ("confusion", "size"):
         if f'data-plot="{name}"' not in page:
             continue
-        drawn = page[page.index(f'data-plot="{name}"') :]
-        drawn = ElementTree.fromstring(drawn[drawn.index("<svg") : drawn.index("</svg>") + 6])
-        points = list(drawn.iter("g"))
-        assert len(points) >= 3
-        heights = []
-        for point in points:
-            said = point.findtext("title") or ""
-            assert [node.get("class") for node in point.iter("text")] == ["name"], said
-            mark = next(node for node in point if node.get("class") == "pt")
-            shown = re.findall(r" ([\d.]+)", said.partition(":")[2])[1 if name == "confusion" else 0]
-            if mark.tag == "circle":
-                heights.append((float(shown), float(mark.get("cy", ""))))
-        assert all(low[1] >= high[1] - 1.5 for low, high in pairwise(sorted(heights)))  # a higher number stands higher
+        drawn = page[page.index(f'data-plot="{name}"') :].partition("</figure>")[0]
+        wide, slim = (
+            ElementTree.fromstring(one + "</svg>") for one in drawn[drawn.index("<svg") :].split("</svg>")[:2]
+        )
+        assert (wide.get("class"), slim.get("class")) == ("wide", "slim")
+        assert len(list(wide.iter("g"))) == len(list(slim.iter("g"))) >= 3
+        for picture in (wide, slim):
+            heights = []
+            named = 0
+            for point in picture.iter("g"):
+                said = point.findtext("title") or ""
+                texts = [node.get("class") for node in point.iter("text")]
+                assert texts == ["name"] or (picture is slim and not texts), said
+                named += len(texts)
+                mark = next(node for node in point if node.get("class") == "pt")
+                shown = re.findall(r" ([\d.]+)", said.partition(":")[2])[1 if name == "confusion" else 0]
+                if mark.tag == "circle":
+                    heights.append((float(shown), float(mark.get("cy", ""))))
+            assert all(
+                low[1] >= high[1] - 1.5 for low, high in pairwise(sorted(heights))
+            )  # a higher number stands higher
+            assert named >= min(len(list(picture.iter("g"))), 25)
 
 
 def test_every_cell_of_the_heat_map_is_coloured_by_its_distance_from_guessing(service: Service) -> None:

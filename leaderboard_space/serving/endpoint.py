@@ -24,6 +24,8 @@ PREFIX = "/board/"
 WORKERS = ThreadPoolExecutor(2, thread_name_prefix="answer")
 """Threads that answer readers of a benchmark's page. Scoring is the interpreter's work: more threads would only take turns on it (see
 benchmarks/README.md)."""
+WAITING = ThreadPoolExecutor(40, thread_name_prefix="wait")
+"""Threads of readers who wait for answers that are still being read. They compute nothing, and must not keep the other pages waiting."""
 COMPRESSED_FROM = 2000
 """Bytes of an answer from which on it is compressed (at level 1: a tenth of the size for 1 ms per 100 kB)."""
 
@@ -48,7 +50,7 @@ class Endpoint:
         if body is None:
             return  # whoever asked has gone
         try:
-            request = json.loads(body)
+            request = _request(body)
         except (ValueError, RecursionError):
             await _send(send, 400, {"error": "The request is not JSON."})
             return
@@ -74,11 +76,19 @@ async def answer_to(function: Function, request: dict[str, Any]) -> dict[str, An
     try:
         if isinstance(service, Service):
             if not service.ready(request):
-                await loop.run_in_executor(None, service.wait, request)
+                await loop.run_in_executor(WAITING, service.wait, request)
             return {"ok": await loop.run_in_executor(WORKERS, function, request)}
         return {"ok": await loop.run_in_executor(None, function, request)}
     except BadInput as error:
         return {"error": str(error)}
+
+
+def _request(body: bytes) -> Any:
+    """A body read as JSON, with "?" for halves of a character: JSON can write them, but no address, file or answer can hold one."""
+    request = json.loads(body.decode())
+    if b"\\u" in body:
+        request = json.loads(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
+    return request
 
 
 async def _body(receive: Any) -> bytes | None:

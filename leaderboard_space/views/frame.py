@@ -1,0 +1,63 @@
+"""What the pages of the board stand in: style sheets, scripts, the strip of tabs, and each page before the server has drawn it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dataset_builders.benchmarks import BENCHMARKS
+from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.html import text
+
+ASSETS = Path(__file__).parents[1] / "assets"
+SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
+SCRIPTS = ("router.js", "table.js", "page.js", "plots.js", "facets.js", "tree.js", "board.js", "search.js")
+READING = '<h2 class="finding">Reading the results.</h2>'
+SEARCH = (
+    '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
+    'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories, scores and models" '
+    'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
+    '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
+)
+"""The search of the first screen (`assets/search.js`)."""
+
+
+def scripts() -> str:
+    """The page's own scripts, which stand once in its head."""
+    return _read(SCRIPTS)
+
+
+def header() -> str:
+    """The style sheets, the name of the board, and the strip of tabs."""
+    said = "medprobe <span>Can you trust your AI radiologist?</span>"
+    return f"<style>{_read(SHEETS)}</style><header><h1>{said}</h1></header>{_navigation()}"
+
+
+def benchmark(family: str) -> str:
+    """One benchmark's page, which draws itself and asks the server for what changes (`assets/board.js`)."""
+    return (
+        f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
+        '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
+        '</section><p class="heard" role="status"></p></div>'
+    )
+
+
+def page(name: str, first: str) -> str:
+    """A page that the server draws whole (`assets/page.js`). `first`: what it shows at first."""
+    return f'<div class="mp-page" data-page="{name}">{first}</div>'
+
+
+def _read(names: tuple[str, ...]) -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+
+
+def _navigation() -> str:
+    """The strip of tabs: links, since every page has an address (`assets/router.js`). Gradio's own strip is hidden."""
+    pages = [("overview", "Overview", "#/overview")]
+    pages += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
+    pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
+    links = "".join(
+        f'<a role="tab" aria-selected="false" tabindex="{-1 if at else 0}" href="{home}" data-home="{home}" data-page="{page}">'
+        f"{text(label)}</a>"
+        for at, (page, label, home) in enumerate(pages)
+    )
+    return f'<nav id="mp-nav" aria-label="Pages"><div role="tablist">{links}</div></nav>'
