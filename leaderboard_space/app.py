@@ -55,9 +55,9 @@ FONTS = ["system-ui", "sans-serif"]
 
 def build_app(
     store: str | Path | None, data: Sequence[str] = (), may_write: bool = False, hidden: HiddenTest | None = None
-) -> tuple[gr.Blocks, Middleware]:
-    """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub), and what answers its
-    pages; None shows published results alone.
+) -> tuple[gr.Blocks, Middleware, Callable[[], None]]:
+    """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub; None shows published
+    results alone), what answers its pages, and what is to be called once it is served: then answers are read, and the store is watched.
 
     `data`: datasets (folders or Hub repositories) that answers can be handed in for, besides the questions that the store keeps;
     results on an earlier version of them are retired. `may_write`: readers may add to the store as this machine (they sit at it).
@@ -67,6 +67,7 @@ def build_app(
     trusted = TrustedData(data)
     trusted.refresh()
     board = Board(store, board_results(), trusted)
+    board.hold()
     claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False, claims=claimed)
@@ -126,10 +127,13 @@ def build_app(
                 getattr(event.fn, "__func__", event.fn)._mcp_type = "page"
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
-    sandbox.start()
-    claimed.watch()
-    board.watch()  # last: reading answers would slow the building of the page down
-    return app, Middleware(Endpoint, functions=functions)
+
+    def begin() -> None:
+        board.watch()
+        claimed.watch()
+        sandbox.start()
+
+    return app, Middleware(Endpoint, functions=functions), begin
 
 
 def _claimed(claimed: Claims, board: Board) -> str:
@@ -166,7 +170,7 @@ def serve(
     Raises BadInput when `store` is no results store, or the port is taken.
     """
     _check_port(host, port)
-    app, endpoint = build_app(store, data, may_write=host in LOOPBACK and get_space() is None, hidden=hidden)
+    app, endpoint, begin = build_app(store, data, may_write=host in LOOPBACK and get_space() is None, hidden=hidden)
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         app.launch(
             server_name=host,
@@ -177,6 +181,7 @@ def serve(
         )
     _answer_agents_in_json(app)
     print(f"The board is on http://{host}:{port} (Ctrl-C ends it).", flush=True)
+    begin()
     app.block_thread()
 
 

@@ -55,9 +55,9 @@ class Front:
         said = repr(sorted(request.items(), key=str))
         if len(said) > LONGEST_KEPT:
             return overview_view.page(found, labels, request)
-        # The overview stands in the key's value, as above.
-        key = ("overview page", id(found), tuple(labels), said)
-        return self.service.memory.remember(key, lambda: (overview_view.page(found, labels, request), found))[0]
+        # Overview and labels stand in the key's value, as above.
+        key = ("overview page", id(found), id(labels), said)
+        return self.service.memory.remember(key, lambda: (overview_view.page(found, labels, request), found, labels))[0]
 
     def file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The matrix as a file (`name`, `text`, `type`), or how to cite it (`of`: cite)."""
@@ -65,11 +65,12 @@ class Front:
 
     def labels(self) -> list[Label]:
         """Every label of every benchmark's own set of questions."""
-        found: list[Label] = []
-        for family in BENCHMARKS:
-            if self.service.board.snapshot.sections[family]:
-                query = self.service.query({"format": family})
-                found += labels_of(family, query.tree)
+        held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
+        queries = [self.service.query({"format": family}) for family in held]
+        key = ("labels", *((*query.key[:2], query.ready, query.outcomes is not None) for query in queries))
+        found: list[Label] = self.service.memory.remember(
+            key, lambda: [label for query in queries for label in labels_of(query.section.family, query.tree)]
+        )
         return found
 
     def topic(self, request: Mapping[str, Any]) -> str:

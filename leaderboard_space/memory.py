@@ -65,7 +65,7 @@ class Memory:
         return self.remember(("standings", *query.key), lambda: _standings(query))
 
     def known_standings(self, query: BoardQuery) -> Standings:
-        """The same, of hundreds of results without their ranks until these are computed, which begins now."""
+        """The same, of hundreds of results without their ranks until these are computed, which begins now if the query asks for it."""
         if len(query.section.entries) <= MANY:
             return self.standings(query)
         key = ("standings", *query.key)
@@ -73,6 +73,8 @@ class Memory:
             if key in self._values:
                 return self._values[key]
         found = self.remember(("unranked", *query.key), lambda: _standings(query, with_ranks=False))
+        if not query.ranks:
+            return found
         with self._lock:
             begins = key not in self._ranking
             self._ranking.add(key)

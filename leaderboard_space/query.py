@@ -37,6 +37,9 @@ class BoardQuery:
     ready: bool
     unknown: tuple[str, ...] = ()
     """What the request names and the board does not know, one line each."""
+    ranks: bool = True
+    """Whether ranks that take seconds are to be computed. Who has only just chosen may choose again at once: the browser asks for the table
+    first, and for the ranks when the reader has stayed."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -73,8 +76,9 @@ def checked(board: Board, request: Mapping[str, Any], waits: bool) -> BoardQuery
         metric = metrics[0] if metrics else metric
     ready = loaded is not None
     return BoardQuery(
-        snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown)
-    )
+        snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown),
+        request.get("ranks") is not False,
+    )  # fmt: skip
 
 
 def _branches(value: Any) -> list[Path]:

@@ -78,11 +78,11 @@ function show(area, html) {
   const cite = area.querySelector(".cite:not([hidden])");
   if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
 }
-async function update(quiet) {
+async function update(quiet, ranks = false) {  // ranks: also those that take seconds; who clicks on does not wait for them
   const number = ++asked;
   const slow = setTimeout(() => panel.classList.add("busy"), 150);
   try {
-    const shown = await ask("view", { stamp: quiet ? stamp : null });
+    const shown = await ask("view", { stamp: quiet ? stamp : null, ranks });
     if (number !== asked) return;
     if (shown.unchanged) return;
     show(panel, shown.html);
@@ -95,7 +95,7 @@ async function update(quiet) {
     else tree.show(state.branches, counts);
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
-    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true); } }, 1500);
+    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true, true); } }, ranks ? 1500 : 500);
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {
@@ -109,7 +109,7 @@ async function loadTree(key) {
 }
 async function loadBreakdown() {
   const number = asked;
-  const html = await ask("breakdown", { facet: state.facet, one: state.one });
+  const html = await ask("breakdown", { facet: state.facet, one: state.one, ranks: false });
   if (number !== asked) return;
   show(below, html);
 }

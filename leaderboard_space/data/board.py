@@ -60,6 +60,7 @@ class Board:
         self._units: dict[tuple[str, str, Stamp], RunUnits] = {}
         self._renewed: dict[str, str] = {}
         """Fingerprints of version 1 whose questions are here -> those of version 2."""
+        self._held = False
         self._lock, self._scanning = threading.Lock(), threading.Lock()
         # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
@@ -80,8 +81,13 @@ class Board:
             self.snapshot = self._scan()
         return self.snapshot
 
+    def hold(self) -> None:
+        """Read no answers until `watch` is called: what is built meanwhile is built sooner."""
+        self._held = True
+
     def watch(self) -> None:
         """Refresh every few seconds, in a thread that ends with the process."""
+        self._held = False
 
         def loop() -> None:
             answer_cache.prune()
@@ -111,9 +117,12 @@ class Board:
     def outcomes(self, section: Section, patience: float | None = None) -> Loaded | None:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
 
-        None when reading them takes longer than `patience` seconds; it goes on meanwhile, and `begun` tells what is known so far.
+        None when reading them takes longer than `patience` seconds; it goes on meanwhile, and `begun` tells what is known so far. None
+        also while the board holds.
         """
         with self._lock:
+            if section.loading is None and self._held:
+                return None
             if section.loading is None:
                 section.loading = self._pool.submit(self._load, section)
         try:

@@ -113,8 +113,9 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`."""
-    there = {name for entry in section.entries for name in entry.result.scores}
-    there |= set(outcomes.metrics) if outcomes else set()
+    if "scores" not in section.memory:  # of hundreds of results, and asked for with every request
+        section.memory["scores"] = {name for entry in section.entries for name in entry.result.scores}
+    there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
     headline = HEADLINE.get(section.family)
     order = [headline, *(name for name in METRICS if name != headline)]
@@ -124,7 +125,10 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
 
 def methods_of(section: Section) -> list[str]:
     """The methods by which the section's results were got."""
-    return sorted({entry.result.method.name for entry in section.entries})
+    if "methods" not in section.memory:
+        section.memory["methods"] = sorted({entry.result.method.name for entry in section.entries})
+    found: list[str] = section.memory["methods"]
+    return found
 
 
 def standings(

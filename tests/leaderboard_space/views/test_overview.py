@@ -17,11 +17,12 @@ from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trust import holm, p_against_guessing, verdicts
-from leaderboard_space.data.topics import known_topics, slug_of, topics
+from leaderboard_space.data.topics import known_topics, relation, slug_of, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import WORDS
 from leaderboard_space.sentences import Trust
 from leaderboard_space.service import Service
+from leaderboard_space.views.addresses import address_of
 from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.claims import plain, rounds_to
 
@@ -239,11 +240,42 @@ def test_every_label_is_found_and_shown_by_a_topic(front: Front) -> None:
         for known in part.known
     }
     for label in labels:
-        hits = front.search({"query": label.shown})
-        assert any(
-            label.shown in (hit["name"], hit["where"]) or hit["address"].startswith("#/topic/") for hit in hits
-        ), label
+        own = {address_of("b", label.family, facet=f"{label.facet}:{label.value}")}
+        own |= {address_of("topic", slug) for slug, topic in topics(labels).items() if relation(topic, label) == "same"}
+        for query in {label.value, label.shown, label.shown.upper()}:
+            assert own & {html.escape(hit["address"]) for hit in front.search({"query": query})}, (label, query)
         assert (label.family, label.value) in shown, label
+
+
+def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(front: Front) -> None:
+    labels = front.labels()
+    for slug, topic in known_topics().items():
+        for word in topic.same:
+            hit = front.search({"query": word})[0]
+            assert (hit["name"], hit["address"]) == (topic.name, address_of("topic", slug)), word
+        page = front.topic({"id": slug})
+        known = any(relation(topic, label) for label in labels)
+        assert ('class="known"' in page) == known and (known or "measured results will stand here" in page), slug
+
+
+def test_a_slip_in_a_topics_name_still_finds_it(front: Front) -> None:
+    """One letter left out, doubled, changed or swapped with the next, anywhere in a word of at least seven letters."""
+    rng = np.random.default_rng(16)
+    names = {hit["name"] for topic in known_topics().values() for hit in front.search({"query": topic.name})[:1]}
+    words = [(word, name) for name in names for word in name.split() if len(word) >= 7 and word.isalpha()]
+    for word, name in words:
+        at, how = int(rng.integers(len(word) - 1)), int(rng.integers(4))
+        middle = ("", 2 * word[at], "q", word[at + 1] + word[at])[how]
+        slipped = word[:at] + middle + word[at + (2 if how == 3 else 1) :]
+        assert name in {hit["name"] for hit in front.search({"query": slipped})}, (word, slipped)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["mammography", "rheumatology", "radiology", "colposcopy", "virology", "cystoscopy", "angiography", "neonatology"],
+)
+def test_another_word_with_the_same_ending_is_no_slip(front: Front, query: str) -> None:
+    assert front.search({"query": query}) == []
 
 
 @pytest.mark.parametrize(
