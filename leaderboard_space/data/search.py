@@ -13,6 +13,8 @@ CLOSE = 0.74
 """How alike two words must be (difflib's ratio) to count as a slip of the pen."""
 ENDING = re.compile(r"o?(logy|graphy|scopy|metry)$")
 """What many medical words end in."""
+SPELT = 1.5
+"""The score from which on a hit holds the words as they are spelt, or words that begin so; below, only parts of words, or slips."""
 MOST = 12
 
 
@@ -37,8 +39,8 @@ def search(query: str, hits: Sequence[Hit], most: int = MOST) -> list[Hit]:
     close = {word: _close(word, vocabulary) for word in wanted}
     scored = [(_score(wanted, hit, close), hit) for hit in hits]
     found = [(score, hit) for score, hit in scored if score > 0]
-    exact = [item for item in found if item[0] >= 1.0]
-    found = exact or found  # slips count only where nothing is spelt so
+    spelt = [item for item in found if item[0] >= SPELT]
+    found = spelt or found  # slips count only where nothing is spelt so, or begins so
     found.sort(key=lambda item: (-item[0], -item[1].weight, item[1].name.lower()))
     return list({hit.address: hit for _, hit in reversed(found)}.values())[::-1][:most]
 
@@ -93,7 +95,9 @@ def _begins_like(word: str, other: str) -> bool:
     """Whether a word begins as the stem of another does, but for one slip, or two in a long stem: medical words share their endings, and a
     mammography is no slip for a tomography."""
     stem = ENDING.sub("", other)[: len(word)]
-    return _slips(stem, word) <= (0 if len(stem) < 3 else 1 if len(stem) < 8 else 2)
+    if len(stem) < 3 and abs(len(word) - len(other)) > 1:  # a slip in so short a stem is all of it
+        return False
+    return _slips(stem, word) <= (1 if len(stem) < 8 else 2)
 
 
 def _slips(stem: str, word: str) -> int:
