@@ -117,11 +117,11 @@ class Board:
     def outcomes(self, section: Section, patience: float | None = None) -> Loaded | None:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
 
-        None when reading them takes longer than `patience` seconds; it goes on meanwhile, and `begun` tells what is known so far. None
-        also while the board holds.
+        None when reading them takes longer than `patience` seconds; it goes on meanwhile, and `begun` tells what is known so far. While
+        the board holds, it only begins for who waits for all of it.
         """
         with self._lock:
-            if section.loading is None and self._held:
+            if section.loading is None and self._held and patience is not None:
                 return None
             if section.loading is None:
                 section.loading = self._pool.submit(self._load, section)
