@@ -18,7 +18,6 @@ from eval_harness.answer_reading.words import (
     Phrase,
     beginnings,
     phrase,
-    phrase_of,
     places,
     says,
     says_between,
@@ -223,7 +222,7 @@ _VERDICT_WORDS = (
     " eliminated excluded ruled most very highly"
 )
 VERDICT_WORDS = words_in(_VERDICT_WORDS)
-_VERDICT = phrase_of(
+_VERDICT = Phrase(
     re.compile(
         rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)(=\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
         r"(?:(?P<right>(?i:correct|right"

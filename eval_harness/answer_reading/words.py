@@ -79,7 +79,7 @@ def says_between(text: str, words: frozenset[str], start: int, stop: int) -> boo
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says one of
-    the words that it `needs`, if any. A pattern with words of a wide script is searched through a wide text as a whole."""
+    the words that it `needs`, if any. A pattern that may begin with a wide script or a sign is searched through a wide text as a whole."""
 
     pattern: re.Pattern[str]
     first: frozenset[str]
@@ -92,7 +92,7 @@ class Phrase:
         if self.wide and is_wide(text):
             return self.pattern.finditer(text, start, stop)
         said = _starts(text).keys()
-        if said.isdisjoint(self.first) or (self.needs and said.isdisjoint(self.needs)):
+        if said.isdisjoint(self.first) or (self.needs and said.isdisjoint(self.needs) and not is_wide(text)):
             return ()
         return self._matches(text, start, stop)
 
