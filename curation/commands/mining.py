@@ -118,7 +118,8 @@ def pairs(
     from curation.images.image_table import Columns, join_table, read_table
     from curation.mining.confusing_pairs import MODES, Thresholds
     from curation.mining.embedding import embedding_path, open_embeddings
-    from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here
+    from curation.mining.pair_choice import Choice, images_of
+    from curation.mining.pair_mining import Runner, mine, run_here
     from curation.mining.pair_search import make_search, pick_device
     from dataset_builders.errors import BadInput
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from curation.mining.confusing_pairs import PairSearch, Thresholds
-from curation.mining.pair_mining import BlockWriter, Images, block_name, largest_so_far, read_block
+from curation.mining.pair_choice import Images
+from curation.mining.pair_mining import BlockWriter, block_name, largest_so_far, read_block
 from curation.mining.pair_search import make_search
 from dataset_builders.ray_cluster import PATIENCE, Cluster, check_nodes, connected
 

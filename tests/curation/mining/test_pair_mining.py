@@ -12,7 +12,8 @@ import pytest
 
 from curation.mining import pair_mining
 from curation.mining.confusing_pairs import PairSearch, Thresholds
-from curation.mining.pair_mining import Choice, Images, mine
+from curation.mining.pair_choice import Choice, Images
+from curation.mining.pair_mining import mine
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 
@@ -84,7 +85,8 @@ sys.path.insert(0, sys.argv[1])
 from curation.mining import pair_mining
 from curation.mining.confusing_pairs import PairSearch
 from test_pair_mining import made
-from curation.mining.pair_mining import Choice, mine
+from curation.mining.pair_choice import Choice
+from curation.mining.pair_mining import mine
 pair_mining.BLOCK_ROWS = 16
 blocks = PairSearch.blocks
 def slowly(self, start, stop):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from curation.mining import pair_mining
 from curation.mining.confusing_pairs import Pairs, PairSearch, Thresholds
-from curation.mining.pair_mining import BlockWriter, Choice, Images, mine
-from curation.mining.per_image import NONE, Largest, gaps_of, largest_of, reaching
+from curation.mining.pair_choice import NONE, Choice, Images, Largest, gaps_of, largest_of, reaching
+from curation.mining.pair_mining import BlockWriter, mine
 from dataset_builders.errors import BadInput
 
 
