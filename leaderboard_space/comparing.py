@@ -90,7 +90,7 @@ class Comparison:
             found: Score | None = scores_of(units, info_of(metric).higher_is_better)[0]
         else:
             found = entry.result.scores.get(metric)
-        return with_interval(found) if found is not None and found.value is not None else None
+        return with_interval(found, metric) if found is not None and found.value is not None else None
 
     def scores(self, metric: str) -> dict[str, Score]:
         """Entry key -> score, of those chosen that have one."""

@@ -46,7 +46,8 @@ def breakdown_table(
         for column, scores in cells.items():
             if entry.key not in scores:
                 continue
-            score, name = with_interval(scores[entry.key]), metric or column
+            name = metric or column
+            score = with_interval(scores[entry.key], name)
             printed = table_of(result, name, facet if metric else "", column if metric else "")
             rows.append(
                 {
@@ -93,7 +94,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
     where = selection_in_words(branches)
     rows = []
     for row in found.rows:
-        result, score = row.entry.result, with_interval(row.score)
+        result, score = row.entry.result, with_interval(row.score, found.metric)
         rows.append(
             {
                 "benchmark": section.benchmark,

@@ -19,7 +19,17 @@ from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metr
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.store.trust import is_higher_better, verdicts
-from leaderboard_space.data.topics import Label, Relation, Topic, fold, known_topics, labels_of, matching, topics
+from leaderboard_space.data.topics import (
+    Label,
+    Relation,
+    Topic,
+    fold,
+    kinds_of,
+    known_topics,
+    labels_of,
+    matching,
+    topics,
+)
 from leaderboard_space.data.tree import FACET_LABEL
 from leaderboard_space.html import count
 from leaderboard_space.service import Service
@@ -110,7 +120,7 @@ class Front:
         ]
         marks = verdicts(
             [
-                (with_interval(row.score), row.run, is_higher_better(standings.metric, family))
+                (with_interval(row.score, standings.metric), row.run, is_higher_better(standings.metric, family))
                 for family, standings, row in cells
             ]
         )
@@ -125,7 +135,10 @@ class Front:
                         standings,
                         rows=[
                             replace(
-                                row, score=with_interval(row.score).model_copy(update={"verdict": mark_of.get(id(row))})
+                                row,
+                                score=with_interval(row.score, standings.metric).model_copy(
+                                    update={"verdict": mark_of.get(id(row))}
+                                ),
                             )
                             for row in standings.rows
                         ],
@@ -134,9 +147,9 @@ class Front:
                 for label, how, standings in known
             ]
             facets = tuple(FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(family).facets)
-            parts.append(
-                Part(family, LABELS[family], spec(family).task, section, marked, rest, facets, topic.kind in facets)
-            )
+            has_kind = any(label.family == family and topic.kind in kinds_of(label) for label in labels)
+            labels_kind = topic.kind in facets and not has_kind
+            parts.append(Part(family, LABELS[family], spec(family).task, section, marked, rest, facets, labels_kind))
         return parts
 
     def _of(self, label: Label) -> Standings:

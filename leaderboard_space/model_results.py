@@ -21,7 +21,7 @@ from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED
-from leaderboard_space.sentences import FEW
+from leaderboard_space.sentences import FEW, SAME
 from leaderboard_space.service import Service
 
 MOST_ENDS = 3
@@ -40,7 +40,7 @@ class Line:
 
     @property
     def score(self) -> Score:
-        return with_interval(self.row.score)
+        return with_interval(self.row.score, self.metric)
 
     @property
     def questions(self) -> str:
@@ -57,7 +57,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Ends:
-    """The weakest and the strongest values of a facet by one metric, worst first and best first. `known`: how many values have at least
+    """The weakest and the strongest values of a facet by one metric, worst first and best first, each of the strongest better than each of
+    the weakest. `known`: how many values have at least
     FEW cases, among which they are the ends; `left_out`: how many have fewer. `against_chance`: ordered by score minus chance."""
 
     facet: str
@@ -137,7 +138,7 @@ def scores_by_metric(service: Service, line: Line) -> dict[str, Score]:
         )
         row = next((row for row in service.standings(query).rows if row.entry.key == line.row.entry.key), None)
         if row is not None and row.score.value is not None:
-            found[metric] = with_interval(row.score)
+            found[metric] = with_interval(row.score, metric)
     return found
 
 
@@ -172,7 +173,8 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
     for label, score in held.items():
         if score is not None and score.value is not None and label != UNLABELLED:
             run = next((cell for cells in of_chance if (cell := cells.get(label, {}).get(metric)) is not None), None)
-            found[label] = tested(with_interval(score), run, info) or with_interval(score)
+            known = with_interval(score, metric)
+            found[label] = tested(known, run, info) or known
     return found
 
 
@@ -188,6 +190,8 @@ def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
 
     ordered = sorted(held.items(), key=height)
     size = min(MOST_ENDS, len(ordered) // 2)
+    while size and height(ordered[-size])[0] - height(ordered[size - 1])[0] <= SAME:
+        size -= 1  # what is as high as the weakest is no end
     return Ends(
         facet,
         metric,

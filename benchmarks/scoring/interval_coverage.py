@@ -1,12 +1,14 @@
 """How often the 95 % intervals cover, and how wide they are, over a grid of shares, clusters and correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--all]
-(about 7 minutes; --random: how many cells of layouts, shares and correlations that nobody chose; --all prints every cell)
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--all]
+(about 7 minutes; --random: how many cells of layouts, shares and correlations that nobody chose; --others: the same of layouts and
+mechanisms that the constants have not seen; --all prints every cell)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
 go together: `beta` (beta-binomial: a cluster's own share is drawn from a beta law) and `coin` (each outcome copies its cluster's coin with
 probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions); in random cells also
-`probit` (ICC of the underlying normal variable). Width is the mean
+`probit` (ICC of the underlying normal variable); with --others: `two shares` (a cluster is easy or hard), `some miss` (or hit) throughout,
+`blocks` (a few questions of a cluster copy a coin), `chain` (a question repeats the one before). Width is the mean
 width divided by that of Wilson's interval at the effective sample size of the true ICC, which nobody knows (the oracle).
 """
 
@@ -19,11 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
+from eval_harness.results import Score
 from eval_harness.scores.comparing.comparisons import difference_interval
 from eval_harness.scores.intervals import NORMAL, clustered_interval, clustered_intervals
 from eval_harness.scores.outcomes import Outcomes
+from leaderboard_space.data.ranks.pairs import unpaired_difference
 
 Ints = NDArray[np.int64]
 
@@ -32,6 +36,7 @@ MEDICONFUSION = np.array([25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *[3] * 6, *[2] * 1
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 CORRELATIONS = (0.0, 0.1, 0.3, 0.5, 0.8)
 MECHANISMS = ("beta", "coin")
+OTHERS = ("two shares", "some miss", "some hit", "blocks", "chain")
 PROMISE = 0.93
 
 
@@ -54,8 +59,34 @@ def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechan
     if mechanism == "probit":
         normal = np.sqrt(icc) * rng.standard_normal(shape)
         return rng.binomial(sizes, special.ndtr((special.ndtri(share) + normal) / np.sqrt(1 - icc)))
+    if mechanism in OTHERS:
+        return _other_hits(rng, sizes, share, icc, mechanism, shape)
     copies = rng.binomial(sizes, np.sqrt(icc), shape)
     found: Ints = (rng.random(shape) < share) * copies + rng.binomial(sizes - copies, share)
+    return found
+
+
+def _other_hits(
+    rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechanism: str, shape: tuple[int, int]
+) -> Ints:
+    if mechanism == "some hit":
+        return sizes - _other_hits(rng, sizes, 1 - share, icc, "some miss", shape)
+    if mechanism == "some miss":  # of the others the share is higher, at most 1
+        there = max(1 / (1 + icc * (1 - share) / share), share)
+        return rng.binomial(sizes, np.where(rng.random(shape) < there, share / there, 0.0))
+    if mechanism == "two shares":
+        spread = min(np.sqrt(icc * share * (1 - share)), share, 1 - share)
+        return rng.binomial(sizes, np.where(rng.random(shape) < 0.5, share + spread, share - spread))
+    found, last = np.zeros(shape, np.int64), np.zeros(shape, bool)
+    block = 1 if mechanism == "chain" else int(rng.integers(2, 6))
+    for at in range(int(sizes.max())):
+        fresh = rng.random(shape) < share
+        if mechanism == "blocks":
+            last = rng.random(shape) < share if at % block == 0 else last
+            now = np.where(rng.random(shape) < np.sqrt(icc), last, fresh)
+        else:
+            now = last = np.where(rng.random(shape) < (np.sqrt(icc) if at else 0.0), last, fresh)
+        found += now & (at < sizes)
     return found
 
 
@@ -84,14 +115,15 @@ def cells(draws: int, seed: int, names: tuple[str, ...] = ()) -> Iterator[Cell]:
                     yield cell(name, sizes, share, icc, mechanism, draws, seed)
 
 
-def random_cells(count: int, draws: int, seed: int) -> Iterator[Cell]:
-    """Cells drawn at random: layouts of `random_layout`, p from .003 to .997 (even in log p / (1 - p)), ICC 0 to .9, three mechanisms."""
+def random_cells(count: int, draws: int, seed: int, others: bool = False) -> Iterator[Cell]:
+    """Cells drawn at random: layouts of `random_layout`, p from .003 to .997 (even in log p / (1 - p)), ICC 0 to .9, three mechanisms;
+    `others`: those of `other_layout` and OTHERS."""
     for number in range(count):
         rng = np.random.default_rng([seed, number])
-        name, sizes = random_layout(rng)
+        name, sizes = other_layout(rng) if others else random_layout(rng)
         share = float(special.expit(rng.uniform(-5.8, 5.8)))
         icc = 0.0 if rng.random() < 0.1 else float(rng.uniform(0.02, 0.9))
-        mechanism = str(rng.choice((*MECHANISMS, "probit")))
+        mechanism = str(rng.choice(OTHERS if others else (*MECHANISMS, "probit")))
         yield cell(name, sizes, round(share, 4), round(icc, 3), mechanism, draws, seed)
 
 
@@ -113,6 +145,25 @@ def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
     else:
         sizes = rng.integers(2, 2 + large, int(rng.integers(2, 9)))
     found: Ints = sizes.astype(np.int64)
+    return f"{kind} ({len(found)} clusters, {found.sum()} questions, largest {found.max()})", found
+
+
+def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
+    """Cluster sizes of other laws: Zipf's, geometric, negative binomial, 1 to k, ones and twos, few large, three tiers."""
+    kind = str(
+        rng.choice(("Zipf", "geometric", "negative binomial", "ladder", "ones and twos", "few large", "three tiers"))
+    )
+    clusters = int(np.exp(rng.uniform(np.log(10), np.log(300))))
+    laws = {
+        "Zipf": lambda: rng.uniform(10, 120) * np.arange(1, clusters + 1) ** -rng.uniform(0.6, 1.4),
+        "geometric": lambda: rng.geometric(rng.uniform(0.08, 0.7), clusters),
+        "negative binomial": lambda: 1 + rng.negative_binomial(rng.uniform(0.2, 3), rng.uniform(0.05, 0.5), clusters),
+        "ladder": lambda: np.arange(1, min(clusters, 60) + 1),
+        "ones and twos": lambda: rng.integers(1, 3, clusters),
+        "few large": lambda: rng.integers(30, 150, int(rng.integers(9, 16))),
+        "three tiers": lambda: np.r_[60, 60, np.full(max(2, clusters // 10), 12), np.ones(clusters)],
+    }
+    found: Ints = np.clip(np.round(laws[kind]()), 1, 150).astype(np.int64)
     return f"{kind} ({len(found)} clusters, {found.sum()} questions, largest {found.max()})", found
 
 
@@ -173,6 +224,22 @@ def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, floa
                 yield name, one, other, icc, covered / draws
 
 
+def printed_differences() -> Iterator[tuple[int, int, float]]:
+    """The interval of the difference of two printed percentages of n and m cases: the lowest exact coverage over both shares."""
+    shares = np.linspace(0.01, 0.99, 50)
+    for n, m in ((14, 14), (14, 60), (20, 43), (20, 176), (60, 60), (60, 79)):
+        scores = [[Score(value=100 * hits / of, n=of, n_cases=of) for hits in range(of + 1)] for of in (n, m)]
+        ends = np.array([[unpaired_difference(one, other)[:2] for other in scores[1]] for one in scores[0]])
+        laws = [stats.binom.pmf(np.arange(of + 1), of, shares[:, None]) for of in (n, m)]
+        lowest = 1.0
+        for p, one in zip(shares, laws[0], strict=True):
+            for q, other in zip(shares, laws[1], strict=True):
+                truth = 100 * (p - q)
+                inside = (ends[..., 0] <= truth + 1e-9) & (truth <= ends[..., 1] + 1e-9)
+                lowest = min(lowest, float(one @ inside @ other))
+        yield n, m, lowest
+
+
 def _outcomes(rng: np.random.Generator, cluster: Ints, share: float, icc: float) -> NDArray[np.float64]:
     """0/1 outcomes by the mechanism `coin`, one per unit."""
     coin = rng.random(int(cluster.max()) + 1) < share
@@ -185,6 +252,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", type=int, default=2000, metavar="CELLS", help="cells of random layouts")
+    parser.add_argument("--others", type=int, default=0, metavar="CELLS", help="cells of other layouts and mechanisms")
     parser.add_argument(
         "--all", action="store_true", help="print every cell, not the worst of each share and correlation"
     )
@@ -214,11 +282,16 @@ def main() -> None:
             f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f} (below {100 * one.below:.1f},"
             f" above {100 * one.above:.1f}), width {one.width:.2f}"
         )
-    drawn = sorted(random_cells(options.random, options.draws // 2, options.seed), key=lambda one: one.coverage)
-    if drawn:
+    for what, count, others in (
+        ("random layouts", options.random, False),
+        ("other layouts and mechanisms", options.others, True),
+    ):
+        if not count:
+            continue
+        drawn = sorted(random_cells(count, options.draws // 2, options.seed, others), key=lambda one: one.coverage)
         width, under = [one.width for one in drawn], sum(one.coverage < PROMISE for one in drawn)
         print(
-            f"\nrandom layouts, {len(drawn)} cells, {options.draws // 2} draws each: under {100 * PROMISE:.0f} %: {under}; width"
+            f"\n{what}, {len(drawn)} cells, {options.draws // 2} draws each: under {100 * PROMISE:.0f} %: {under}; width"
             f" {np.median(width):.2f} (median), {np.quantile(width, 0.95):.2f} (19 of 20), {max(width):.2f} (widest); the lowest:"
         )
         for one in drawn[:8]:
@@ -237,6 +310,9 @@ def main() -> None:
         )
         for row in rows[:5]:
             print(f"  {row[0]}, {row[1]}, {row[2]}, {row[3]}: {100 * row[4]:.1f}")
+    print("\ndifferences of two printed percentages, exact, lowest over both shares:")
+    for n, m, lowest in printed_differences():
+        print(f"  n = {n} and {m}: {100 * lowest:.1f}")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
             for row in sorted(one.models, key=lambda row: order_of(row.entry)):
                 here.setdefault(row.entry.result.model.name, []).append(row)
             chosen = here | chosen  # an earlier set's rows stand
-        scores = [with_interval(rows[0].score) for rows in chosen.values()]
+        scores = [with_interval(rows[0].score, standings.metric) for rows in chosen.values()]
         first = [rows[0] for rows in chosen.values()]
         tested = [row for row in first if row.score.verdict is not None]
         drawn = bool(tested) and all(row.run is not None for row in tested)

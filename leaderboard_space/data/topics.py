@@ -35,7 +35,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Label:
-    """A facet value of one benchmark. `n`: how many cases carry it."""
+    """A facet value of one benchmark. `n`: how many questions carry it; where only papers' numbers are known, the n of those."""
 
     family: str
     facet: str
@@ -52,6 +52,11 @@ class Label:
         if self.facet == "image_type":
             return (fold(self.shown), *(fold(part) for part in organ_and_modality(self.value)))
         return (fold(self.value), fold(self.shown))
+
+
+def kinds_of(label: Label) -> tuple[str, ...]:
+    """What a label says: a modality, a department, an organ ...; an image type is organ and modality at once."""
+    return ("organ", "modality") if label.facet == "image_type" else (label.facet,)
 
 
 @lru_cache(maxsize=10_000)

@@ -67,7 +67,7 @@ def headline(family: str, found: Standings) -> str:
 def caption(family: str, found: Standings, branches: Sequence[Path], tagged: bool) -> str:
     """What stands under the headline. `tagged`: the rows say their methods themselves."""
     info = info_of(found.metric, family)
-    known = [with_interval(row.score) for row in found.rows if row.score.value is not None]
+    known = [with_interval(row.score, found.metric) for row in found.rows if row.score.value is not None]
     methods = {shown_method(row.entry.result.method.name) for row in found.rows if not row.is_baseline}
     return sentences.caption(
         Caption(

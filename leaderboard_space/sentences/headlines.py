@@ -115,6 +115,10 @@ def headline(found: Finding) -> str:
 
 
 def _nothing(found: Finding) -> str:
+    if found.uncounted and found.baselines:
+        return (
+            f"{found.label}: only baselines have it here; of {plural(found.uncounted, 'other result')} it is undefined."
+        )
     if found.uncounted:
         return f"{found.label}: nothing of this selection counts for it, or the key is hidden."
     if found.baselines:
@@ -205,7 +209,7 @@ def model_verdicts(judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:
     whether that is against the paper's random run).
 
     >>> model_verdicts([("A", "better", False), ("B", "better", True), ("C", None, False)])
-    "Significantly better than guessing on A and B (there the paper's random run); not tested on C, where chance is not known."
+    "Significantly better than guessing on A and B (there the paper's random run); not tested on C, where exact chance is not known."
     """
     if not judged:
         return "No ranked result of it is on this board."
@@ -217,7 +221,7 @@ def model_verdicts(judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:
     }
     parts = [
         f"{said} {_listed([f'{name} (there {RANDOM_RUN})' if drawn else name for name, found, drawn in judged if found == verdict])}"
-        + ("" if verdict else ", where chance is not known")
+        + ("" if verdict else ", where exact chance is not known")
         for verdict, said in words.items()
         if any(found == verdict for _, found, _ in judged)
     ]

@@ -64,7 +64,7 @@ def _pinned(request: Request) -> list[str]:
 
 
 def _chips(labels: Sequence[Label]) -> str:
-    """Chips of modalities and departments: how many cases the benchmarks label so, and in which."""
+    """Chips of modalities and departments: how many questions or images the benchmarks label so, and in which."""
     held, rows = counts(labels), ""
     for kind in ("modality", "department"):
         topics = [topic for topic in known_topics().values() if topic.kind == kind]
@@ -74,7 +74,9 @@ def _chips(labels: Sequence[Label]) -> str:
         for topic in topics:
             which = ", ".join(f"{LABELS[label.family]} {label.shown}: {count(label.n)}" for label in held[topic.slug])
             title = (
-                f"Cases labelled so: {which}" if which else "No benchmark here labels its cases so; see what is related"
+                f"Questions or images labelled so: {which}"
+                if which
+                else "No benchmark here labels its questions so; see what is related"
             )
             shown = f" <em>{count(size[topic.slug])}</em>" if size[topic.slug] else ""
             chips += (

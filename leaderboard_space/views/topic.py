@@ -36,7 +36,7 @@ class Known:
 @dataclass(frozen=True)
 class Part:
     """One benchmark's part of the page. `rest`: related labels that are only named; `facets`: what it labels its questions by;
-    `labels_kind`: whether it labels questions by what the topic is."""
+    `labels_kind`: whether it labels questions by what the topic is, and nothing is known by any of these labels yet."""
 
     family: str
     label: str
@@ -62,13 +62,21 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
     return (
         f'<h2 class="finding" data-title="{text(topic.name)}">{text(said, 400)}</h2>'
         f'<p class="sub">Each benchmark asks something else and has labels of its own: every label stands by itself, and nothing is '
-        "added up. "
+        f"added up. {_marks(tested, _by_random_run(parts))}</p>"
+        f'<div class="bar-head"><span class="acts">{acts("topic")}</span></div>{CITE_BOX}'
+        f'<div class="parts">{drawn}</div>{f"<h3>Knows nothing of it</h3>{silent}" if silent else ""}{_synonyms(topic)}'
+    )
+
+
+def _marks(tested: int, by_random_run: Sequence[str]) -> str:
+    """What the marks mean; nothing where there are none."""
+    if not tested:
+        return ""
+    return (
         f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not told apart from it, "
         f"{sentences.MARK['worse']} worse "
         f"(at 95% for all {plural(tested, 'test')} of this page together, Holm); · not tested. "
-        f"{text(sentences.by_random_run(_by_random_run(parts)), 400)}</p>"
-        f'<div class="bar-head"><span class="acts">{acts("topic")}</span></div>{CITE_BOX}'
-        f'<div class="parts">{drawn}</div>{f"<h3>Knows nothing of it</h3>{silent}" if silent else ""}{_synonyms(topic)}'
+        f"{text(sentences.by_random_run(by_random_run), 400)}"
     )
 
 
@@ -104,7 +112,7 @@ def _table(part: Part, every: bool) -> str:
     heads = "".join(
         f'<th scope="col" data-sort="{at}"><button type="button" class="sorts">{text(known.label.shown, 80)}</button>'
         f"<small>{'' if known.relation == 'same' else 'related · '}"
-        f"{text(info_of(known.standings.metric, part.family).label)} · n {count(known.label.n)}</small></th>"
+        f"{text(info_of(known.standings.metric, part.family).label)} · n {count(_size(known))}</small></th>"
         for at, known in enumerate(part.known)
     )
     body = "".join(
@@ -125,6 +133,11 @@ def _table(part: Part, every: bool) -> str:
         f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}"
     )
+
+
+def _size(known: Known) -> int:
+    """What the scores of a column divide by: images, where one image is asked several questions."""
+    return max((row.score.n for row in known.standings.models), default=known.label.n)
 
 
 def _order(held: Mapping[int, Sequence[Row]], part: Part) -> tuple[int, float]:

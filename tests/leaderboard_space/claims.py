@@ -19,6 +19,13 @@ def plain(fragment: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", fragment)).strip()
 
 
+def check_words(page: str) -> str:
+    """The page; raises AssertionError where it says a value of Python that means nothing to a reader."""
+    found = re.search(r"[^<>]{0,60}(?:[,;(] |title=\")(?:None|nan|inf|True|False)\b[^<>]{0,20}", html.unescape(page))
+    assert found is None, found[0]
+    return page
+
+
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 NUM = rf"({'|'.join(NUMBERS)}|[\d,]+)"
 NOUN = r"(models?|results?)( compared with chance)?"
@@ -88,6 +95,8 @@ def check_headline(
             assert not (baselines or uncounted or partial), said
         elif said == "Only baselines are known for these questions.":
             assert baselines and not uncounted, said
+        elif of := re.fullmatch(r".+: only baselines have it here; of ([\d,]+) other results? it is undefined\.", said):
+            assert baselines and whole(of[1]) == uncounted, said
         elif apart := re.fullmatch(
             rf"Nothing is ranked here: the {NUM} results? stands? apart, with the reason\.", said
         ):
@@ -96,7 +105,11 @@ def check_headline(
         elif said.endswith(": known of parts of this selection, not of the whole."):
             assert partial and not (baselines or uncounted), said
         else:
-            assert said.endswith(": nothing of this selection counts for it, or the key is hidden.") and uncounted, said
+            assert (
+                said.endswith(": nothing of this selection counts for it, or the key is hidden.")
+                and uncounted
+                and not baselines
+            ), said
         return
     one = re.fullmatch(
         rf"(.+) (is significantly better than|is significantly worse than|cannot be told apart from) {guess}\.", said

@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import html
 import re
+from itertools import combinations
 
+import numpy as np
 import pandas as pd
 
 from eval_harness.scores.comparing.comparisons import PairedTest, paired_test
 from leaderboard_space import comparing
+from leaderboard_space.comparing import SLOTS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare
-from tests.leaderboard_space.claims import plain, rounds_to
+from tests.leaderboard_space.claims import check_words, plain, rounds_to
 from tests.leaderboard_space.generated import Raw
 
 
 def check_comparison(board: Board, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """The finding of the page Compare, against the paired test of the two runs' own units."""
     key = f"{family}/{section.key}"
-    page = compare.page(board, {"set": key})
+    page = check_words(compare.page(board, {"set": key}))
     found = cases.page(board, {"set": key, "order": "wrong"})
     if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
         of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
@@ -62,6 +65,39 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     check_compared_in_full(plain(page), test)
     check_every_score(page, family, one, other)
     check_flips(plain(page), one, other, metric)
+    check_settings(page, [one, other])
+    if len(answered) > 2:
+        check_three(
+            compare.page(board, {"set": key, **dict(zip(SLOTS, answered[:3], strict=False))}),
+            [truth[name] for name in answered[:3]],
+        )
+
+
+def check_three(page: str, three: list[Raw]) -> None:
+    """The finding of three results: how many of their pairs are told apart, corrected for all (Holm)."""
+    check_settings(page, three)
+    metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)
+    if metric is None or any(one.scores[metric[1]].value is None for one in three):
+        return
+    tests = [paired_test(one.units, other.units, metric[1]) for one, other in combinations(three, 2)]  # type: ignore[arg-type]
+    tests.sort(key=lambda test: test.p)
+    corrected = np.maximum.accumulate([test.p * (3 - at) for at, test in enumerate(tests)])
+    sure = sum(p < 0.05 and abs(test.difference) > 1e-9 for p, test in zip(corrected, tests, strict=True))
+    words = ["None of 3 pairs can be", "One of 3 pairs is", "Two of 3 pairs are", "All three pairs are"][sure]
+    assert f"{words} told apart by " in plain(page) and "Tested: 3 pairs on the same answers (paired)." in plain(
+        page
+    ), (sure, page[:3000])
+    assert page.count("<td>significant</td>") >= sure, sure
+
+
+def check_settings(page: str, results: list[Raw]) -> None:
+    """What is said of results that were got in the same way, and of others."""
+    same = all(
+        (one.result.method, one.result.deviations) == (results[0].result.method, results[0].result.deviations)
+        for one in results
+    )
+    said = f"{'Both' if len(results) == 2 else 'All'} were run with the same settings."
+    assert (said in page) == same and ("Settings that differ" in page) == (not same), same
 
 
 def _near(said: str, value: float) -> bool:

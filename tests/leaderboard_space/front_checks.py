@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 
 from eval_harness.benchmarks import spec
 from eval_harness.results import Score
 from leaderboard_space.data.ranks.standings import Standings, info_of
+from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import matching, topics
 from leaderboard_space.front import Front
 from leaderboard_space.service import Service
@@ -22,6 +24,7 @@ from tests.leaderboard_space.claims import (
     check_headline,
     check_model_verdicts,
     check_trust,
+    check_words,
     plain,
     rounds_to,
 )
@@ -33,7 +36,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
     front, metric = Front(service), spec(family).headline
     rows = [found for truth in sections for found in truth.values()]
     every = [score for found in rows for score in found.scores.values()]
-    page = front.page({"all": "1"})
+    page = check_words(front.page({"all": "1"}))
     check_behind(page, every)
     table = re.search(r'<table class="matrix".*?</table>', page, re.DOTALL)
     marks = []
@@ -54,8 +57,8 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         assert tested == 0, (sentence, marks)
     check_topics(front, family, sections)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
-        own = model.page(service, {"id": name})
-        check_model_lines(own, name, sections, metric)
+        own = check_words(model.page(service, {"id": name}))
+        check_model_lines(own, name, service.board.snapshot.sections[family], sections, metric)
         said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
         check_model_verdicts(
             said,
@@ -67,7 +70,9 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         )
 
 
-def check_model_lines(page: str, name: str, sections: list[dict[str, Raw]], metric: str) -> None:
+def check_model_lines(
+    page: str, name: str, shown: Sequence[Section], sections: list[dict[str, Raw]], metric: str
+) -> None:
     """Each line of a model's page is one of its results: value, interval, verdict, chance, and among how many of its group it is ranked."""
     table = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
     lines = re.findall(
@@ -77,7 +82,8 @@ def check_model_lines(page: str, name: str, sections: list[dict[str, Raw]], metr
         re.DOTALL,
     )
     known = 0
-    for truth in sections:
+    for section, truth in zip(shown, sections, strict=True):
+        title = "" if section.kind == "complete" else section.title()
         group = dict.fromkeys(truth, "ranked") | apart(truth)
         scores = {key: found.scores.get(metric) for key, found in truth.items()}
         valued = {key: score for key, score in scores.items() if score is not None and score.value is not None}
@@ -87,8 +93,16 @@ def check_model_lines(page: str, name: str, sections: list[dict[str, Raw]], metr
                 continue
             known += 1
             of = sum(group[other] == group[key] for other in models)
-            assert any(_is_line_of(score, group[key], of, *map(plain, line)) for line in lines), (key, score, of, lines)
+            assert any(
+                _is_line_of(score, group[key], of, *map(plain, line)) and _names_set(plain(line[0]), title)
+                for line in lines
+            ), (key, score, of, title, lines)
     assert len(lines) == known, (name, lines)
+
+
+def _names_set(head: str, title: str) -> bool:
+    """Whether a line says which set of questions it is of; of the complete official one it says nothing."""
+    return title in head if title else "official set" not in head.lower()
 
 
 def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: str, verdict: str, ranks: str) -> bool:
@@ -121,20 +135,22 @@ def check_topics(front: Front, family: str, sections: list[dict[str, Raw]]) -> N
     labels = front.labels()
     for id, topic in list(topics(labels).items())[:40]:
         held = matching(topic, labels)
-        if not held or any(label.facet != FACET.get(family) for label, _ in held):
+        facet = held[0][0].facet if held else ""
+        if facet not in (FACET.get(family), "image_type") or any(label.facet != facet for label, _ in held):
             continue
-        page = front.topic({"id": id, "all": family})
+        page = check_words(front.topic({"id": id, "all": family}))
         sentence = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
         same = any(how == "same" for _, how in held)
         assert sentence.endswith(" knows of it." if same else " knows something related."), (sentence, held)
         marks = re.findall(r'<span class="mark">(.)</span>', page)
         number = re.search(r"at 95% for all ([\d,]+) tests?", page)
         tests, shown = int(number[1].replace(",", "")) if number else -1, sum(mark != "·" for mark in marks)
+        tests = max(tests, 0)  # nothing is said of none
         assert tests == shown if is_one_each else tests >= shown >= 0, (number, marks)
         cells = [
             (found.result.model.name, score)
             for found in rows
-            for cell in found.cells.get(FACET[family], {}).values()
+            for cell in found.cells.get(facet, {}).values()
             for score in cell.values()
         ]
         check_behind(page, [score for _, score in cells])
@@ -145,6 +161,8 @@ def check_topics(front: Front, family: str, sections: list[dict[str, Raw]]) -> N
 
 def check_topic_part(part: str, ranked: Standings, cells: list[tuple[str, Score]]) -> None:
     """One benchmark's part of a topic's page: its sentence by the marks of its first column, and every value by some cell of that model."""
+    for n in re.findall(r"<small>[^<]* · n ([\d,]+)</small>", part):
+        assert any(score.n == int(n.replace(",", "")) for _, score in cells), n
     shown = {}
     for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL):
         own = [score for model, score in cells if model == html.unescape(name)]

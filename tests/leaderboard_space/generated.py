@@ -6,7 +6,6 @@ See also: the checks of the board's pages (`page_checks.py`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +104,8 @@ def printed(family: str, seed: int) -> list[Result]:
         value = round(float(rng.choice([0.0, 29.55, 100.0, rng.uniform(0, 100)])), 2)
         verdict = None if rng.random() < 0.5 else str(rng.choice(["better", "no different", "worse"]))
         chance = 25.0 if verdict or rng.random() < 0.3 else None
-        return {metric: Score(value=value, n=n, n_cases=n, chance=chance, verdict=verdict)}  # type: ignore[arg-type]
+        counted = {"fake_irrelevant": Score(value=float(n // 3), n=n, n_cases=n)} if family == "halt-medvqa" else {}
+        return {metric: Score(value=value, n=n, n_cases=n, chance=chance, verdict=verdict)} | counted  # type: ignore[arg-type]
 
     return [
         Result(
@@ -155,32 +155,18 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         cells = scored.breakdown
         # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored alone.
         if section.family != "mediconfusion" and section.family in FACET:
-            cells = cells | {FACET[section.family]: _alone(section.family, asked, given)}
+            facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
+            cells = cells | {facet: _alone(section.family, facet, asked, given) for facet in facets}
         found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said)
     return found
 
 
-def _alone(family: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, Scores]:
+def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, Scores]:
     found = {}
-    for label, part in asked.groupby(FACET[family]):
+    for label, part in asked.groupby(facet):
         said = given[given["question_id"].isin(part["question_id"])]
         found[str(label)] = score(family, part.reset_index(drop=True), said).scores
     return found
-
-
-def by_image_type(store: Path | None, section: Section, truth: dict[str, Raw]) -> Iterator[Score]:
-    """Every score of every result by image type, and the printed ones."""
-    asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet") if store else None
-    for entry in section.entries:
-        if entry.folder is None or truth[entry.key].units is None or asked is None:
-            yield from (
-                s for cells in truth[entry.key].cells.values() for cell in cells.values() for s in cell.values()
-            )
-            continue
-        given = pd.read_parquet(entry.folder / "answers.parquet")
-        for _, part in asked.groupby("image_type"):
-            said = given[given["question_id"].isin(part["question_id"])]
-            yield from score(section.family, part.reset_index(drop=True), said).scores.values()
 
 
 APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}

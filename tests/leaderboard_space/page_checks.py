@@ -32,6 +32,7 @@ from tests.leaderboard_space.claims import (
     check_caption,
     check_headline,
     check_marks,
+    check_words,
     plain,
     rounds_to,
 )
@@ -43,7 +44,6 @@ from tests.leaderboard_space.generated import (
     FACET,
     Raw,
     apart,
-    by_image_type,
     by_shown_name,
     make,
     printed,
@@ -113,7 +113,9 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
                 }
                 shown = service.view(asked)
                 if shown["state"]["metric"] == metric:
-                    check_panel(shown["html"], truth, metric, (FACET[family], label) if label else None, family)
+                    check_panel(
+                        check_words(shown["html"]), truth, metric, (FACET[family], label) if label else None, family
+                    )
                     pages += 1
         check_breakdown(service, family, section, truth)
         check_comparison(board, family, section, truth)
@@ -128,10 +130,8 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
 
 def check_other_views(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
-    page = service.breakdown({"format": family, "section": section.key, "shown": "all"})
-    drawn = re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page)
-    points = drawn[: len(drawn) // 2]
-    assert drawn == [*points, *points]  # for wide and for narrow screens
+    page = check_words(service.breakdown({"format": family, "section": section.key, "shown": "all"}))
+    points = re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page)
     known = by_shown_name(truth)
     assert len({name for name, _, _ in points}) == len(points), points
     for name, x, y in points:
@@ -144,7 +144,8 @@ def check_other_views(service: Service, family: str, section: Section, truth: di
         assert dashed == ('class="guess"' in plot), plain(plot)[:300]
     if '<table class="board transfer"' in page:
         table = page[page.index('<table class="board transfer"') :]
-        check_behind(table[: table.index("</table>")], [*by_image_type(service.board.store, section, truth)])
+        cells = [cell for found in truth.values() for held in found.cells.values() for cell in held.values()]
+        check_behind(table[: table.index("</table>")], [score for cell in cells for score in cell.values()])
     for found in [found for found in truth.values() if found.units is not None][:2]:
         check_submitted(found, family)
     for key, found in truth.items():
@@ -195,6 +196,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
             of = f"{score.n:,}" if score.n == score.n_cases else f"{score.n:,} ({score.n_cases:,})"
             assert n == of, (key, metric, n, score)
             check_beside(beside, found, any(row.beside[1] not in ("", "–") for row in rows))
+        assert info.unit == "percent" or ends == "–", (key, metric, ends)  # a count has no interval
         if score.low is not None and score.high is not None:
             low, high = ends.split("–")
             assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
@@ -235,7 +237,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
     check_places([row for row in rows if row[0] in main], truth, held, metric, up, cell)
     check_place_titles(page, {key: place for key, _, place, *_ in rows if key in main and place[:1].isdigit()})
     known = [score for score in held.values() if score.value is not None]
-    drawn = [score for score in known if score.low is not None or (score.n_cases > 0 and (score.value or 0) <= 100)]
+    drawn = [score for score in known if info.unit == "percent" and (score.low is not None or score.n_cases > 0)]
     check_caption(
         plain(re.search(r'<p class="sub">(.*?)</p>', page)[1]),  # type: ignore[index]
         sizes={(score.n, score.n_cases) for score in known}, case=CASES[family],

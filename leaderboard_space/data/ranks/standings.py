@@ -183,8 +183,10 @@ def standings(
                 answered_accuracy=answered,
             )
         )
-    run = random_run(section.entries, {row.entry.key: with_interval(row.score) for row in rows if row.is_baseline})
-    rows = [_against_run(row, run, info) for row in rows] if run is not None else rows
+    run = random_run(
+        section.entries, {row.entry.key: with_interval(row.score, metric) for row in rows if row.is_baseline}
+    )
+    rows = [_against_run(row, run, metric) for row in rows] if run is not None else rows
     rows = one_per_model(rows, known) if shown == ONE else rows
     ordered: list[Row] = []
     for group in GROUPS:
@@ -196,11 +198,11 @@ def standings(
     return Standings(metric, ordered, hidden, selected, shown == ONE, pending=not with_ranks)
 
 
-def _against_run(row: Row, run: Score | None, info: MetricInfo) -> Row:
+def _against_run(row: Row, run: Score | None, metric: str) -> Row:
     """The row with its verdict against the paper's random run, where exact chance is not known."""
     if is_random_run(row.entry.result):
         return row
-    score = tested(with_interval(row.score), run, info)
+    score = tested(with_interval(row.score, metric), run, info_of(metric))
     return row if score is None else replace(row, score=score, run=run)
 
 
@@ -249,9 +251,12 @@ def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
     return cells[0] if len(cells) == 1 else None
 
 
-def with_interval(score: Score) -> Score:
-    """A percentage without an interval of its own gets Wilson's on its number of cases (nothing is known of shared images)."""
+def with_interval(score: Score, metric: str) -> Score:
+    """A percentage without an interval of its own gets Wilson's on its number of cases (nothing is known of shared images). A count has
+    none."""
     if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
+        return score
+    if info_of(metric).unit != "percent":
         return score
     low, high, method = published_interval(score.value, score.n_cases)
     return score.model_copy(update={"low": low, "high": high, "interval_method": method})

@@ -15,7 +15,7 @@ from scipy import special
 from eval_harness.results import Score, Verdict
 from eval_harness.scores.intervals import LEVEL, NORMAL
 from leaderboard_space.data.ranks.pairs import unpaired_p_values
-from leaderboard_space.data.ranks.standings import info_of, with_interval
+from leaderboard_space.data.ranks.standings import info_of
 
 ALPHA = 1 - LEVEL
 
@@ -35,8 +35,8 @@ def p_against_guessing(score: Score, random_run: Score | None = None) -> float |
         return None
     if score.verdict == "no different":
         return 1.0
-    value, chance, known = score.value, score.chance, with_interval(score)
-    end = known.low if value > chance else known.high
+    value, chance = score.value, score.chance
+    end = score.low if value > chance else score.high
     arm = abs(value - end) if end is not None else 0.0
     by_interval = 2 * float(special.ndtr(-NORMAL * abs(value - chance) / arm)) if arm > 0 else 0.0
     hits = round(value * score.n_cases / 100)

@@ -127,7 +127,7 @@ def _against(
     info = info_of(metric, family)
     points, scores, names = [], {}, called([row.entry for row in rows])
     for row in rows:
-        score = with_interval(row.score)
+        score = with_interval(row.score, metric)
         if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:
             continue
         who, value = names[row.entry.key], known[row.entry.key]

@@ -14,6 +14,7 @@ from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
+from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, cited, score_columns
@@ -204,6 +205,8 @@ def _verdict(line: Line, who: Identity) -> str:
     published = spec(section.family).published if own else None
     shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
     verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.family, line.metric), score.chance)
+    if score.verdict is None and is_random_run(row.entry.result):
+        verdict = f"{sentences.RANDOM_RUN} itself"
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
         f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'

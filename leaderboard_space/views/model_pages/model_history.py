@@ -44,7 +44,7 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
     rows = ""
     for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
         metric = next(iter(_metrics(section, entry)), None)
-        score = with_interval(entry.result.scores[metric]) if metric else None
+        score = with_interval(entry.result.scores[metric], metric) if metric else None
         info = info_of(metric or "", section.family)
         withdrawal = entry.provenance.withdrawal
         state = group_of(entry, newest[id(section)])

@@ -104,7 +104,7 @@ def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dic
     info = info_of(metric, section.family)
     ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
     return {
-        key: score if key in ours else tested(with_interval(score), with_interval(run), info) or score
+        key: score if key in ours else tested(with_interval(score, metric), with_interval(run, metric), info) or score
         for key, score in scores.items()
     }
 
@@ -275,7 +275,7 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     cell = None if facet == METRICS_FACET else (facet, column)
     metric = _metric_of(metric, column, facet)
     info = info_of(metric)
-    score = with_interval(score) if info.unit == "percent" else score
+    score = with_interval(score, metric)
     shade = _shade(score, metric)
     mark = sentences.MARK[score.verdict]
     mark = (

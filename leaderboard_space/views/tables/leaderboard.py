@@ -54,7 +54,7 @@ def panel(
 ) -> str:
     """Everything right of the tree, as HTML."""
     info = info_of(found.metric, section.family)
-    axis = fitted([with_interval(row.score) for row in found.rows], info.unit)
+    axis = fitted([with_interval(row.score, found.metric) for row in found.rows], info.unit)
     tag = tags([row.entry for row in found.rows])
     printed = published_cells(found, branches)
     return "".join(
@@ -115,7 +115,7 @@ def drawn(family: str, found: Standings, window: Window, names: Mapping[str, str
     """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called."""
 
     def value_of(row: Row, column: str) -> Value:
-        score = with_interval(row.score)
+        score = with_interval(row.score, found.metric)
         return {
             "place": row.first,
             "model": names[row.entry.key].lower(),
@@ -222,7 +222,7 @@ def _row(
     family: str,
 ) -> str:
     """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them."""
-    result, score, metric = row.entry.result, with_interval(row.score), found.metric
+    result, score, metric = row.entry.result, with_interval(row.score, found.metric), found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
     ends = interval(score.low, score.high)
@@ -233,6 +233,7 @@ def _row(
         said.insert(1, f"{percent(row.abstained)}% abstained")
     small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
     beside = sentences.beside(row.abstained, row.answered_accuracy)
+    exact = "; ".join(part for part in (str(score.value) if known else "", beside) if part)
     abstained = (
         f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
         if abstentions
@@ -245,7 +246,7 @@ def _row(
         f'<button type="button" class="more" aria-expanded="false" aria-label="Where this result of {text(name)} comes from" '
         f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
         f'<td class="chart">{dots(score, axis)}</td>'
-        f'<td class="num val" data-ci="{ends}" title="{text(f"{score.value}; {beside}" if beside else score.value, 200)}"'
+        f'<td class="num val" data-ci="{ends}" title="{text(exact, 200)}"'
         f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, family).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'

@@ -31,7 +31,7 @@ def published_cells(found: Standings, branches: Sequence[Path]) -> Printed:
         for facet, value in cells_in(branches, entry.result.breakdown):
             score = entry.result.breakdown[facet][value].get(found.metric)
             if score is not None and score.value is not None:
-                cells.setdefault((facet, value), {})[entry.key] = with_interval(score)
+                cells.setdefault((facet, value), {})[entry.key] = with_interval(score, found.metric)
     entries = [entry for entry in found.hidden if any(entry.key in held for held in cells.values())]
     first = next(iter(cells.values()), {})
     sign = -1 if info_of(found.metric).higher_is_better is not False else 1

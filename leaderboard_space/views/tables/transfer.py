@@ -65,7 +65,7 @@ def view(
         return ""
     mine = {
         aspect: {
-            name: with_interval(held[entry.key])
+            name: with_interval(held[entry.key], aspect)
             for name, held in of.items()
             if entry.key in held and held[entry.key].value is not None and name != UNLABELLED
         }

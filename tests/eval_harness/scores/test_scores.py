@@ -9,8 +9,12 @@ import pytest
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
+from dataset_builders.schema import ASPECTS
+from eval_harness.benchmarks.probmed.errors import conditional_errors
 from eval_harness.scores import HEADLINE, METRICS, score, summarise, units
+from eval_harness.scores.grading import grade
 from tests.eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
+from tests.leaderboard_space import stores
 
 
 def answers(choices: dict[str, list[int]], sample: int = 0, **statuses: str) -> pd.DataFrame:
@@ -238,6 +242,21 @@ def gmai() -> pd.DataFrame:
             for name, kind, key, task in rows
         ]
     )
+
+
+def test_probmed_errors_need_the_earlier_steps_and_nothing_else() -> None:
+    """Over every choice of aspects: a step is there where it and all earlier ones were asked, with the numbers of the whole set."""
+    asked = stores.questions("probmed", 8)
+    given = stores.answers(asked, 0.8)
+    whole = conditional_errors(grade("probmed", asked, given))
+    earlier = {"abnormality": ("modality", "organ"), "condition": ("modality", "organ", "abnormality"),
+               "position": ("modality", "organ", "abnormality", "condition")}  # fmt: skip
+    for bits in range(1, 2 ** len(ASPECTS)):
+        chosen = [aspect for at, aspect in enumerate(ASPECTS) if bits >> at & 1]
+        part = asked[asked["aspect"].isin(chosen)].reset_index(drop=True)
+        found = conditional_errors(grade("probmed", part, given[given["question_id"].isin(part["question_id"])]))
+        expected = [step for step, before in earlier.items() if {step, *before} <= set(chosen)]
+        assert found == {step: whole[step] for step in expected}, chosen
 
 
 def test_gmai_by_hand() -> None:

@@ -333,7 +333,9 @@ def test_tidy_of_measured_results():
     assert list(table.columns) == list(COLUMNS)
     whole, part = table.to_dict("records")
     assert pd.isna(whole["value"]) and whole["n"] == 0
-    assert (part["facet"], part["facet_value"], part["value"], part["n"]) == ("organ", "chest", 50.0, 2)
+    numbers = [part[name] for name in ("facet", "facet_value", "value", "low", "high", "n", "n_cases")]
+    assert numbers == ["organ", "chest", 50.0, 1.0, 99.0, 2, 1]
+    assert list(tidy([_measured(deviations=["one", "two"])])["note"]) == ["one; two"] * 2
     assert part["variant"] == "3 samples; extraction official; --limit 2"
     assert part["source"] == "reproduced" and part["model"] == 'mine, or "yours"'
     assert variant(_measured(method=Method(name="mc"), benchmark=RESULTS[0].benchmark)) is None

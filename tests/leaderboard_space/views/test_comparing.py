@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_harness.results import Score
-from eval_harness.scores import units
+from eval_harness.scores import MetricInfo, units
 from eval_harness.scores.statistics import paired_test
 from leaderboard_space import sentences
 from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.ranks import random_run
 from leaderboard_space.data.ranks.pairs import unpaired_difference, unpaired_p_values
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
 from tests.leaderboard_space.claims import plain, rounds_to
@@ -40,6 +41,24 @@ def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: S
     assert math.isclose(p, unpaired_p_values([one, other])[0, 1], rel_tol=1e-9, abs_tol=1e-12)
     back = unpaired_difference(other, one)
     assert math.isclose(back[0], -high, abs_tol=1e-9) and math.isclose(back[2], p, abs_tol=1e-12)
+
+
+@given(SHARES, SHARES, st.booleans())
+def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
+    found = random_run.tested(score, run, MetricInfo("Accuracy", "", up))
+    p = unpaired_p_values([score, run])[0, 1]
+    assert found is not None and found.chance == run.value and (found.value, found.n) == (score.value, score.n)
+    assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
+    assert found.verdict == "no different" or (found.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]
+    exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
+    untested = [
+        (exact, run, up, "percent"),
+        (score, None, up, "percent"),
+        (score, run, None, "percent"),
+        (score, run, up, "count"),
+    ]
+    for one, against, end, unit in untested:
+        assert random_run.tested(one, against, MetricInfo("Accuracy", "", end, unit)) is None  # type: ignore[arg-type]
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:

@@ -17,7 +17,7 @@ from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trust import holm, p_against_guessing, verdicts
-from leaderboard_space.data.topics import known_topics, relation, slug_of, topics
+from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import WORDS
 from leaderboard_space.sentences import Trust
@@ -227,6 +227,12 @@ def test_a_topic_shows_each_benchmarks_own_numbers(front: Front) -> None:
                     )
                     cells += 1
         page = front.topic({"id": slug})
+        for part in front.parts(topic, labels):
+            named = {known.label.shown for known in part.known} | set(part.rest)
+            assert named == {
+                label.shown for label, _ in matching(topic, [one for one in labels if one.family == part.family])
+            }
+            assert not part.rest or f"Also related: {', '.join(part.rest)}"[:300] in plain(page)
         assert "average" not in plain(page).lower().replace("average accuracy", "") or "Average" in page
     assert cells > 1000
 

@@ -106,3 +106,23 @@ def test_every_result_of_a_long_table_can_be_reached(service: Service) -> None:
         table = "leaderboard" if page(asked) != service.breakdown(asked) else "breakdown"
         last = drawn(page({**asked, "sorts": {table: ["model", "descending"]}}))
         assert set(last) == {f"Model {number:03}" for number in range(MODELS - FIRST, MODELS)}
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_the_server_sorts_by_the_numbers_that_the_browser_sorts_by(service: Service, down: bool) -> None:
+    asked = {"format": "gmai-mmbench"}
+    rows = re.findall(r'<tr class="k-.*?</tr>', service.view({**asked, "rows": FIRST + MORE})["html"])
+    cells = {"place": "place", "score": "num val", "interval": "num ci", "n": "num n", "abstained": "num abst"}
+    for column, kind in cells.items():
+        found = [re.search(rf'<td class="{kind}"[^>]* data-v="([^"]*)"', row) for row in rows]
+        values = [float(one[1]) if one and one[1] else None for one in found]
+        names = [drawn(row)[0] for row in rows]
+        order = sorted(
+            (at for at, value in enumerate(values) if value is not None),
+            key=lambda at: (-1 if down else 1) * values[at],
+        )  # type: ignore[operator]
+        expected = [names[at] for at in [*order, *(at for at, value in enumerate(values) if value is None)]][:FIRST]
+        way = "descending" if down else "ascending"
+        assert set(drawn(service.view({**asked, "sorts": {"leaderboard": [column, way]}})["html"])) == set(expected), (
+            column
+        )
