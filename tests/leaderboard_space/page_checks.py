@@ -131,7 +131,9 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
 def check_other_views(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
     page = check_words(service.breakdown({"format": family, "section": section.key, "shown": "all"}))
-    points = re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page)
+    points = set(
+        re.findall(r"<title>([^<]*): set accuracy ([\d.]+), confusion ([\d.]+)</title>", page)
+    )  # drawn twice, for wide and narrow
     known = by_shown_name(truth)
     assert len({name for name, _, _ in points}) == len(points), points
     for name, x, y in points:
