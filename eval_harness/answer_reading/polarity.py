@@ -202,7 +202,7 @@ _DECLINES = tuple(
         ),
         (
             "can cannot not unable",
-            "can not able unable",
+            "can cannot able unable",
             r"\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine|analy[sz]e|give|offer"
             r"|process|view|comply|fulfil+|access|be (?:reliably |accurately |definitively |clearly |fully )?(?:determined|answered"
             r"|assessed|evaluated|ascertained|established|inferred|concluded|judged|decided|known|told))\b",
