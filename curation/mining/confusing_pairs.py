@@ -35,7 +35,7 @@ TILE = 1024
 HELD = 4_000_000
 """Pairs held before a block of rows is split, so that memory stays bounded where everything matches."""
 NO_BOUND = np.int32(-(2**31))
-SETUP, CODES, LOOK, DECIDE, PRODUCT = 4e8, 3.0, 0.26, 0.3, 0.02
+SETUP, CODES, LOOK, DECIDE, PRODUCT = 1.5e9, 3.0, 0.26, 0.3, 0.033
 """Nanoseconds of one thread (measured on embeddings of 512 and 768 entries): to choose codes; then per pair of images to look at its codes;
 per entry of its vectors to turn away one that the codes let through, to decide it in float64, and for its products in float32."""
 LET_THROUGH = 3.0
@@ -211,6 +211,8 @@ class PairSearch:
         self.by_products = False
         """Whether products of both encoders rule pairs out instead of the bound; known once prepared."""
         self._prepared = False
+        self._met = 0.0
+        """Share of pairs that meet all thresholds, estimated once prepared."""
         self.threads = _threads()
         self._scratch = _Scratch()
 
@@ -230,15 +232,16 @@ class PairSearch:
         self._prepared = True
         low = max(self._med_low, self._gen_low)
         has_bound = math.isfinite(low) and self.n > 1
-        self.by_products = self._by_products(low, has_bound) if by_products is None else by_products
+        reach, met = self._shares(low)
+        self._met = met
+        self.by_products = self._by_products(reach, met, has_bound) if by_products is None else by_products
         if has_bound and not self.by_products:
             main = self.med if self._main_is_med else self.gen
             self.prefix = make_prefix(main.x, main.scale, low)
 
-    def _by_products(self, low: float, has_bound: bool) -> bool:
+    def _by_products(self, reach: float, met: float, has_bound: bool) -> bool:
         """Whether both encoders' products are expected to rule pairs out more quickly than the codes."""
         widths = self.med.x.shape[1], self.gen.x.shape[1]
-        reach, met = self._shares(low)
         let_through = min(1.0, LET_THROUGH * reach) if has_bound else 1.0
         first = SETUP / max(1, self.n * (self.n - 1) // 2) + CODES if has_bound else 0.0
         by_codes = first + LOOK * widths[not self._main_is_med] * let_through + DECIDE * sum(widths) * reach
@@ -301,8 +304,12 @@ class PairSearch:
         floor = NO_BOUND
         quick, dense = main.rounding, False
         if self.by_products:
-            let_through = self._rule_out((i0, i1), (j0, j1), tile.numpy())
-            floor, quick, dense = np.int32(1), -1.0, let_through > DENSE * tile.numel()
+            dense = self._met > DENSE
+            if dense:
+                tile.fill_(1)
+            else:
+                dense = self._rule_out((i0, i1), (j0, j1), tile.numpy()) > DENSE * tile.numel()
+            floor, quick = np.int32(1), -1.0
         elif self.prefix is not None:
             torch._int_mm(self.prefix.codes[i0:i1], self.prefix.codes[j0:j1].t(), out=tile)
             floor = np.int32(max(self.prefix.floor, int(NO_BOUND)))
