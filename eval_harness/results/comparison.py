@@ -192,7 +192,8 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
         test = paired_test(*tables, metric)
     except BadInput:
         return ""
-    p = f"p {'<' if test.p <= SMALLEST else '='} {test.p:.3g} ({test.method})"
+    p = f"p < {SMALLEST:g}" if test.p <= SMALLEST else f"p = {test.p:.3g}"
+    p = f"{p} ({test.method})"
     if _is_count(metric):  # the interval is of a share
         return p
     return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}"

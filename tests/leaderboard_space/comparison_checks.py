@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -14,13 +15,13 @@ import pandas as pd
 
 from eval_harness.scores.comparing.comparisons import PairedTest, paired_test
 from leaderboard_space import comparing
-from leaderboard_space.comparing import SLOTS
+from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
 from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views.comparing import compare, compare_flips
 from tests.leaderboard_space.claims import check_words, plain, rounds_to
 from tests.leaderboard_space.generated import Raw
 
@@ -64,7 +65,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
         assert _near(re.search(r": (\S+) points of ", finding)[1], abs(test.difference)), (finding, test)  # type: ignore[index]
     check_compared_in_full(plain(page), test)
     check_every_score(page, family, one, other)
-    check_flips(plain(page), one, other, metric)
+    check_flips(plain(page), found, one, other, metric)
     check_settings(page, [one, other])
     if len(answered) > 2:
         check_three(
@@ -149,10 +150,13 @@ def check_every_score(page: str, family: str, one: Raw, other: Raw) -> None:
         assert cells[4] == ("significant" if sure else "not told apart"), (label, cells, test)
 
 
-def check_flips(page: str, one: Raw, other: Raw, metric: str) -> None:
-    """How many units two results differ on, in how many cases."""
+def check_flips(page: str, compared: Comparison, one: Raw, other: Raw, metric: str) -> None:
+    """How many units two results differ on, in how many cases, and of how many units each got more."""
     left, right = (found.units[found.units["metric"] == metric].set_index("unit") for found in (one, other))  # type: ignore[index]
     differ = left[left["numerator"] != right.loc[left.index, "numerator"]]
     found = re.search(r" differ on ([\d,]+) scored units? in ([\d,]+) cases?", page)
     counts = [int(number.replace(",", "")) for number in found.groups()] if found else [0, 0]
     assert counts == [len(differ), differ["case_id"].nunique()], (counts, len(differ))
+    won = Counter({row["unit"]: row["higher_here"] for row in compare_flips.rows(compared)}.values())
+    ahead = int((differ["numerator"] > right.loc[differ.index, "numerator"]).sum())
+    assert [won[compared.name(entry)] for entry in compared.chosen] == [ahead, len(differ) - ahead], won

@@ -42,6 +42,8 @@ def test_the_best_over_runs_is_the_higher_one(workdir):
     better, worse = run(workdir, "one"), run(workdir, "two", samples=2)
     values = [read_result(f / "result.json").scores["set_accuracy"].value for f in (better, worse)]
     assert aggregate("best", [better, worse]).scores["set_accuracy"].value == max(values)
+    with pytest.raises(BadInput, match="same prompt"):
+        aggregate("mean", [better, worse])
 
 
 def test_the_best_over_runs_has_the_categories_of_table_2(workdir):

@@ -86,23 +86,31 @@ def test_settings_scores_and_answers_that_differ_are_named(workdir):
     assert "prompt_hash" in prompts
 
 
-@pytest.mark.parametrize("family", BENCHMARKS)
-def test_every_score_is_said_with_its_difference_and_test(family):
-    """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference."""
-    asked = questions(family, 25)
+@pytest.mark.parametrize(
+    ("family", "cases", "skills"),
+    [*((family, 25, (0.2, 0.7)) for family in BENCHMARKS), ("gmai-mmbench", 120, (0.0, 1.0))],
+)
+def test_every_score_is_said_with_its_difference_and_test(family, cases, skills):
+    """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference; no
+    p-value is said to be smaller than can be told."""
+    asked = questions(family, cases)
     benchmark = Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v2-x")
     sides, of = [], []
-    for seed, skill in enumerate((0.2, 0.7)):
+    for seed, skill in enumerate(skills):
         given = answers(asked, skill, seed=seed)
         scored = score(family, asked, given)
         result = Result(kind="measured", provenance="submitted", benchmark=benchmark, model=Model(name=f"Model {seed}"),
-                        method=Method(name="mc"), scores=scored.scores, created_at="2026-11-21T07:00:00+00:00")  # fmt: skip
+                        method=Method(name="mc"), scores=scored.scores, created_at="2026-11-21T07:00:00+00:00",
+                        deviations=["images cut"] * seed)  # fmt: skip
         sides.append(Side(f"{seed}", result, given, asked))
         of.append(units(family, asked, given))
-    table = compare_results(*sides).partition("scores (percent, or a count)\n")[2].partition("\n\n")[0]
+    words = compare_results(*sides)
+    assert re.search(r"^  deviations: .* \| images cut$", words, re.MULTILINE)
+    table = words.partition("scores (percent, or a count)\n")[2].partition("\n\n")[0]
     found = dict(re.findall(r"^  (\w+(?: \(count\))?) +(\S.*)$", table, re.MULTILINE))
     one, other = (side.result.scores for side in sides)
     known = [name for name in one if one[name].value is not None and other[name].value is not None]
+    p_values = []
     assert [name.partition(" ")[0] for name in found if name != "metric"] == known
     for name, line in found.items():
         metric = name.partition(" ")[0]
@@ -114,10 +122,13 @@ def test_every_score_is_said_with_its_difference_and_test(family):
         test = paired_test(*of, metric)
         ends = re.search(r"interval (\S+) to (\S+), p", said)
         assert (ends is None) == (METRICS[metric].unit == "count") == name.endswith("(count)")
-        assert f"p = {test.p:.3g} ({test.method})" in said
+        p = f"p = {test.p:.3g}" if test.p > 1e-12 else "p < 1e-12"
+        assert said.endswith(f"{p} ({test.method})")
+        p_values.append(test.p)
         if ends:
             assert abs(float(ends[1]) - test.low) <= 0.051 and abs(float(ends[2]) - test.high) <= 0.051
             assert test.low - 1e-4 <= one[metric].value - other[metric].value <= test.high + 1e-4
+    assert (min(p_values) <= 1e-12) == (cases > 100)
 
 
 def test_other_questions_are_not_tested_as_pairs(workdir):

@@ -259,6 +259,17 @@ def test_probmed_errors_need_the_earlier_steps_and_nothing_else() -> None:
         assert found == {step: whole[step] for step in expected}, chosen
 
 
+def test_a_question_without_an_aspect_leaves_the_others_theirs() -> None:
+    asked = stores.questions("probmed", 8)
+    given = stores.answers(asked, 0.8)
+    some = asked.assign(aspect=asked["aspect"].where(asked["case_id"] != asked["case_id"].iloc[0]))
+    left = asked[some["aspect"].notna()].reset_index(drop=True)
+    expected = score("probmed", left, given[given["question_id"].isin(left["question_id"])]).scores
+    found = score("probmed", some, given).scores
+    for metric in ("modality", "organ", "abnormality"):
+        assert found[metric].value == expected[metric].value is not None, metric
+
+
 def test_gmai_by_hand() -> None:
     scored = score("gmai-mmbench", gmai(), answers({"s1": [2], "s2": [1], "s3": [1], "m1": [0, 2], "m2": [3]}))
     value = {name: got.value for name, got in scored.scores.items()}

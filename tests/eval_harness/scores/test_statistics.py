@@ -211,18 +211,18 @@ def all_sign_patterns(d: np.ndarray) -> float:
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=14), st.sampled_from([1, 2, 3, 10]))
 def test_the_sign_flip_test_is_exact_for_whole_multiples_of_a_step(numbers: list[int], samples: int) -> None:
     d = np.array(numbers) / samples
-    p, how = listed_sign_flips(d[None], np.array([samples]))
-    assert p[0] == pytest.approx(all_sign_patterns(d), abs=1e-12)
-    assert "exact" in HOW[how[0]]
+    p, how = listed_sign_flips(np.stack([7 * d, d]), np.array([samples, samples]))  # pairs of other sizes share no grid
+    assert p == pytest.approx(all_sign_patterns(d), abs=1e-12)
+    assert all("exact" in HOW[found] for found in how)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 14), st.floats(0.0, 3.0))
 def test_the_sign_flip_test_is_close_where_there_is_no_step(seed: int, many: int, shift: float) -> None:
     d = np.random.default_rng(seed).normal(shift, 1.0, many)
-    p, _ = listed_sign_flips(d[None], np.array([0]))
+    p, _ = listed_sign_flips(np.stack([d, 1e-4 * d]), np.array([0, 0]))  # shares of few units, or of many
     expected = all_sign_patterns(d)
-    assert p[0] == pytest.approx(expected, abs=1e-12 if many <= 10 else max(0.3 * expected, 4 * 2.0 ** (1 - many)))
+    assert p == pytest.approx(expected, abs=1e-12 if many <= 10 else max(0.3 * expected, 4 * 2.0 ** (1 - many)))
 
 
 def test_the_tail_is_right_where_listing_is_out_of_reach() -> None:
@@ -240,6 +240,21 @@ def test_the_tail_is_right_where_listing_is_out_of_reach() -> None:
     assert expected < 1e-7
     assert exact == pytest.approx(expected, abs=1e-13)
     assert expected / 3 < saddlepoint < 3 * expected  # it takes the steps for a continuum
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_differences_of_many_clusters_are_taken_as_normal(paired: bool) -> None:
+    rng = np.random.default_rng(9)
+    cluster = np.repeat(np.arange(2500), 2)
+    base = [np.ones(5000) if paired else (rng.random(5000) < 0.8).astype(float) for _ in range(2)]
+    hits = [counted * (rng.random(5000) < share) for counted, share in zip(base, (0.50, 0.53), strict=True)]
+    test = statistics.paired_test(*(frame(top, cluster, of) for top, of in zip(hits, base, strict=True)), "m")
+    share = [top.sum() / of.sum() for top, of in zip(hits, base, strict=True)]
+    one, other = (
+        np.bincount(cluster, top - np.mean(share) * of) / of.sum() for top, of in zip(hits, base, strict=True)
+    )
+    z = (share[0] - share[1]) / np.sqrt(np.square(one - other).sum())
+    assert test.p == pytest.approx(2 * stats.norm.sf(abs(z)), rel=1e-3) and "normal" in test.method
 
 
 def test_few_clusters_never_make_a_small_p_value() -> None:

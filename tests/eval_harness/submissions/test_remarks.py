@@ -9,7 +9,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
-from eval_harness.results.landing import Withdrawal, now, read_provenance
+from eval_harness.results.landing import Withdrawal, now, parse_record, read_provenance
 from eval_harness.submissions import pull_requests
 from eval_harness.submissions.remarks import annotate, withdraw
 from eval_harness.submissions.submit import submit
@@ -34,6 +34,22 @@ def test_in_a_folder(run, data, tmp_path):
     for result, reason in (("nobody", "x"), (stored.name, ""), (stored.name, "a\x07b"), (stored.name, "x" * 3_000)):
         with pytest.raises(BadInput):
             withdraw(store, result, reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"schema_version": 0}, "schema_version"),
+        ({"schema_version": 2}, "schema_version"),
+        ({"reason": ""}, "reason"),
+        (None, "the file"),
+    ],
+)
+def test_a_damaged_record_is_refused_with_the_field_that_is_wrong(changes, field):
+    record = json.loads(Withdrawal(account="ann", withdrawn_at=now(), reason="wrong prompt").to_bytes())
+    content = b"{torn" if changes is None else json.dumps(record | changes).encode()
+    with pytest.raises(BadInput, match=rf"^withdrawn\.json: {field}: "):
+        parse_record(content, Withdrawal, "withdrawn.json")
 
 
 def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeypatch, tmp_path):

@@ -74,6 +74,10 @@ def test_what_the_owner_reproduced_comes_before_anything_else(tmp_path: Path) ->
     land(run(tmp_path, "first"), "alice", "2026-11-20T00:00:00+00:00")
     land(run(tmp_path, "reproduced", provenance="reproduced", name="ff"), "alice", "2026-11-25T00:00:00+00:00")
     assert names(shown(tmp_path)) == [("reproduced", "alice", "ranked")]
+    page = Service(Board(tmp_path)).view({"format": FORMAT, "shown": "all"})["html"]
+    sources = [re.search(rf'data-key="[^"]*/{name}".*?</tr>', page)[0] for name in ("first", "reproduced")]  # type: ignore[index]
+    assert ["measured · alice" in row for row in sources] == [True, False]
+    assert ["measured · by us" in row for row in sources] == [False, True]
 
 
 def test_a_store_without_landings_takes_the_earliest_by_its_own_date(tmp_path: Path) -> None:

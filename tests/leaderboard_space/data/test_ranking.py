@@ -174,12 +174,16 @@ def test_counts_are_compared_as_shares_of_what_they_count() -> None:
 @given(
     outcomes=npst.arrays(np.int8, st.tuples(st.integers(1, 4), st.integers(1, 40)), elements=st.integers(0, 1)),
     seed=st.integers(0, 10_000),
-    kind=st.sampled_from(["alone", "clusters", "weights"]),
+    kind=st.sampled_from(["alone", "clusters", "weights", "one large"]),
 )
 def test_intervals_of_many_runs_are_those_of_each(outcomes: np.ndarray, seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
+    if kind == "one large":  # its hits are more than a byte holds
+        outcomes = np.tile(outcomes, 290)[:, :290]
     size = outcomes.shape[1]
     cluster = np.arange(size) if kind == "alone" else np.sort(rng.integers(0, max(size // 2, 1), size))
+    if kind == "one large":
+        cluster = np.maximum(np.arange(size) - 270, 0)
     base = np.ones(size) if kind != "weights" else rng.choice([0.5, 1.0, 2.0], size)
     top = outcomes * base
     units_ = MetricUnits(

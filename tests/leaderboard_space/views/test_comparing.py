@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,16 @@ from eval_harness.results import Score
 from eval_harness.scores import MetricInfo, units
 from eval_harness.scores.statistics import paired_test
 from leaderboard_space import sentences
-from leaderboard_space.comparing import compared
+from leaderboard_space.comparing import SLOTS, comparable_sections, compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks import random_run
 from leaderboard_space.data.ranks.pairs import unpaired_difference, unpaired_p_values
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.html import text
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
 from tests.leaderboard_space.claims import plain, rounds_to
-from tests.leaderboard_space.stores import add_run, answers, questions
+from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 SHARES = st.builds(
     lambda value, n: Score(value=value, n=n, n_cases=n), st.floats(0, 100), st.integers(1, 30_000)
@@ -107,6 +110,31 @@ def test_of_many_pairs_those_told_apart_come_first_and_all_are_corrected(papers:
     assert "of 10 pairs are told apart by accuracy" in said.lower() or "pairs are told apart" in said
 
 
+def test_scores_of_at_least_two_are_offered_and_pairs_name_the_higher_first(papers: Board) -> None:
+    rng = np.random.default_rng(4)
+    drawn = 0
+    for section in comparable_sections(papers):
+        for size in (2, 3, 4):
+            picked = [section.entries[at] for at in rng.permutation(len(section.entries))[:size]]
+            keys = dict(zip(SLOTS, (entry.key for entry in picked), strict=False))
+            found = compared(papers, {"set": f"{section.family}/{section.key}", **keys})
+            assert found is not None and found.chosen == picked
+            held = Counter(
+                name
+                for entry in picked
+                for name, score in entry.result.scores.items()
+                if score.value is not None and info_of(name).unit != "count"
+            )
+            assert set(found.metrics) == {name for name, often in held.items() if often > 1}
+            page = compare.page(papers, {"set": f"{section.family}/{section.key}", **keys})
+            values = {text(found.name(entry), 100): entry.result.scores.get(found.metric) for entry in picked}
+            rows = re.findall(r'<a href="#/compare[^"]*">([^<]*) over ([^<]*)</a></th><td[^>]*>([^<]*)</td>', page)
+            for upper, lower, said in rows:
+                assert rounds_to(said, values[upper].value - values[lower].value), (upper, lower, said)  # type: ignore[union-attr,operator]
+            drawn += len(rows)
+    assert drawn > 20
+
+
 def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> None:
     asked = questions("halt-medvqa", 60)
     given_ = {
@@ -116,9 +144,13 @@ def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> 
     for name, said in given_.items():
         add_run(tmp_path, "halt-medvqa", asked, said, name)
     next((tmp_path / "results/halt-medvqa").glob("Three/*/answers.parquet")).unlink()
+    (warm,) = (tmp_path / "results/halt-medvqa").glob("One/*")
+    change(warm, lambda result: result["method"].update(generation={"temperature": 0.5}))
     board = Board(tmp_path)
     found = compared(board, {"first": "One", "second": "Two", "third": "Three"})
     assert found is not None
+    (row,) = compare_settings.rows(found)
+    assert [row[name] for name in ("setting", "first", "second", "third")] == ["temperature", "0.5", None, None]
     pairs = {(pair.one.result.model.name, pair.other.result.model.name): pair for pair in found.differences("average")}
     assert pairs["One", "Two"].is_paired and not pairs["One", "Three"].is_paired and not pairs["Two", "Three"].is_paired
     alone = paired_test(

@@ -16,7 +16,7 @@ from eval_harness.scores import HEADLINE
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.store.trust import holm, p_against_guessing, verdicts
+from leaderboard_space.data.store.trust import binomial_p_value, holm, p_against_guessing, verdicts
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import WORDS
@@ -109,6 +109,15 @@ def test_holm_keeps_the_order_and_rejects_no_more_than_each_alone(p: list[float 
             break
         rejected += 1
     assert sum(b <= 0.05 for _, b in tested) == rejected
+
+
+@given(st.integers(1, 2000), st.floats(0, 1), st.floats(0.01, 0.99))
+def test_a_mark_goes_by_the_exact_binomial_test(n: int, share: float, chance: float) -> None:
+    hits = round(share * n)
+    expected = stats.binomtest(hits, n, chance).pvalue
+    assert binomial_p_value(hits, n, chance) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    score = Score(value=100 * hits / n, n=n, n_cases=n, chance=100 * chance, verdict="better")  # no interval to go by
+    assert p_against_guessing(score) == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 def test_guessers_are_rarely_marked() -> None:

@@ -203,7 +203,7 @@ def test_a_verdict_in_short_names_its_chance(verdict, chance) -> None:  # type: 
 
 
 @given(
-    known=st.integers(1, 300), left=st.integers(0, 50), against=st.booleans(), right=st.integers(0, 9),
+    known=st.one_of(st.integers(1, 3), st.integers(1, 300)), left=st.integers(0, 50), against=st.booleans(), right=st.integers(0, 9),
     wrong=st.integers(0, 9), between=st.integers(0, 9), show=st.sampled_from(["wrong", "split"]),
 )  # fmt: skip
 def test_counts_of_results_and_cases(known, left, against, right, wrong, between, show) -> None:  # type: ignore[no-untyped-def]
@@ -218,6 +218,7 @@ def test_counts_of_results_and_cases(known, left, against, right, wrong, between
     assert numbers == ([right, scored, *([between] if between else [])] if scored else [])
     said = sentences.shown_cases(show, known)
     assert f"{known} result{'' if known == 1 else 's'} " in said and ("together" in said) <= (known > 1)
+    assert ("none of" in said) == (show == "wrong" and known > 1)
 
 
 @given(
