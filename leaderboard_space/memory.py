@@ -22,6 +22,8 @@ MANY = 100
 """Results beyond which a selection is shown before its ranks are known: the tests of all pairs take seconds then."""
 RANKS_AFTER = 0.3
 """Seconds after which the computing of ranks begins: until then the interpreter is the table's and the breakdown's."""
+WAITED_FOR = 3.0
+"""Seconds after which nobody waits for the ranks of a selection any more: a page that does asks again every second and a half."""
 REMEMBERED = 512
 
 
@@ -33,7 +35,8 @@ class Memory:
         self._computing: dict[tuple[Any, ...], Future[Any]] = {}
         self._lock = threading.Lock()
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="ranks")
-        self._ranking: set[tuple[Any, ...]] = set()
+        self._ranking: dict[tuple[Any, ...], tuple[float, BoardQuery]] = {}
+        """Key of a selection whose ranks are awaited -> when it was asked for last, and the query."""
 
     def remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
         """The value of a key, computed where it is not there: once, however many ask for it at the same moment."""
@@ -77,18 +80,26 @@ class Memory:
             return found
         with self._lock:
             begins = key not in self._ranking
-            self._ranking.add(key)
+            self._ranking[key] = (time.monotonic(), query)
         if begins:
-            self._beside.submit(self._rank, key, query, time.monotonic() + RANKS_AFTER)
+            self._beside.submit(self._rank, time.monotonic() + RANKS_AFTER)
         return found
 
-    def _rank(self, key: tuple[Any, ...], query: BoardQuery, begins: float) -> None:
+    def _rank(self, begins: float) -> None:
+        """Compute the ranks that were asked for last. Who has gone on to another selection asks for the former one no more: its ranks
+        would take seconds of the interpreter from those who wait."""
+        time.sleep(max(0.0, begins - time.monotonic()))
+        with self._lock:
+            oldest = time.monotonic() - WAITED_FOR
+            self._ranking = {key: asked for key, asked in self._ranking.items() if asked[0] >= oldest}
+            if not self._ranking:
+                return
+            key, (_, query) = max(self._ranking.items(), key=lambda item: item[1][0])
         try:
-            time.sleep(max(0.0, begins - time.monotonic()))
             self.standings(query)
         finally:
             with self._lock:
-                self._ranking.discard(key)
+                del self._ranking[key]
 
     def fitting(self, query: BoardQuery) -> BoardQuery:
         """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no

@@ -9,15 +9,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leaderboard_space.html import text
 
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom, in the units of the drawing."""
+Boxes = NDArray[np.float64]
+"""Left, top, right, bottom (N, 4), in the units of the drawing."""
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 50.0
 LETTER = 6.3
 """Width of a letter of a name."""
-RADII = (0, 12, 24, 38, 54, 72, 92, 114, 140)
-ANGLES = 16
+SPOTS = [(0, 0.0)] + [
+    (radius, 2 * math.pi * turn / 16) for radius in (12, 24, 38, 54, 72, 92, 114, 140) for turn in range(16)
+]
+"""Where a name may stand from its point: how far off, at which angle; in the order in which they are tried."""
+ACROSS = np.array([(10 + radius) * math.cos(angle) for radius, angle in SPOTS])
+DOWN = np.array([(6 + radius) * math.sin(angle) for radius, angle in SPOTS])
+TO_THE_RIGHT = np.array([math.cos(angle) >= -0.01 for _, angle in SPOTS])
 MOST_NAMES = 80
 """Points that are named; a plot of hundreds would be nothing but names."""
 
@@ -103,11 +111,13 @@ def _svg(
     frame: Frame, points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]
 ) -> str:
     positions = [(frame.across(x, point.x), frame.up(y, point.y)) for point in points]
-    taken: list[Box] = [(px - 6, py - 6, px + 6, py + 6) for px, py in positions]
-    marks = ""
+    taken: Boxes = np.array([(px - 6, py - 6, px + 6, py + 6) for px, py in positions])
+    marks, names = "", dict[int, str]()
     order = sorted(range(len(points)), key=lambda at: -len(points[at].name))
     named = set(order[:MOST_NAMES]) if len(points) <= MOST_NAMES else set(range(MOST_NAMES))
-    names = {at: written(frame, points[at].name, *positions[at], taken) for at in order if at in named}
+    for at in order:
+        if at in named:
+            names[at], taken = written(frame, points[at].name, *positions[at], taken)
     for at, (point, (px, py)) in enumerate(zip(points, positions, strict=True)):
         bar = ""
         if point.low is not None and point.high is not None:
@@ -161,28 +171,24 @@ def shape(look: str, x: float, y: float, size: float = 5.0) -> str:
     return f'<circle class="pt" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"/>'
 
 
-def written(frame: Frame, name: str, x: float, y: float, taken: list[Box]) -> str:
+def written(frame: Frame, name: str, x: float, y: float, taken: Boxes) -> tuple[str, Boxes]:
     """A name near its point where it covers neither a name, nor a point, nor the edge: beside it, else further off with a line to it;
-    nothing where there is no room at all. What it covers is added to `taken`."""
+    nothing where there is no room at all. With it `taken` (N, 4), to which the box of the name is added."""
     shown = name if len(name) <= 40 else name[:39] + "…"
     width = LETTER * len(shown) + 2
-    for radius in RADII:
-        for turn in range(ANGLES if radius else 1):
-            angle = 2 * math.pi * turn / ANGLES
-            nx, ny = x + (10 + radius) * math.cos(angle), y + (6 + radius) * math.sin(angle)
-            start = nx if math.cos(angle) >= -0.01 else nx - width
-            box = (start, ny - 7, start + width, ny + 7)
-            inside = (
-                box[0] > LEFT + 2
-                and box[2] < frame.width - 2
-                and box[1] > TOP - 6
-                and box[3] < frame.height - BOTTOM + 2
-            )
-            if inside and all(box[0] > o[2] or box[2] < o[0] or box[1] > o[3] or box[3] < o[1] for o in taken):
-                taken.append(box)
-                leader = ""
-                if radius >= 12:
-                    end = start - 2 if start >= x else start + width + 2 if start + width <= x else start + width / 2
-                    leader = f'<line class="lead" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{ny:.1f}"/>'
-                return f'{leader}<text class="name" x="{start + 1:.1f}" y="{ny + 4:.1f}">{text(shown)}</text>'
-    return ""
+    across, middle = x + ACROSS, y + DOWN
+    start = np.where(TO_THE_RIGHT, across, across - width)
+    boxes = np.stack([start, middle - 7, start + width, middle + 7], axis=1)
+    left, top, right, bottom = boxes.T
+    free = (left > LEFT + 2) & (right < frame.width - 2) & (top > TOP - 6) & (bottom < frame.height - BOTTOM + 2)
+    left, top, right, bottom = (side[:, None] for side in (left, top, right, bottom))
+    free &= ((left > taken[:, 2]) | (right < taken[:, 0]) | (top > taken[:, 3]) | (bottom < taken[:, 1])).all(axis=1)
+    at = int(free.argmax())
+    if not free[at]:
+        return "", taken
+    begin, ny, leader = float(start[at]), float(middle[at]), ""
+    if at:  # not beside its point
+        end = begin - 2 if begin >= x else begin + width + 2 if begin + width <= x else begin + width / 2
+        leader = f'<line class="lead" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{ny:.1f}"/>'
+    drawn = f'{leader}<text class="name" x="{begin + 1:.1f}" y="{ny + 4:.1f}">{text(shown)}</text>'
+    return drawn, np.vstack([taken, boxes[at]])

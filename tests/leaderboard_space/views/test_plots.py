@@ -5,6 +5,7 @@ import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -48,13 +49,17 @@ def test_image_types_and_aspects_of_one_result(service: Service) -> None:
 
 @pytest.mark.parametrize("frame", FRAMES)
 def test_names_cover_neither_dots_nor_each_other_nor_the_edge(frame: Frame) -> None:
-    taken = [(196.0, 192.0, 204.0, 208.0)]
-    names = [written(frame, "name", 200.0, 200.0, taken) for _ in range(8)]
+    taken, names = np.array([(196.0, 192.0, 204.0, 208.0)]), []
+    for _ in range(8):
+        name, taken = written(frame, "name", 200.0, 200.0, taken)
+        names.append(name)
     assert all(names) and len(set(names)) == len(names) == len(taken) - 1
     for at, one in enumerate(taken):
         for other in taken[at + 1 :]:
             assert one[0] > other[2] or one[2] < other[0] or one[1] > other[3] or one[3] < other[1]
-    assert written(frame, "n" * 24, 300.0, 200.0, [(0.0, 0.0, 2000.0, 2000.0)]) == ""
+    everywhere = np.array([(0.0, 0.0, 2000.0, 2000.0)])
+    name, taken = written(frame, "n" * 24, 300.0, 200.0, everywhere)
+    assert name == "" and taken is everywhere
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
