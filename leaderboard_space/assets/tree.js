@@ -58,10 +58,9 @@ function toggle(node) {
       for (const sister of here.parent.children) if (sister !== here) selected.push(sister.path);
     }
   }
-  branches = selected;
+  select(selected);  // the server is asked before the tree is drawn, so that both go on at once
   drawChips();
   drawTree();
-  select(selected);
 }
 function drawSide() {
   const filter = side.querySelector(".filter"), wasOpen = filter ? filter.open : null;

@@ -111,6 +111,8 @@ class Outcomes:
         if selected is None or selected.all():
             return None
         index = self.unit_index[metric]
+        if (index.question >= 0).all():
+            return np.flatnonzero(selected[index.question])
         per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)
         of_case = per_case[index.case].astype(np.int64)
         if not index.per_image:

@@ -55,7 +55,7 @@ def panel(
     """Everything right of the tree, as HTML."""
     info = info_of(found.metric, section.family)
     axis = fitted([with_interval(row.score, found.metric) for row in found.rows], info.unit)
-    tag = tags([row.entry for row in found.rows])
+    tag = _tags(section, found)
     printed = published_cells(found, branches)
     return "".join(
         [
@@ -68,6 +68,16 @@ def panel(
             printed_table(found, printed, section.family),
         ]
     )
+
+
+def _tags(section: Section, found: Standings) -> Mapping[str, str]:
+    """`tags` of the rows, kept for the next selection: of hundreds of results, mostly the same ones."""
+    entries = [row.entry for row in found.rows]
+    keys = {entry.key for entry in entries}
+    kept: tuple[set[str], Mapping[str, str]] | None = section.memory.get("tags")
+    if kept is None or kept[0] != keys:
+        kept = section.memory["tags"] = (keys, tags(entries))
+    return kept[1]
 
 
 def empty(family: str, problems: list[str]) -> str:
