@@ -270,6 +270,14 @@ def test_a_question_without_an_aspect_leaves_the_others_theirs() -> None:
         assert found[metric].value == expected[metric].value is not None, metric
 
 
+def test_probmed_pairs_by_hand() -> None:
+    asked = stores.questions("probmed-vqa-rad", 4)
+    right = {row.question_id: list(row.answer) for row in asked.itertuples()}
+    scores = score("probmed-vqa-rad", asked, answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]})).scores
+    found = {name: (got.value, got.chance, got.n) for name, got in scores.items() if name.startswith("accuracy")}
+    assert found == {"accuracy": (50.0, 25.0, 4), "accuracy_without_adversarial": (75.0, 50.0, 4)}
+
+
 def test_gmai_by_hand() -> None:
     scored = score("gmai-mmbench", gmai(), answers({"s1": [2], "s2": [1], "s3": [1], "m1": [0, 2], "m2": [3]}))
     value = {name: got.value for name, got in scored.scores.items()}

@@ -175,6 +175,17 @@ def test_any_name_is_shown_as_text(tmp_path: Path, name: str) -> None:
         assert not re.search(r'(^|,)"?=', body, re.MULTILINE)
 
 
+def test_a_caption_speaks_of_the_results_that_have_the_score(tmp_path: Path) -> None:
+    """Of a model that refuses everything confusion is undefined: the chart shows the others' numbers."""
+    asked = questions("mediconfusion", 20)
+    refused = answers(asked, 0.5).assign(status="refused", choice=[[] for _ in range(len(asked))])
+    for name, given in (("Refuser", refused), ("One", answers(asked, 0.2)), ("Two", answers(asked, 0.5))):
+        add_run(tmp_path, "mediconfusion", asked, given, name)
+    page = Service(Board(tmp_path)).view({"format": "mediconfusion", "metric": "confusion"})["html"]
+    (said,) = re.findall(r'<p class="sub">(.*?)</p>', page)
+    assert page.count('<tr class="k-') == 3 and "bars 95% intervals" in said and "where one is known" not in said, said
+
+
 def test_answers_that_were_cut_off_are_told_beside_the_score(tmp_path: Path) -> None:
     """A score of 0 of a model that was cut off says nothing of the model, and abstentions do not count it."""
     counts = {"answered": 1, "irrelevant": 0, "refused": 0, "failed": 2, "truncated": 27}

@@ -11,7 +11,15 @@ from hypothesis.extra import numpy as npst
 
 from eval_harness.results import Score
 from eval_harness.scores import METRICS, score, units
-from eval_harness.scores.statistics import CLUSTERED, clustered_interval, pack, paired_test, pairwise, rank_ranges
+from eval_harness.scores.statistics import (
+    CLUSTERED,
+    clustered_interval,
+    pack,
+    paired_test,
+    pairwise,
+    rank_ranges,
+    verdict,
+)
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import Outcomes, read_run
 from leaderboard_space.data.ranks.pairs import p_values, unpaired_p_values
@@ -175,31 +183,35 @@ def test_counts_are_compared_as_shares_of_what_they_count() -> None:
     outcomes=npst.arrays(np.int8, st.tuples(st.integers(1, 4), st.integers(1, 40)), elements=st.integers(0, 1)),
     seed=st.integers(0, 10_000),
     kind=st.sampled_from(["alone", "clusters", "weights", "one large"]),
+    up=st.booleans(),
 )
-def test_intervals_of_many_runs_are_those_of_each(outcomes: np.ndarray, seed: int, kind: str) -> None:
+def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
+    outcomes: np.ndarray, seed: int, kind: str, up: bool
+) -> None:
     rng = np.random.default_rng(seed)
     if kind == "one large":  # its hits are more than a byte holds
-        outcomes = np.tile(outcomes, 290)[:, :290]
+        outcomes = np.hstack([np.ones((len(outcomes), 260), np.int8), outcomes])
     size = outcomes.shape[1]
     cluster = np.arange(size) if kind == "alone" else np.sort(rng.integers(0, max(size // 2, 1), size))
     if kind == "one large":
-        cluster = np.maximum(np.arange(size) - 270, 0)
+        cluster = np.maximum(np.arange(size) - 260, 0)
     base = np.ones(size) if kind != "weights" else rng.choice([0.5, 1.0, 2.0], size)
     top = outcomes * base
     units_ = MetricUnits(
         top if kind == "weights" else outcomes.astype(np.uint8),  # bytes: alike clusters are counted
         base[None, :],
-        np.full((1, size), np.nan),
+        base[None, :] / 2,
         np.ones((1, size), np.int64),
         np.arange(size),
         cluster,
         binary=True,
     )
-    for found, row in zip(scores_of(units_), top, strict=True):
+    for found, row in zip(scores_of(units_, up), top, strict=True):
         expected = clustered_interval(row, base, cluster)
         assert expected is not None and found.low is not None and found.high is not None
         assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
         assert found.high == pytest.approx(100 * expected.high, abs=1e-7)
+        assert found.verdict == verdict(row, base, base / 2, expected, up)
 
 
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:

@@ -16,7 +16,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import exposure, identity_of
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import models, read_table
-from leaderboard_space.model_results import all_models, ends_of, entries_of, lines_of, main_lines
+from leaderboard_space.model_results import all_models, ends_of, entries_of, lines_of, main_lines, scores_by_metric
 from leaderboard_space.service import Service
 from leaderboard_space.views.comparing import compare
 from leaderboard_space.views.model_pages import model
@@ -119,9 +119,12 @@ def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
     assert "share" not in plain(page).lower() or "What it chooses" in page
 
 
-def test_ends_are_the_ends(papers: Service) -> None:
+def test_the_scores_are_its_own_and_the_ends_are_the_ends(papers: Service) -> None:
     for name in ("GPT-4o", "RadFM", "CheXagent", "LLaVA-v1.5-7B"):
         for line in main_lines(lines_of(papers, name)):
+            printed = {metric: score.value for metric, score in line.row.entry.result.scores.items()}
+            shown = {metric: score.value for metric, score in scores_by_metric(papers, line).items()}
+            assert shown == {metric: value for metric, value in printed.items() if value is not None}
             for found in ends_of(line):
 
                 def height(item, against=found.against_chance):  # type: ignore[no-untyped-def]
