@@ -39,7 +39,9 @@ def probe(
     ] = False,
     drop_unmatched_boxes: Annotated[
         bool,
-        typer.Option("--drop-unmatched-boxes", help="go on without boxes that belong to no finding of their image"),
+        typer.Option(
+            "--drop-unmatched-boxes", help="go on without boxes that belong to no finding, or to none of the images"
+        ),
     ] = False,
 ) -> None:
     """Ask yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
@@ -67,6 +69,11 @@ def probe(
             f"boxes: {counts.used} give a position, {counts.across} lie across parts of their image, "
             f"{counts.other_images} are of images that the table does not have, {len(counts.unmatched)} belong to no finding"
         )
+        if counts.other_images and not (counts.used or counts.across or counts.unmatched or drop_unmatched_boxes):
+            raise BadInput(
+                f"{boxes}: no box is of an image of the table ({probed[0].image} and {len(probed) - 1} more). Name images as the table "
+                "does, or leave these boxes out with --drop-unmatched-boxes."
+            )
         if counts.unmatched and not drop_unmatched_boxes:
             row, why = next(iter(counts.unmatched.items()))
             raise BadInput(
@@ -151,7 +158,7 @@ def hallucinate(
 ) -> None:
     """Turn your questions into FAKE, NONE and SWAP ones (HALT-MedVQA), which `medprobe build halt-medvqa --as NAME` reads."""
     from curation.custom_sets import hallucination
-    from curation.custom_sets.custom_questions import read_fakes, read_questions, write_folder
+    from curation.custom_sets.custom_questions import groups_of_images, read_fakes, read_questions, write_folder
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import Columns, join_table, read_table
@@ -161,18 +168,19 @@ def hallucinate(
 
     if (model is None) == (fake_questions is None):
         raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")
-    own = read_questions(questions, unrelated_by)
+    own = read_questions(questions, unrelated_by, group_column)
     missing = [question.image for question in own if not (images / question.image).is_file()]
     if missing:
         raise BadInput(
             f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(own)} questions' images are not there."
         )
-    known = None
-    if table is not None:
+    if table is None:
+        known = groups_of_images(own, questions)
+    else:
         known = join_table(
             list_images(images), read_table(table, Columns(image=image_column, group=group_column)), table
         )
-    groups = {} if known is None else dict(zip(known["image"], known["group"], strict=True))
+    groups = dict(zip(known["image"], known["group"], strict=True))
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     if fake_questions is not None:

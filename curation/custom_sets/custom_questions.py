@@ -17,7 +17,7 @@ import pandas as pd
 
 from curation.images.image_table import read_any
 from curation.images.set_images import copy_images, manifest_of
-from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.contents.pseudonyms import one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.schema import LETTERS
@@ -32,13 +32,15 @@ QUESTION_REMEDY = (
 
 @dataclass(frozen=True)
 class CustomQuestion:
-    """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images."""
+    """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images; `group`: the
+    patient, study or article of its image ("" where unknown)."""
 
     image: str
     question: str
     options: tuple[str, ...]
     answer: int
     kind: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Fake:
     options: tuple[str, ...]
 
 
-def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQuestion]:
+def read_questions(path: Path, kind_column: str | None = None, group_column: str = "group") -> list[CustomQuestion]:
     """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
     raw = read_any(path)
     for column in ("image", "question", "answer", *([kind_column] if kind_column else [])):
@@ -69,13 +71,23 @@ def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQue
         if wrong is not None:
             problems.add(str(path), f"row {number}", wrong)
         elif index is not None:
-            found.append(
-                CustomQuestion(image, question, options, index, _text(row[kind_column]) if kind_column else "")
-            )
+            kind, group = _text(row[kind_column]) if kind_column else "", one_spelling(_text(row.get(group_column)))
+            found.append(CustomQuestion(image, question, options, index, kind, group))
     problems.check(QUESTION_REMEDY)
     if not found:
         raise BadInput(f"{path}: holds no questions. {QUESTION_REMEDY}")
     return found
+
+
+def groups_of_images(questions: Iterable[CustomQuestion], path: Path) -> pd.DataFrame:
+    """The columns image and group of the questions' images. Raises BadInput for an image of two groups."""
+    groups: dict[str, str] = {}
+    for question in questions:
+        known = groups.get(question.image, "")
+        groups[question.image] = known or question.group
+        if question.group not in ("", groups[question.image]):
+            raise BadInput(f"{path}: the questions on {question.image} are of several groups. Give an image one group.")
+    return pd.DataFrame({"image": list(groups), "group": list(groups.values())})
 
 
 def _text(value: Any) -> str:

@@ -30,6 +30,7 @@ from tqdm import tqdm
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import Box, Recall, find_text, measure_recall
+from curation.gmai.pictures.files import VOLUMES
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT
@@ -40,6 +41,7 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
+VOLUMES_REMEDY = "medprobe curate gmai reads NIfTI"
 TEXTS, PENDING, TABLE = "texts.jsonl", "pending", "table.csv"
 SAMPLE = 24
 """Images that text is planted on."""
@@ -137,6 +139,8 @@ def deidentify(
                 names.append((new, name))
                 groups[name] = group
                 groups_of[patient].add(group)
+        if volumes := _volumes_below(folder):
+            report.unreadable[f"a volume: {VOLUMES_REMEDY}"] = volumes
         if not names:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.unreadable)}).")
         table = [
@@ -168,8 +172,13 @@ def files_below(folder: Path) -> list[Path]:
         if path.is_file() and (path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or _is_dicom(path))
     ]
     if not found:
-        raise BadInput(f"{folder}: holds no images and no DICOM files.")
+        also = f", only volumes: {VOLUMES_REMEDY}" if _volumes_below(folder) else ""
+        raise BadInput(f"{folder}: holds no images and no DICOM files{also}.")
     return found
+
+
+def _volumes_below(folder: Path) -> int:
+    return sum(path.is_file() and path.name.lower().endswith(VOLUMES) for path in folder.rglob("*"))
 
 
 def _is_dicom(path: Path) -> bool:

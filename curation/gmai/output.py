@@ -44,13 +44,13 @@ def write_tsvs(
     """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
     reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
     datasets = {dataset.name: dataset for dataset in sources.datasets}
-    ordered = sorted(written, key=lambda each: (each.split != "validation", each.case.is_multiple, each.case.order))
+    ordered = sorted(written, key=lambda each: each.index)
     files: dict[str, tuple[Any, Any]] = {}
     answers = []
     several = any(each.case.item.more for each in written)
     columns = [name for name in COLUMNS if several or name != "image_path"]
     try:
-        for index, each in enumerate(tqdm(ordered, desc="writing questions", unit="question", disable=None), 1):
+        for each in tqdm(ordered, desc="writing questions", unit="question", disable=None):
             is_test = each.split == "test"
             file = f"{name}_{'TEST' if is_test else 'VAL'}{'_MULTI' if each.case.is_multiple else ''}.tsv"
             if file not in files:
@@ -63,9 +63,9 @@ def write_tsvs(
                 shown_png(private / PICTURES, picture, each.case.granularity, item.box, mask, sources.overlay)
                 for picture, mask in item.pictures
             ]
-            files[file][1].writerow(_row(index, each, pngs, datasets[each.case.item.dataset], is_test))
+            files[file][1].writerow(_row(each, pngs, datasets[each.case.item.dataset], is_test))
             if is_test:
-                answers.append((index, each.letters, each.case.answer))
+                answers.append((each.index, each.letters, each.case.answer))
     finally:
         for stream, _ in files.values():
             stream.close()
@@ -80,12 +80,12 @@ def write_tsvs(
         (keys / f"{name}_TEST_answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _row(index: int, each: Written, pngs: list[bytes], dataset: Dataset, is_test: bool) -> dict[str, Any]:
+def _row(each: Written, pngs: list[bytes], dataset: Dataset, is_test: bool) -> dict[str, Any]:
     case = each.case
     return {
-        "index": index,
+        "index": each.index,
         "image": _listed([base64.b64encode(png).decode("ascii") for png in pngs]),
-        "image_path": _listed([f"{index}_{number}.png" for number in range(len(pngs))]),
+        "image_path": _listed([f"{each.index}_{number}.png" for number in range(len(pngs))]),
         "question": each.question,
         **dict(zip("ABCDE", each.choice.options, strict=False)),
         "answer": "" if is_test else each.letters,

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from curation.gmai.asking import questions
-from curation.gmai.asking.options import Drawer, Pools
+from curation.gmai.asking.options import Choice, Drawer, Pools
 from curation.gmai.asking.selecting import Appearance, select, split
-from curation.gmai.asking.written import CASES, Written, read_drawn, write_drawn
+from curation.gmai.asking.written import CASES, Numbers, Written, read_drawn, read_numbers, write_drawn, write_numbers
 from curation.gmai.cases import Case, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.checks import blind, validation
-from curation.gmai.items import Item, read_items
+from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labelling import tags
 from curation.gmai.labelling.labels import LabelTable, read_labels
 from curation.gmai.output import write_outputs, write_report
@@ -82,7 +82,7 @@ def run(
             )
         said = validation.read_faults(private)
         faulty = validation.dropped(said)
-        candidates = len(cases)
+        candidates = {case.case for case in cases}
         cases = [case for case in cases if case.case not in faulty]
         pools = Pools(cases, table, possible)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
@@ -96,7 +96,8 @@ def run(
             questions.propose(cells, table, model, private, asking or Asking(), quiet) if model is not None else None
         )
         words, without = questions.templates(cells, table, sources.questions, private / questions.CANDIDATES)
-        written, unwritten = _write(chosen, words, sources, pools, private)
+        numbers = read_numbers(private, sources)
+        written, unwritten = _write(chosen, words, sources, pools, private, numbers)
         if not written:
             raise BadInput(
                 f"no question can be made ({_counted(unwritten)}). Give more labels per task, or other templates."
@@ -125,7 +126,7 @@ def run(
                 "taggers": tagged.taggers, "labels": tagged.labels, "labels_with_fewer_than_three": tagged.fewer_than_three,
                 "alpha": tagged.agreement,
             },
-            "possible_questions": candidates,
+            "possible_questions": len(candidates),
             "validation": validation.summary(said),
             "no_option": len(cases) - len(usable),
             "duplicates": dict(duplicates),
@@ -144,7 +145,8 @@ def run(
             out, out.name, written, private, sources, table, about,
             lambda page: write_report(page, written, table, branches, model_branches, funnel, tasks, departments),
         )  # fmt: skip
-        write_drawn(private, written, read_drawn(private))
+        write_drawn(private, written, read_drawn(private), candidates)
+        write_numbers(private, written, numbers, sources, read_withdrawn(private))
         _write_page_data(private / CASES, written, sources)
     return Made(out, written, funnel, notes)
 
@@ -181,17 +183,17 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _write(
-    chosen: list[Case], words: dict[Cell, list[str]], sources: Sources, pools: Pools, private: Path
+    chosen: list[Case], words: dict[Cell, list[str]], sources: Sources, pools: Pools, private: Path, numbers: Numbers
 ) -> tuple[list[Written], Counter[str]]:
-    """The questions of the chosen cases; those of an earlier run keep their words and options."""
+    """The questions of the chosen cases; those of an earlier run keep their words, options, number and split."""
     import random
 
-    splits = split(chosen, sources)
+    splits = split(chosen, sources, numbers.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
     drawer = Drawer(sources, pools, frequency)
     drawn = read_drawn(private)
     unwritten: Counter[str] = Counter()
-    written: list[Written] = []
+    made: list[tuple[Case, str, Choice]] = []
     fresh: list[Case] = []
     for case in chosen:
         before = drawn.get(case.case)
@@ -201,7 +203,7 @@ def _write(
         known = {questions.in_words(template, case) for template in words[case.cell]}
         if before and before[0] in known and drawer.still_stands(case, before[1]):
             drawer.take(case, splits[case.case], len(before[1].options), before[1].right)
-            written.append(Written(case, *before, splits[case.case]))
+            made.append((case, *before))
         else:
             fresh.append(case)
     for case in fresh:
@@ -210,7 +212,9 @@ def _write(
             unwritten["too few options"] += 1
             continue
         template = random.Random(f"question {case.order}").choice(words[case.cell])
-        written.append(Written(case, questions.in_words(template, case), choice, splits[case.case]))
+        made.append((case, questions.in_words(template, case), choice))
+    indices = numbers.numbered([case for case, _, _ in made], splits)
+    written = [Written(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in made]
     return sorted(written, key=lambda each: each.case.order), unwritten
 
 

@@ -78,7 +78,10 @@ class Folder:
                     if Path(name).suffix.lower() in SUFFIXES
                 ]
         if not found:
-            raise BadInput(f"{self}: holds no images ({', '.join(SUFFIXES)}).")
+            raise BadInput(
+                f"{self}: holds no images ({', '.join(SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
+                "`medprobe curate gmai` reads NIfTI."
+            )
         return sorted(found)
 
     def state(self, name: str) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
 
@@ -42,7 +43,8 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
 
     .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's
     captions.txt; a licences.txt beside it gives license, source, and as group the article). Raises BadInput for a
-    missing file or column and for an image that is named twice.
+    missing file or column and for an image whose rows say different things. Groups are spelled as their ids are made
+    (`Pseudonyms.group`), so that a patient is one however the spaces and accents are coded.
     """
     columns = columns or Columns()
     raw = read_any(path)
@@ -54,7 +56,8 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
                 f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). Name it with --{name}-column."
             )
     table = pd.DataFrame({name: _texts(raw, column) for name, column in wanted.items()})
-    table = table[table["image"] != ""].reset_index(drop=True)
+    table["group"] = table["group"].map(one_spelling)
+    table = table[table["image"] != ""].drop_duplicates().reset_index(drop=True)
     duplicates = table["image"][table["image"].duplicated()]
     if len(duplicates):
         raise BadInput(

@@ -3,7 +3,7 @@
 Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
 every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
 out) and ticked correctness, relevance and language; without the ticks it is not reviewed. A score of 1 says that a problem
-is wrong or irrelevant (section 2.3), so it does not go with both ticks, and 2 to 4 need both.
+is wrong or irrelevant (section 2.3): the pair is left out, and it does not go with both ticks; 2 to 4 need both.
 
 See also: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
 """
@@ -87,7 +87,10 @@ class Pair:
 
     @property
     def decision(self) -> str:
-        """kept, rejected, or unreviewed (no reviewer gave both scores and their checks)."""
+        """kept, rejected (also where somebody called one problem wrong and scored no more), or unreviewed (no reviewer gave both scores and
+        their checks)."""
+        if any(WRONG in review.scores for review in self.reviews.values()):
+            return "rejected"
         complete = [review for review in self.reviews.values() if review.complete]
         if not complete:
             return "unreviewed"

@@ -44,8 +44,13 @@ class Pseudonyms:
 
     def group(self, name: str) -> str:
         """The id of a patient, study or article, however its accents are coded and its spaces set; "" stays ""."""
-        name = " ".join(unicodedata.normalize("NFC", name).split())
+        name = one_spelling(name)
         return self.of("g", name) if name else ""
+
+
+def one_spelling(name: str) -> str:
+    """The name of a group with its accents and spaces coded in one way."""
+    return " ".join(unicodedata.normalize("NFC", name).split())
 
 
 def key_file(folder: Path) -> Path:

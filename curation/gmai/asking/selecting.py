@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -111,18 +112,30 @@ def _value(case: Case, name: str) -> str:
     return value.casefold()
 
 
-def split(cases: list[Case], sources: Sources) -> dict[str, str]:
+def split(cases: list[Case], sources: Sources, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
     """Case -> validation or test, by patient, and where two share a picture by both: patients go to validation, in an order drawn with the
-    seed, until its share is full."""
+    seed, until its share is full.
+
+    `earlier`: patient -> split of earlier runs, which stays (a validation answer has been shown, a test answer has not); of patients of
+    both who share a picture now, all go to validation.
+    """
+    earlier = earlier or {}
 
     def shown_by(case: Case) -> list[str]:
         return [case.item.patient, *(picture for picture, _ in case.item.pictures)]
 
+    def split_before(patient_cases: list[Case]) -> str:
+        before = {earlier.get(case.item.patient, "") for case in patient_cases}
+        return "validation" if "validation" in before else "test" if "test" in before else ""
+
     wanted = round(sources.validation * len(cases))
+    parts = sorted(connected(cases, shown_by), key=lambda each: min(case.order for case in each))
+    shown = sum(len(part) for part in parts if split_before(part) == "validation")
     splits: dict[str, str] = {}
-    shown = 0
-    for patient_cases in sorted(connected(cases, shown_by), key=lambda each: min(case.order for case in each)):
-        name = "validation" if shown < wanted else "test"
-        shown += len(patient_cases) if name == "validation" else 0
-        splits |= {case.case: name for case in patient_cases}
+    for part in parts:
+        name = split_before(part)
+        if not name:
+            name = "validation" if shown < wanted else "test"
+            shown += len(part) if name == "validation" else 0
+        splits |= {case.case: name for case in part}
     return splits

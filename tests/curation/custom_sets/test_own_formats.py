@@ -118,9 +118,13 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
 def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
     fakes = tmp_path / "fakes.jsonl"
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
+    rows = pd.read_csv(questions, dtype=str)
+    rows.assign(group=[f"p{'  ' * (n % 2)} {n // 6}" for n in range(len(rows))]).to_csv(questions, index=False)
     curate("hallucinate", questions, "--images", images, "--out", tmp_path / "o", "--fake-questions", fakes)
     document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
     assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN])
+    about = json.loads((tmp_path / "o" / "image_dict.json").read_text())  # two images of a patient, one for the last
+    assert sorted(Counter(image["group"] for image in about.values()).values()) == [1, 2, 2, 2, 2]
     with pytest.raises(BadInput, match="Give one of the two"):
         curate("hallucinate", questions, "--images", images, "--out", tmp_path / "p")
 
@@ -235,11 +239,14 @@ def test_rows_that_cannot_be_asked_about_are_named(images, probe_table, tmp_path
 @pytest.mark.sources
 def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
     nih = sources / "chestxray14"
-    curate(
+    words = (
         "probe", nih / "Data_Entry_sample.csv", "--images", nih / "images", "--out", tmp_path / "o", "--organ", "chest",
         "--modality", "X-ray", "--image-column", "Image Index", "--findings-column", "Finding Labels",
         "--boxes", nih / "BBox_List_2017.csv", "--unbalanced",
     )  # fmt: skip
+    with pytest.raises(BadInput, match="no box is of an image of the table"):
+        curate(*words)
+    curate(*words, "--drop-unmatched-boxes")
     build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
     case = {name: pseudonyms_of(tmp_path / "o").of("i", name) for name in ("00000001_001.png", "00000002_000.png")}

@@ -160,10 +160,15 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     second = pipeline.run(path, out, quiet=True)
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert {w.case.item.patient for w in second.written} == {w.case.item.patient for w in first.written} - {group}
-    before = {w.case.case: (w.question, w.choice) for w in first.written}
+    before = {w.case.case: (w.question, w.choice, w.split, w.index) for w in first.written}
     kept = [w for w in second.written if w.case.case in before]
     assert len(kept) >= sum(w.case.item.patient != group for w in first.written) - 2
-    assert all((w.question, w.choice) == before[w.case.case] for w in kept)
+    assert all((w.question, w.choice, w.split, w.index) == before[w.case.case] for w in kept)
+    assert {w.index for w in second.written}.isdisjoint(
+        w.index for w in first.written if w not in kept and w.case.item.patient == group
+    )
+    drawn = (out / "private" / "questions.json").read_text()
+    assert not any(w.case.case in drawn for w in first.written if w.case.item.patient == group)
     assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
     assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
     assert file not in file_names(out / "dataset").values()

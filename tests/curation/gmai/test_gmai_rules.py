@@ -10,7 +10,7 @@ import pytest
 from curation.gmai.asking.options import Drawer, Pools
 from curation.gmai.asking.questions import OURS, problems_of
 from curation.gmai.asking.selecting import Appearance, select, split
-from curation.gmai.asking.written import Written
+from curation.gmai.asking.written import Numbers, Written
 from curation.gmai.cases import Case, without_duplicates
 from curation.gmai.checks import blind
 from curation.gmai.items import Item
@@ -301,6 +301,27 @@ def test_selection_keeps_30_per_answer_one_per_patient_and_is_even():
     assert Counter(splits.values()) == {"validation": 6, "test": 24}
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_patient_less_or_more_moves_nobody_to_the_other_split(seed):
+    """A test patient that moved would have its hidden answers shown, and a validation patient has shown them already."""
+    rng = random.Random(seed)
+    sources = Sources.model_construct(seed=seed, validation=rng.choice([0, 0.18, 0.5, 1]))
+    cases = cases_of(rng.randrange(4, 60), rng.randrange(2, 20))
+    some = [case for case in cases if rng.random() < 0.8]
+    splits = split(some, sources)
+    numbers = Numbers({}, {}).numbered(some, splits)
+    known = {case.item.patient: splits[case.case] for case in some}
+    gone = rng.choice(cases).item.patient
+    left = [case for case in cases if case.item.patient != gone]
+    again = split(left, sources, known)
+    assert all(again[case.case] == known.get(case.item.patient, again[case.case]) for case in left)
+    assert len({(case.item.patient, again[case.case]) for case in left}) == len({case.item.patient for case in left})
+    indices = Numbers(numbers, known).numbered(left, again)
+    assert numbers.items() <= indices.items() and len(set(indices.values())) == len(indices)
+    ordered = sorted(some, key=lambda case: numbers[case.case])
+    assert [splits[case.case] for case in ordered] == sorted(splits.values(), reverse=True)
+
+
 def test_far_apart_is_farther_than_the_first_30():
     sources = Sources.model_construct(per_answer=30, per_patient=None, even=(), seed=0)
     cases = cases_of(400, 400)
@@ -336,7 +357,7 @@ def test_the_text_only_majority_finds_a_branch_that_gives_its_answers_away():
         for case in cases_of(200, 200):
             answer = "liver" if gives_away else rng.choice("abcd")
             wrong = rng.sample([name for name in "abcd" if name != answer], 3)
-            written.append(Written(case, "q", Choice((answer, *wrong), (0,)), "test"))
+            written.append(Written(case, "q", Choice((answer, *wrong), (0,)), "test", len(written) + 1))
         (branch,) = blind.majority(written)
         assert branch.is_flagged == gives_away
         assert branch.questions == 200

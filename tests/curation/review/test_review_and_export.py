@@ -170,6 +170,9 @@ def test_what_scores_and_checks_say_together():
 def test_a_problem_is_not_scored_as_wrong_and_ticked_as_right(made):
     log = ReviewLog(made[0])
     log.change("Ada", "0-1", "score_1", 1)
+    for field, value in (("score_1", 9), ("score_2", 9), *((ticked, True) for ticked in CHECKS)):
+        log.change("Bo", "0-1", field, value)
+    assert log.pairs["0-1"].decision == "rejected"  # whether or not Ada scores the other problem
     log.change("Ada", "0-1", "correctness", True)
     with pytest.raises(BadInput, match="Untick"):
         log.change("Ada", "0-1", "relevance", True)
@@ -177,7 +180,7 @@ def test_a_problem_is_not_scored_as_wrong_and_ticked_as_right(made):
     log.change("Ada", "0-1", "relevance", True)
     with pytest.raises(BadInput, match="wrong or irrelevant"):
         log.change("Ada", "0-1", "score_2", 1)
-    assert len(read_journal(made[0] / LOG)) == 4
+    assert len([entry for entry in read_journal(made[0] / LOG) if entry["reviewer"] == "Ada"]) == 4
 
 
 def test_agreement_on_cases_done_by_hand(made):
