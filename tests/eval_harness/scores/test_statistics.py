@@ -242,6 +242,13 @@ def test_the_tail_is_right_where_listing_is_out_of_reach() -> None:
     assert expected / 3 < saddlepoint < 3 * expected  # it takes the steps for a continuum
 
 
+@pytest.mark.parametrize("clusters", [12, 60, 176])
+def test_equal_answers_leave_what_one_differing_cluster_more_would_add(clusters: int) -> None:
+    hits = frame((np.arange(clusters) % 2).astype(float))
+    test = statistics.paired_test(hits, hits, "m")
+    assert test.high == -test.low == pytest.approx(100 * stats.t.ppf(0.975, 7) / (clusters + 1))
+
+
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_differences_of_many_clusters_are_taken_as_normal(paired: bool) -> None:
     rng = np.random.default_rng(9)

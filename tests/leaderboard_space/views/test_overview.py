@@ -79,11 +79,13 @@ def test_the_marks_hold_for_all_of_them_together(front: Front) -> None:
     first of them; and every cell that even this calls different is marked so."""
     found = front.overview()
     assert found.tested == sum(cell.verdict is not None for line in found.lines for cell in line.cells.values())
+    assert found.columns[0].family == "mediconfusion" and found.columns[0].chance == 25.0
     for line in found.lines:
         for family, cell in line.cells.items():
             column = next(column for column in found.columns if column.family == family)
             if column.drawn or cell.verdict is None:
                 continue
+            assert column.chance is None or cell.row.run or column.chance == pytest.approx(cell.score.chance, abs=1e-6)
             hits = round((cell.score.value or 0) * cell.score.n_cases / 100)
             p = stats.binomtest(hits, cell.score.n_cases, (cell.score.chance or 0) / 100).pvalue
             if cell.verdict != "no different":
