@@ -81,7 +81,7 @@ def read_choice(
 
 def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str | None) -> Reading | None:
     """What a JSON field, `<answer>` tags or a box hold; an explicit statement after them, or where they hold no option, comes first."""
-    marked = marked_answers(raw)[:5]
+    marked = marked_answers(raw, 5)
     if not marked:
         return None
     content, after = marked[0]

@@ -262,18 +262,20 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
     three or more telling words one may be missing, of eight or more a quarter. A response of a few words that are all one option's
     names it, if another option has not all of them ("thyroid" for "thyroid gland").
     """
+    if len(text) > PROSE or texts.known.isdisjoint(stem(word.lower()) for word in WORD.findall(text)):
+        return None
     if (named := _fragment(text, texts)) is not None:
         return (named,)
-    if len(text) > PROSE or not any(texts.stems) or _DEFINITION.search(text):
+    if _DEFINITION.search(text):
         return None
-    known = frozenset().union(*texts.stems)
+    known = texts.known
     said: set[str] = set()
     asserted: set[str] = set()
     short = len(text.split()) <= SHORT
     left_to_look = most(text)
     for match in WORD.finditer(text):
         word = stem(match[0].lower())
-        if word not in known and DENIED + word not in known:
+        if word not in known:
             continue
         left_to_look -= 1
         if left_to_look < 0:

@@ -84,33 +84,31 @@ def whole_letters(text: str, count: int, multiple: bool) -> Found:
     bare = text.strip(" \t\n\"'()[]{}<>.,:;!#*-|/\\=")
     if len(bare) == 1 and bare.isascii() and bare.isalpha():
         return (position(bare, count),)
-    if multiple and 1 < len(bare) <= 2 * count and re.fullmatch(r"[A-Z]+|[A-Z](?: [A-Z])+", bare):
+    if multiple and 1 < len(bare) <= 2 * count and _CAPITALS.fullmatch(bare):
         places = [position(letter, count) for letter in bare.replace(" ", "")]
         return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
     if (listed := only_letters(text, count)) is not None:
         return listed
-    head = HEAD.match(text)
-    if head is None:
+    letters, end, alternatives = letter_list(text, 0, count)
+    if not letters or _NOTHING_ELSE.fullmatch(text, end) is None:
         return None
-    letters, end, alternatives = letter_list(text, head, count)
-    if not letters or re.fullmatch(r"[\W_]*(?:only[\W_]*)?", text[end:]) is None:
-        return None
-    return () if alternatives else tuple(letters)
+    return () if alternatives else letters
 
 
 _CROSS = re.compile(r"[✗❌✘×☐☑☒]|\[ ?\]")
+_NOTHING_ELSE = re.compile(r"[\W_]*(?:only[\W_]*)?")
+_CAPITALS = re.compile(r"[A-Z]+|[A-Z](?: [A-Z])+")
 
 
 def only_letters(text: str, count: int) -> Found:
     """Letters one under the other or side by side, with brackets and nothing else ("B\nC", "(B)(C)")."""
-    tokens = re.findall(r"[^\W_]+", text)
-    if (
-        len(tokens) < 2
-        or not all(len(token) == 1 and "A" <= token <= "Z" for token in tokens)
-        or len(set(tokens)) < len(tokens)
-    ):
+    if _ONLY_LETTERS.fullmatch(text) is None:
         return None
-    return tuple(position(token, count) for token in tokens)
+    letters = [letter for letter in text if "A" <= letter <= "Z"]
+    return tuple(position(letter, count) for letter in letters) if len(set(letters)) == len(letters) else None
+
+
+_ONLY_LETTERS = re.compile(r"[\W_]*[A-Z](?:[\W_]+[A-Z])+[\W_]*")
 
 
 _RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")
@@ -130,19 +128,26 @@ _ALTERNATIVES = frozenset({"or", "nor", "vs", "versus", "oder", "ou", "o", "或"
 
 def letters_at(text: str, start: int, count: int, strict: bool) -> Found:
     """The letters named right at text[start]. `strict`: only where nothing but punctuation or a reason follows."""
-    head = HEAD.match(text, start)
-    if head is None:
-        return None
-    letters, end, alternatives = letter_list(text, head, count, strict)
+    letters, end, alternatives = letter_list(text, start, count, strict)
     if letters and is_supposed(text, end, end):
         return None
-    return () if alternatives else tuple(letters) or None
+    return () if alternatives else letters or None
 
 
-def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False) -> tuple[list[int], int, bool]:
-    """The letters from `head` on: their positions, where they end, and whether they are alternatives ("A or B")."""
+@lru_cache(maxsize=64)
+def head_at(text: str, start: int) -> re.Match[str] | None:
+    """The first letter named right at text[start], with what stands before it."""
+    return HEAD.match(text, start)
+
+
+@lru_cache(maxsize=64)
+def letter_list(text: str, start: int, count: int, strict: bool = False) -> tuple[tuple[int, ...], int, bool]:
+    """The letters named from text[start] on: their positions, where they end, and whether they are alternatives ("A or B")."""
+    head = head_at(text, start)
+    if head is None:
+        return (), start, False
     if not is_letter(text, head, 1, strict):
-        return [], head.end(), False
+        return (), head.end(), False
     letters, end, alternatives = [position(head[1], count)], head.end(), False
     while (
         len(letters) <= count and (more := _NEXT.match(text, end)) is not None and is_letter(text, more, 2, strict=True)
@@ -157,7 +162,7 @@ def letter_list(text: str, head: re.Match[str], count: int, strict: bool = False
         alternatives |= more["by"].lower().strip(".").split(" ")[0] in _ALTERNATIVES
         letters.append(place)
         end = more.end()
-    return letters, end, alternatives
+    return tuple(letters), end, alternatives
 
 
 def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool:
@@ -208,13 +213,12 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
         return None
     if is_denied(text, lead.start(1), lead.end(1)):
         return None
-    head = HEAD.match(text)
-    letters, end, alternatives = letter_list(text, head, count) if head else ([], 0, False)
+    letters, end, alternatives = letter_list(text, 0, count)
     if alternatives:
         return (), end
     if len(letters) > 1 and denied_after(text, end):
         return None
-    return (tuple(letters), end) if letters else ((position(lead[1], count),), lead.end(1))
+    return (letters, end) if letters else ((position(lead[1], count),), lead.end(1))
 
 
 _VERDICT_WORDS = (

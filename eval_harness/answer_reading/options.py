@@ -46,12 +46,12 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptionTexts:
-    """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option (None where
-    two options read the same); `common` are options that are everyday words, `negative` those that begin with a negation; `longest` is
-    the most characters an option has; `lone` are options that are one letter; `leads` the first words; `stems` are the stems of each
-    option's words, `telling` those that no other option has; `exact` maps options as formulas to them; `numeric` are
-    options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; `listed`: the words of the list of options,
-    each after its letter."""
+    """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option (None where two
+    options read the same); `common` are options that are everyday words, `negative` those that begin with a negation; `longest` is the
+    most characters an option has; `lone` are options that are one letter; `leads` the first words; `stems` are the stems of each
+    option's words, `telling` those that no other option has, `known` all of them, denied or not; `exact` maps options as formulas to
+    them; `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; `listed`: the words of
+    the list of options, each after its letter."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: Phrase
@@ -60,6 +60,7 @@ class OptionTexts:
     negative: frozenset[int]
     stems: tuple[frozenset[str], ...]
     telling: tuple[frozenset[str], ...]
+    known: frozenset[str]
     longest: int
     lone: dict[str, int]
     leads: tuple[str, ...]
@@ -73,6 +74,7 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(spell_out(text)))
 
 
+@lru_cache(maxsize=64)
 def plain_words(text: str) -> str:
     """The words of a text that has been made plain, as `OptionTexts.index` has them."""
     return " ".join(_WORD.findall(text.lower()))
@@ -258,6 +260,7 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         negative,
         own,
         telling,
+        frozenset(word.removeprefix(DENIED) for stems in own for word in stems),
         longest,
         lone,
         leads,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import islice
 
 from eval_harness.answer_reading.words import words_in
 
@@ -88,7 +89,7 @@ _ERROR_SIGNS = (
 """What the text of an error says, in lower case."""
 
 
-def _holds(text: str, parts: Iterable[str]) -> bool:
+def holds(text: str, parts: Iterable[str]) -> bool:
     """Whether a text holds any of the parts: a loop, since every response goes through here many times."""
     for part in parts:  # noqa: SIM110
         if part in text:
@@ -96,16 +97,19 @@ def _holds(text: str, parts: Iterable[str]) -> bool:
     return False
 
 
-def marked_answers(text: str) -> list[tuple[str, str]]:
-    r"""The contents that a response marks as its answer, and what follows each: a JSON field, `<answer>` tags, \boxed{...}; last first."""
+def marked_answers(text: str, most: int) -> list[tuple[str, str]]:
+    r"""The contents that a response marks as its answer, and what follows each: a JSON field, `<answer>` tags, \boxed{...}; the last ones,
+    the last first."""
     if "{" in text and text.find("{") < text.rfind(":"):
         fields = list(_FIELD.finditer(text, text.find("{")))
         if fields:
-            return [(field["value"].strip("\"'[] ").replace('"', ""), "") for field in reversed(fields)]
+            return [(field["value"].strip("\"'[] ").replace('"', ""), "") for field in fields[: -most - 1 : -1]]
     if "<" not in text and "\\" not in text:
         return []
-    found = [(start, end, text[start:end]) for start, end in (*_tagged(text), *_boxed(text))]
-    return [(content, text[end:]) for _, end, content in sorted(found, reverse=True) if content.strip(" \n}$.")]
+    spans = sorted((*_tagged(text), *_boxed(text)), reverse=True)
+    found = ((text[start:end], end) for start, end in spans)
+    said = ((content, text[end:]) for content, end in found if content.strip(" \n}$."))
+    return list(islice(said, most))
 
 
 def without_markers(response: str) -> str:
@@ -155,7 +159,7 @@ def spell_out(text: str) -> str:
         text = _IS_SHORT.sub(" is", text)
     text = spell_measures(text)
     lowered = text.lower()
-    if _holds(lowered, _BRITISH):
+    if holds(lowered, _BRITISH):
         text = _ENDS_IN_RE.sub("er", _EXTRA_VOWEL.sub("", text))
     if "annot" in text:
         text = text.replace("cannot", "can not").replace("Cannot", "Can not")
@@ -177,7 +181,7 @@ _BRITISH = words_in(
 def is_error(text: str) -> bool:
     """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
     beginning = text[:400].lower()
-    return _holds(beginning, _ERROR_SIGNS) and _ERROR.search(beginning) is not None
+    return holds(beginning, _ERROR_SIGNS) and _ERROR.search(beginning) is not None
 
 
 def _own_turn(text: str) -> str:
@@ -285,7 +289,7 @@ def spell_measures(text: str) -> str:
         return text
     lowered = text.lower()
     for marks, pattern, put in _STEPS:
-        if _holds(lowered, marks) and (spelt := pattern.sub(put, text)) != text:
+        if holds(lowered, marks) and (spelt := pattern.sub(put, text)) != text:
             text, lowered = spelt, spelt.lower()
     return text
 

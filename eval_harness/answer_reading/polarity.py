@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from eval_harness.answer_reading.words import beginnings, phrase, says_between
+from eval_harness.answer_reading.words import beginnings, by_word, is_wide, phrase, says, says_any, says_between
 
 _BOUNDARY = re.compile(
     r"(?=[.!?;\n,…bhawsm而])(?:[.!?](?=\s)|[;\n]|\b(?:but(?<!anything but)(?<!everything but)(?<!\ball but)|however|although"
@@ -102,6 +102,8 @@ def denied_after(text: str, end: int) -> bool:
 def is_supposed(text: str, start: int, end: int | None = None) -> bool:
     """Whether text[start:end] holds only under a condition, which stands before it in its sentence ("if it were thin, A would be right")
     or right after it ("B, if it is thin")."""
+    if not (says(text, CONDITIONS) or is_wide(text)):
+        return False
     if end is not None and says_between(text, CONDITIONS, end, end + 60) and _IF_AFTER.match(text, end):
         return True
     return (
@@ -278,6 +280,7 @@ _DECLINES = tuple(
     )
 )
 """Each with the words that it may begin with, and others of which it needs one."""
+_DECLINES_BY_WORD = by_word(_DECLINES)
 _UNDECIDED = phrase(
     "not uncertain inconclusive indeterminate insufficient hard difficult do no it remains is unclear maybe perhaps can cannot answer"
     " response",
@@ -299,8 +302,7 @@ def _ends(text: str) -> str:
 
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
-    ends = _ends(text)
-    return any(words.search(ends) for words in _DECLINES)
+    return says_any(_ends(text), _DECLINES_BY_WORD)
 
 
 _DISCLAIMS = phrase(

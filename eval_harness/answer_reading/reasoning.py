@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from eval_harness.answer_reading.plain_text import BOX
+from eval_harness.answer_reading.plain_text import BOX, holds
 
 _NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
@@ -83,7 +83,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     >>> split_reasoning("It could be A, but", opened=True)
     Split(reasoning='It could be A, but', answer='', unfinished=True)
     """
-    if not opened and not any(mark in text for mark in _MARKS):
+    if not opened and not holds(text, _MARKS):
         return _thought_line(text)
     finals = list(_HARMONY_FINAL.finditer(text)) if "final" in text else []
     if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):

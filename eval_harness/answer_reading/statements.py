@@ -12,9 +12,9 @@ from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import (
     CLOSE,
     CLOSED,
-    HEAD,
     OPEN,
     Found,
+    head_at,
     is_named_thing,
     letter_list,
     letters_at,
@@ -27,7 +27,16 @@ from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, te
 from eval_harness.answer_reading.options import OptionTexts, named_option
 from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
-from eval_harness.answer_reading.words import ONE_LETTER, Phrase, beginnings, is_wide, phrase, places, says
+from eval_harness.answer_reading.words import (
+    ONE_LETTER,
+    Phrase,
+    beginnings,
+    in_lower_case,
+    is_wide,
+    phrase,
+    places,
+    says,
+)
 
 _LINK = r"\b(?:is|are|was|would be|should be|must be|seems to be|appears to be|ist|lautet|est|es)\b|\b[èé]|:|=>|=|->|→|⇒|–|—|\s-\s"
 _CUE = re.compile(
@@ -42,9 +51,9 @@ _CUE = re.compile(
 _CUE_WORD = re.compile(
     r"ans(?:wer)?|option|choice|letter|response|selection|conclusion|diagnosis|description|classification|impression|respuesta"
     r"|réponse|antwort|lösung|risposta"
-    r"|resposta|ответ|correct|final|答案|选项|正解|정답",
-    re.IGNORECASE,
+    r"|resposta|ответ|correct|final|答案|选项|正解|정답"
 )
+"""In a text in lower case, which is searched faster."""
 _CUES = beginnings(
     "answer ans option choice letter response selection conclusion diagnosis description classification impression antwort risposta"
     " resposta respuesta réponse lösung ответ correct final"
@@ -131,7 +140,7 @@ def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Sta
     """ "the answer is B", "Answer: femur"."""
     starts = places(text, _CUES)
     if is_wide(text):
-        starts = [word.start() for word in _CUE_WORD.finditer(text)]
+        starts = [word.start() for word in _CUE_WORD.finditer(in_lower_case(text))]
     for start in reversed(starts[-_looked_at(text) :]):
         cue = _CUE.match(text, start)
         if cue is None or not _is_cue(text, cue, multiple):
@@ -306,9 +315,8 @@ def _called_correct(
     """The letters of "B is correct", "A and C are the right answers", "making C. thyroid the most fitting answer", and where they end."""
     if LETTERS.index(head[1]) >= count or is_named_thing(text, head.start()):
         return None
-    list_head = HEAD.match(text, head.start())
-    places, end, _ = letter_list(text, list_head, count) if list_head else ([], head.end(), False)
-    places, end = (places, end) if places else ([LETTERS.index(head[1])], head.end())
+    places, end, _ = letter_list(text, head.start(), count)
+    places, end = (places, end) if places else ((LETTERS.index(head[1]),), head.end())
     tail = _IS_CORRECT.match(text, end)
     if tail is None and len(places) == 1:
         gap = LABEL_GAP.match(text, end)
@@ -319,7 +327,7 @@ def _called_correct(
         return None
     if _denied_in_clause(text, head.start()):
         return None
-    return tuple(places), end
+    return places, end
 
 
 def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: bool) -> Found:
@@ -360,7 +368,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
 
 def agreeing(text: str, start: int, texts: OptionTexts, found: tuple[int, ...]) -> tuple[int, ...]:
     """`found`, unless the text of another option follows the letter ("B. <text of A>"): then nobody can say which is meant."""
-    head = HEAD.match(text, start)
+    head = head_at(text, start)
     if head is None or len(found) != 1:
         return found
     if _names_another(text, head.end(), found[0], len(texts.words)):
@@ -385,6 +393,4 @@ def _names_another(text: str, start: int, found: int, count: int) -> bool:
     more = _ANOTHER.match(text, start)
     if more is None or position(more[1], count) in (found, -1):
         return False
-    head = HEAD.match(text, more.end())
-    end = letter_list(text, head, count)[1] if head else more.end()
-    return not is_denied(text, more.end(), end)
+    return not is_denied(text, more.end(), letter_list(text, more.end(), count)[1])

@@ -139,9 +139,9 @@ def _whole(said: Said) -> Found:
         return (texts.leads.index(word),)
     if not said.lettered:
         return None
-    opening = _OPENING.match(text) if len(text) <= 120 else None
     found = whole_letters(text, said.count, said.multiple)
-    return whole_letters(text[opening.end() :], said.count, said.multiple) if found is None and opening else found
+    opening = _OPENING.match(text) if found is None and len(text) <= 120 else None
+    return whole_letters(text[opening.end() :], said.count, said.multiple) if opening else found
 
 
 _CROSSES = frozenset("✗❌✘")
@@ -269,9 +269,10 @@ def _bracketed(said: Said) -> Found:
 
 
 def _bare(said: Said) -> Found:
-    if not said.lettered or said.only_words or _GEOMETRY.search(said.text):
+    if not said.lettered or said.only_words:
         return None
-    return bare_letters(said.text, said.count, said.multiple)
+    found = bare_letters(said.text, said.count, said.multiple)
+    return None if found is None or _GEOMETRY.search(said.text) else found
 
 
 _GEOMETRY = re.compile(r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b|∠|△")

@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import chain
 
 _WORD = re.compile(r"[^\W_]+")
-_SPLIT = re.compile(r"([^\W_]{1,4})([^\W_]*[\W_]*)")
 _WIDE = re.compile(r"[\u3040-\uffff✓✔✅✗❌✘×☐☑☒]")
 """Scripts without blanks between words, and signs that patterns look for."""
 
@@ -32,25 +31,31 @@ def beginnings(words: str) -> frozenset[str]:
 ONE_LETTER = beginnings("a b c d e f g h i j k l m n o p q r s t u v w x y z")
 
 
+def in_lower_case(text: str) -> str:
+    """A text in lower case, every letter where it was."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+
+
 @lru_cache(maxsize=64)
 def _starts(text: str) -> Mapping[str, list[int]]:
     """Where the words of a text begin, by their first four letters."""
-    lowered = text.lower()
-    if len(lowered) != len(text):
-        lowered = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
-    first = _WORD.search(lowered)
-    words = _SPLIT.findall(lowered)
-    ends = accumulate(map(len, map("".join, words)), initial=first.start() if first else 0)
-    starts: defaultdict[str, list[int]] = defaultdict(list)
-    for (beginning, _), place in zip(words, ends, strict=False):
-        starts[beginning].append(place)
+    starts: dict[str, list[int]] = {}
+    for word in _WORD.finditer(in_lower_case(text)):
+        starts.setdefault(word[0][:4], []).append(word.start())
     return starts
 
 
 @lru_cache(maxsize=64)
+def _wide_letters(text: str) -> frozenset[str]:
+    return frozenset() if text.isascii() else frozenset(_WIDE.findall(text))
+
+
 def is_wide(text: str) -> bool:
     """Whether a text holds a script without blanks between words, or a sign that patterns look for: they may begin anywhere."""
-    return not text.isascii() and _WIDE.search(text) is not None
+    return bool(_wide_letters(text))
 
 
 def says(text: str, words: frozenset[str]) -> bool:
@@ -62,7 +67,8 @@ def says(text: str, words: frozenset[str]) -> bool:
 def places(text: str, words: frozenset[str]) -> list[int]:
     """Where words with these beginnings begin, ascending."""
     starts = _starts(text)
-    return sorted(chain.from_iterable(starts[word] for word in starts.keys() & words))
+    said = words.intersection(starts) if len(starts) < len(words) else starts.keys() & words
+    return sorted(chain.from_iterable([starts[word] for word in said])) if said else []
 
 
 def says_between(text: str, words: frozenset[str], start: int, stop: int) -> bool:
@@ -76,20 +82,20 @@ def says_between(text: str, words: frozenset[str], start: int, stop: int) -> boo
     return first < len(found) and found[first] < stop
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Phrase:
     """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says one of
-    the words that it `needs`, if any. A pattern that may begin with a wide script or a sign is searched through a wide text as a whole."""
+    the words that it `needs`, if any. A text that holds one of the pattern's wide letters or signs (`wide`) is searched as a whole."""
 
     pattern: re.Pattern[str]
     first: frozenset[str]
     needs: frozenset[str] = frozenset()
-    wide: bool = False
+    wide: frozenset[str] = frozenset()
 
     def find(self, text: str, start: int = 0, stop: int | None = None) -> Iterable[re.Match[str]]:
         """Every match in text[start:stop], none of which overlaps the one before."""
         stop = len(text) if stop is None else stop
-        if self.wide and is_wide(text):
+        if self.wide and not self.wide.isdisjoint(_wide_letters(text)):
             return self.pattern.finditer(text, start, stop)
         said = _starts(text).keys()
         if said.isdisjoint(self.first) or (self.needs and said.isdisjoint(self.needs) and not is_wide(text)):
@@ -127,4 +133,20 @@ def phrase(first: str, pattern: str, needs: str = "") -> Phrase:
 
 
 def phrase_of(pattern: re.Pattern[str], first: frozenset[str], needs: frozenset[str] = frozenset()) -> Phrase:
-    return Phrase(pattern, first, needs, _WIDE.search(pattern.pattern) is not None)
+    return Phrase(pattern, first, needs, frozenset(_WIDE.findall(pattern.pattern)))
+
+
+def by_word(phrases: Iterable[Phrase]) -> dict[str, list[Phrase]]:
+    """Phrases by the words, wide letters and signs that they may begin with."""
+    found: defaultdict[str, list[Phrase]] = defaultdict(list)
+    for each in phrases:
+        for word in each.first | each.wide:
+            found[word].append(each)
+    return dict(found)
+
+
+def says_any(text: str, phrases: Mapping[str, list[Phrase]]) -> bool:
+    """Whether a text says any of the phrases (`by_word`): only those are tried that may begin with one of its words."""
+    words = chain(_starts(text).keys() & phrases.keys(), _wide_letters(text) & phrases.keys())
+    tried = {phrase for word in words for phrase in phrases[word]}
+    return any(phrase.search(text) is not None for phrase in tried)

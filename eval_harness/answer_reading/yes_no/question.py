@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from eval_harness.answer_reading.options import NUMBER_WORDS, plain_words, stem
 from eval_harness.answer_reading.plain_text import spell_out
+from eval_harness.answer_reading.words import beginnings, says
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
 _EMPTY_WORDS = frozenset(
@@ -95,6 +96,7 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 """What a statement sets aside ("a CT scan, not an MRI")."""
+_SETS_ASIDE = beginnings("not rather instead")
 _ABNORMAL = re.compile(r"\babnormal\b", re.IGNORECASE)
 """Asked of as the opposite of normal: "Is the liver abnormal?" - "The liver appears normal."."""
 SHORT = 600
@@ -111,22 +113,27 @@ def repeats(text: str, question: str) -> str | None:
     question = _asked(question)
     if len(text) > SHORT:
         text = text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
-    if _WHOLE_NORMAL.fullmatch(question):
-        return _whole_is_normal(text)
-    if _ABNORMALITY.search(question) and _whole_is_normal(text) == "yes":
-        return "no"
-    if _ABNORMAL.search(question):
-        verdict = repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
-        return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
-    asked = _FINDING.match(_ABOUT.sub("", question))
+    if "normal" in question.lower():
+        if _WHOLE_NORMAL.fullmatch(question):
+            return _whole_is_normal(text)
+        if _ABNORMALITY.search(question) and _whole_is_normal(text) == "yes":
+            return "no"
+        if _ABNORMAL.search(question):
+            verdict = repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
+            return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
+    about = _ABOUT.sub("", question)
+    asked = _FINDING.match(about)
     parts = asked.groupdict() if asked else {}
-    if not set(_content(parts.pop("subject", "") or "")) - _GENERIC <= set(_content(text)):
+    content = set(_content(text))
+    if not set(_content(parts.pop("subject", "") or "")) - _GENERIC <= content:
         return None
     finding = next((part for part in parts.values() if part), "")
     named = not finding and _IS_A.match(question) is not None
-    words = _content(_ABOUT.sub("", finding or question))
+    words = _content(_ABOUT.sub("", finding) if finding else about)
     wanted = _without_generic(words) if finding or named else words
     if not (1 if finding or named else 2) <= len(wanted) <= 40:
+        return None
+    if not content.issuperset(wanted) and not says(text, _SETS_ASIDE):
         return None
     said: set[str] = set()
     for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
