@@ -95,7 +95,7 @@ async function update(quiet, ranks = false) {  // ranks: also those that take se
     else tree.show(state.branches, counts);
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
-    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true, true); } }, ranks ? 1500 : 500);
+    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true, true); } }, ranks ? 1500 : 1000);
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {
