@@ -37,6 +37,7 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     assert "Model 7" in drawn and "Model 0" not in drawn
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
+    assert "None" not in page and not any("None" in row["labels"] for row in rows)  # labels that a question lacks
     monkeypatch.setattr(case_results, "MOST_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
 
