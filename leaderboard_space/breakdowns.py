@@ -21,7 +21,7 @@ from leaderboard_space.views.charts import plots
 from leaderboard_space.views.tables import aspects, breakdown, transfer
 from leaderboard_space.views.tables.breakdown import Cells
 from leaderboard_space.views.tables.choices import labels
-from leaderboard_space.views.tables.published_cells import published_cells
+from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
 
 
@@ -47,7 +47,8 @@ def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
             entry = _one(memory, query, one, keys)
             drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
         cells = _cells(query, facet, keys=frozenset(entry.key for entry in chosen))
-        return breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
+        printed = printed_table(found, memory.printed(query), family, window) if found.rows else ""
+        return printed + breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
 
     return memory.remember(("breakdown", facet, one, window, *query.key), draw)
 
@@ -166,7 +167,7 @@ def table(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> tupl
             rows += breakdown_table(section, [one], "image_type", cells, metric, query.branches) if one else []
         name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
     elif of == "cells":
-        entries, printed = published_cells(found, query.branches)
+        entries, printed = memory.printed(query)
         for (facet, value), held in printed.items():
             rows += breakdown_table(section, entries, facet, {value: held}, query.metric, query.branches)
         name += "-published-cells"

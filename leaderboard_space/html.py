@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import math
-import unicodedata
+import re
 
 LONGEST = 120
 """Characters of a name or a note that are shown; the rest is behind an ellipsis."""
 
-REORDERING = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Marks that change the direction of the text around them."""
+HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters (not tab and line feed), lone surrogates, and marks that change the direction of the text around them."""
 
 
 def text(value: object, longest: int = LONGEST) -> str:
@@ -22,16 +22,7 @@ def text(value: object, longest: int = LONGEST) -> str:
     plain = str(value)
     if len(plain) > longest:
         plain = plain[: longest - 1] + "…"
-    if not plain.isprintable():
-        plain = "".join("\N{REPLACEMENT CHARACTER}" if _hidden(character) else character for character in plain)
-    return html.escape(plain, quote=True)
-
-
-def _hidden(character: str) -> bool:
-    """Control characters (not tab and line feed), lone surrogates, and marks that reorder the text around them."""
-    if character in "\t\n":
-        return False
-    return unicodedata.category(character) in ("Cc", "Cs") or character in REORDERING
+    return html.escape(HIDDEN.sub("\N{REPLACEMENT CHARACTER}", plain), quote=True)
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from leaderboard_space.data.ranks.standings import Standings, standings
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.query import BoardQuery
-from leaderboard_space.views.tables.published_cells import published_cells
+from leaderboard_space.views.tables.published_cells import Printed, published_cells
 
 MANY = 100
 """Results beyond which a selection is shown before its ranks are known: the tests of all pairs take seconds then."""
@@ -116,7 +116,13 @@ class Memory:
     def _is_known(self, query: BoardQuery) -> bool:
         """Whether a score of the selection is known, or a printed cell within it."""
         found = self.known_standings(query)
-        return any(row.score.value is not None for row in found.rows) or bool(published_cells(found, query.branches)[1])
+        return any(row.score.value is not None for row in found.rows) or bool(self.printed(query)[1])
+
+    def printed(self, query: BoardQuery) -> Printed:
+        """What papers print within the selection."""
+        return self.remember(
+            ("printed", *query.key), lambda: published_cells(self.known_standings(query), query.branches)
+        )
 
     def entries(self, query: BoardQuery) -> list[Entry]:
         """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""

@@ -54,7 +54,15 @@ class Service:
         html = self.memory.remember(
             ("panel", window, found.pending, *query.key),
             lambda: leaderboard.panel(
-                query.snapshot, query.section, found, query.metrics, query.branches, query.shown, query.ready, window
+                query.snapshot,
+                query.section,
+                found,
+                query.metrics,
+                query.branches,
+                query.shown,
+                query.ready,
+                window,
+                self.memory.printed(query),
             ),
         )
         if query.metric != wanted.metric:

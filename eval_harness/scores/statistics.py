@@ -6,6 +6,7 @@ The comparisons are written in `comparisons.py`, the ranks in `ranks.py`.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,6 +58,7 @@ PUBLISHED_CORRELATION = 0.1
 areas) shows -0.02 to 0.03 between pairs of one area, 0.00 on average (analysis of variance); components are narrower than areas."""
 
 
+@lru_cache(1 << 15)  # the same few thousand printed numbers, at every click
 def published_interval(value: float, n_cases: int, size: float = 1.0) -> tuple[float, float, str]:
     """95 % interval (percent) of a published percentage of which only the number of cases is known; the method's name.
 

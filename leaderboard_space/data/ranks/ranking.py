@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from eval_harness.results import Score, Verdict
 from eval_harness.scores import statistics
@@ -32,6 +33,8 @@ decides (Berry-Esseen: with so many trials the exact p-value is then surely unde
 NOTHING = Score(value=None, n=0, n_cases=0)
 """The score where nothing counts."""
 LARGEST_BYTE = 255
+_SCORES: TypeAdapter[list[Score]] = TypeAdapter(list[Score])
+"""Makes all of them at once: a third of the time that they take one by one."""
 MOST_KINDS = 300
 """Kinds of clusters up to which their clusters are counted instead of listed."""
 BLOCK = 2_000_000
@@ -117,26 +120,28 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     verdicts: list[Verdict | None] = [None] * runs
     if higher_is_better is not None:
         verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
-    return [
-        Score.model_construct(  # numbers of our own making: checking each would cost more than computing it
-            value=_round(value),
-            low=_round(left),
-            high=_round(right),
-            n=size,
-            n_cases=cases,
-            chance=_round(level) if math.isfinite(level) else None,
-            verdict=verdict,
-            interval_method=CLUSTERED,
-        )
-        if of > 0
-        else NOTHING
-        for value, left, right, level, size, cases, of, verdict in zip(
-            *(np.broadcast_to(100 * shares, runs).tolist() for shares in (share, low, high, chance)),
-            *(numbers.tolist() for numbers in (n, n_cases, total)),
-            verdicts,
-            strict=True,
-        )
-    ]
+    return _SCORES.validate_python(
+        [
+            {
+                "value": _round(value),
+                "low": _round(left),
+                "high": _round(right),
+                "n": size,
+                "n_cases": cases,
+                "chance": _round(level) if math.isfinite(level) else None,
+                "verdict": verdict,
+                "interval_method": CLUSTERED,
+            }
+            if of > 0
+            else NOTHING
+            for value, left, right, level, size, cases, of, verdict in zip(
+                *(np.broadcast_to(100 * shares, runs).tolist() for shares in (share, low, high, chance)),
+                *(numbers.tolist() for numbers in (n, n_cases, total)),
+                verdicts,
+                strict=True,
+            )
+        ]
+    )
 
 
 def _row(values: NDArray[Any], run: int) -> NDArray[Any]:

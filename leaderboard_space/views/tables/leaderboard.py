@@ -30,7 +30,7 @@ from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
 from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, column_head, dots, fitted, look, sorted_by
 from leaderboard_space.views.tables.provenance import entry_mark, tables_title, tags
-from leaderboard_space.views.tables.published_cells import printed_table, published_cells
+from leaderboard_space.views.tables.published_cells import Printed, printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NARROW = "\N{NO-BREAK SPACE}"
@@ -51,12 +51,13 @@ def panel(
     shown: str,
     ready: bool,
     window: Window,
+    printed: Printed,
 ) -> str:
-    """Everything right of the tree, as HTML."""
+    """Everything right of the tree, as HTML. `printed`: what papers print within the selection, which stands here where nothing is ranked
+    (else with the breakdown: the ranking comes first)."""
     info = info_of(found.metric, section.family)
     axis = fitted([with_interval(row.score, found.metric) for row in found.rows], info.unit)
     tag = _tags(section, found)
-    printed = published_cells(found, branches)
     return "".join(
         [
             _toolbar(snapshot, section, found.metric, metrics, shown),
@@ -65,7 +66,7 @@ def panel(
             notes(snapshot, section, found, branches, ready, printed),
             _table(section, found, axis, branches, window, tag) if found.rows else "",
             _legend(found) if found.rows else "",
-            printed_table(found, printed, section.family),
+            "" if found.rows else printed_table(found, printed, section.family, window),
         ]
     )
 

@@ -19,6 +19,7 @@ from leaderboard_space.data.tree import Path, shown_label
 from leaderboard_space.html import count, interval, score_text, text
 from leaderboard_space.views.parts import files, sorted_by
 from leaderboard_space.views.tables.provenance import source_mark
+from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 Printed = tuple[list[Entry], dict[tuple[str, str], dict[str, Score]]]
 """Results, and the cells that they print: (facet, value) -> entry key -> score."""
@@ -33,41 +34,51 @@ def published_cells(found: Standings, branches: Sequence[Path]) -> Printed:
             if score is not None and score.value is not None:
                 cells.setdefault((facet, value), {})[entry.key] = with_interval(score, found.metric)
     entries = [entry for entry in found.hidden if any(entry.key in held for held in cells.values())]
-    first = next(iter(cells.values()), {})
+    leading = next(iter(cells.values()), {})
     sign = -1 if info_of(found.metric).higher_is_better is not False else 1
     return sorted(
-        entries, key=lambda entry: sign * (first[entry.key].value or 0.0) if entry.key in first else math.inf
+        entries, key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf
     ), cells
 
 
-def printed_table(found: Standings, printed: Printed, family: str) -> str:
+def printed_table(found: Standings, printed: Printed, family: str, window: Window) -> str:
     """What papers print within the selection, part by part, as a table; empty where they print nothing."""
     label = info_of(found.metric, family).label
     entries, cells = printed
     if not entries:
         return ""
+    of_column = {value: held for (_, value), held in reversed(cells.items())}
+
+    def value_of(entry: Entry, column: str) -> Value:
+        score = of_column.get(column, {}).get(entry.key)
+        return entry.result.model.name.lower() if column == "model" else score.value if score is not None else None
+
+    held = matching(window, entries, lambda entry: entry.result.model.name)
+    drawn = first(window, "cells", held, value_of)
     rows = ""
-    for entry in entries:
+    for entry in drawn:
         numbers = "".join(
-            _published_cell(entry, found.metric, cell, held.get(entry.key)) for cell, held in cells.items()
+            _published_cell(entry, found.metric, cell, scores.get(entry.key)) for cell, scores in cells.items()
         )
-        tables = {table_of(entry.result, found.metric, *cell) for cell, held in cells.items() if entry.key in held}
+        tables = {table_of(entry.result, found.metric, *cell) for cell, scores in cells.items() if entry.key in scores}
         numbered = {table.removeprefix("Table ") for table in tables if table}
         said = ", ".join(sorted(numbered, key=lambda name: (len(name), name)))
         mark = f"published · T{said}" if said else source_mark(entry.result)
         rows += (
             f'<tr><th scope="row">{text(entry.result.model.name, 80)} <small>{text(mark)}</small></th>{numbers}</tr>'
         )
+    sizes = {cell: count(max(score.n for score in scores.values())) for cell, scores in cells.items()}
     head = "".join(
         f'<th scope="col" data-sort="{text(value, 200)}"><button type="button" class="sorts">'
-        f"<span>{text(shown_label(facet, value), 60)}</span></button><small>n {count(max(score.n for score in held.values()))}</small></th>"
-        for (facet, value), held in cells.items()
+        f"<span>{text(shown_label(facet, value), 60)}</span></button><small>n {size}</small></th>"
+        for (facet, value), size in sizes.items()
     )
+    field = "" if found.rows else search_field(window, len(entries))  # else it stands above the ranking
     return (
         f'<div class="bar-head"><h3 class="cells">{text(label)}: what papers print within the selection, part by part</h3>'
-        f'{files("cells")}</div><div class="scroll"><table class="heat" data-table="cells" aria-label="Published cells"><thead><tr>'
-        f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f'{files("cells")}</div>{field}<div class="scroll"><table class="heat" data-table="cells" aria-label="Published cells">'
+        f'<thead><tr><th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{more(window, len(drawn), len(held), len(entries))}"
     )
 
 

@@ -1,6 +1,7 @@
 """Facets: any label within one, all facets together, with counts and scores held against a filter of the raw questions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.selection.facets import select_by_facets
+from eval_harness.results import Score
 from eval_harness.results.table import tidy
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import cells_in, choice, of_facets
 from leaderboard_space.data.published_results import board_results, published_results
+from leaderboard_space.data.ranks.standings import Row
 from leaderboard_space.data.tree import UNLABELLED, tree_of
 from leaderboard_space.service import Service
 from tests.leaderboard_space.claims import plain
@@ -81,6 +84,26 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     both = {"format": "gmai-mmbench", "branches": [choice("department", "Ophthalmology"), choice("task", "Counting")]}
     assert not service.standings(service.query(both)).rows  # printed by one facet at a time
     assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
+
+
+def test_parts_that_papers_print_stand_below_a_ranking_and_by_themselves_without_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service(Board(None, board_results()))
+    request: dict[str, object] = {"format": "probmed", "branches": [choice("modality", "ct")]}
+    request["metric"] = service.view(request)["state"][
+        "metric"
+    ]  # another score where nothing is known of the first, as in the browser
+    found = service.standings(service.query(request))
+    assert not found.rows
+    assert 'data-table="cells"' in service.view(request)["html"] and 'data-table="cells"' not in service.breakdown(
+        request
+    )
+    entry = found.hidden[-1]
+    ranked = replace(found, rows=[Row(entry, Score(value=50.0, n=9, n_cases=9))], hidden=found.hidden[:-1])
+    below = Service(service.board)
+    monkeypatch.setattr(below.memory, "known_standings", lambda query: ranked)
+    assert 'data-table="cells"' not in below.view(request)["html"] and 'data-table="cells"' in below.breakdown(request)
 
 
 def test_results_by_facets() -> None:
