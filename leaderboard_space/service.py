@@ -53,17 +53,7 @@ class Service:
         found, window = self.memory.known_standings(query), window_of(request)
         html = self.memory.remember(
             ("panel", window, found.pending, *query.key),
-            lambda: leaderboard.panel(
-                query.snapshot,
-                query.section,
-                found,
-                query.metrics,
-                query.branches,
-                query.shown,
-                query.ready,
-                window,
-                self.memory.printed(query),
-            ),
+            lambda: leaderboard.panel(query, found, self.memory.printed(query), window),
         )
         if query.metric != wanted.metric:
             before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))

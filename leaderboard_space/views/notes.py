@@ -8,17 +8,15 @@ from leaderboard_space import sentences
 from leaderboard_space.data.ranks.standings import (
     Standings,
 )
-from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, text
+from leaderboard_space.query import BoardQuery
 from leaderboard_space.views.tables.published_cells import Printed
 
 
-def notes(
-    snapshot: Snapshot, section: Section, found: Standings, branches: Sequence[Path], ready: bool, printed: Printed
-) -> str:
+def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
     """The notes as HTML; empty where there are none. `printed`: what papers print within the selection."""
-    lines = []
+    section, lines = query.section, []
     if section.kind == "phantom":
         lines.append("Drawn test images: these numbers show that everything runs, and nothing about medicine.")
     elif section.kind in ("sample", "partial"):
@@ -33,12 +31,12 @@ def notes(
         lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.")
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: results on it are ranked among themselves.")
-    lines += _unranked(found, branches, printed)
-    if not ready:
+    lines += _unranked(found, query.branches, printed)
+    if not query.ready:
         lines.append("The answers are still being read: scores as handed in, ranks without pairing.")
     lines += section.notes
     lines += [note for entry in section.entries for note in entry.notes]
-    problems = [f"Set aside, unreadable: {problem}" for problem in snapshot.problems]
+    problems = [f"Set aside, unreadable: {problem}" for problem in query.snapshot.problems]
     lines += problems if len(problems) == 1 else []
     if not lines and not problems:
         return ""

@@ -25,6 +25,7 @@ from leaderboard_space.data.ranks.standings import (
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, interval, number, options, percent, plural, score_text, text
+from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW, findings
 from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
@@ -42,28 +43,20 @@ GROUPS = (
 )
 
 
-def panel(
-    snapshot: Snapshot,
-    section: Section,
-    found: Standings,
-    metrics: list[str],
-    branches: Sequence[Path],
-    shown: str,
-    ready: bool,
-    window: Window,
-    printed: Printed,
-) -> str:
+def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window) -> str:
     """Everything right of the tree, as HTML. `printed`: what papers print within the selection, which stands here where nothing is ranked
     (else with the breakdown: the ranking comes first)."""
-    info = info_of(found.metric, section.family)
-    axis = fitted([with_interval(row.score, found.metric) for row in found.rows], info.unit)
+    section, branches = query.section, query.branches
+    axis = fitted(
+        [with_interval(row.score, found.metric) for row in found.rows], info_of(found.metric, section.family).unit
+    )
     tag = _tags(section, found)
     return "".join(
         [
-            _toolbar(snapshot, section, found.metric, metrics, shown),
+            _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
             f'<h2 class="finding">{text(findings.headline(section.family, found), 300)}</h2>',
             f'<p class="sub">{text(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
-            notes(snapshot, section, found, branches, ready, printed),
+            notes(query, found, printed),
             _table(section, found, axis, branches, window, tag) if found.rows else "",
             _legend(found) if found.rows else "",
             "" if found.rows else printed_table(found, printed, section.family, window),
