@@ -62,7 +62,7 @@ class Row:
 
     @property
     def is_baseline(self) -> bool:
-        return self.entry.result.model.kind == "baseline"
+        return self.entry.is_baseline
 
 
 @dataclass(frozen=True)
@@ -160,25 +160,27 @@ def standings(
     known = grouped(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
+    everything = shown in (ALL, ONE)
     for entry in section.entries:
-        if shown not in (ALL, ONE, entry.result.method.name):
+        if not everything and shown != entry.result.method.name:
             continue
-        own = {} if entry.key in measured else own_scores(entry, branches)
-        score = measured.get(entry.key) or own.get(metric)
-        if score is None:
+        key = entry.key
+        score = measured.get(key)
+        own = {} if score is not None else own_scores(entry, branches)
+        if score is None and (score := own.get(metric)) is None:
             hidden.append(entry)
             continue
-        abstained, answered = (
-            shares[entry.key] if entry.key in shares else own[name].value if name in own else None
+        abstained, answered = [
+            shares[key] if key in shares else own[name].value if name in own else None
             for name, shares in beside.items()
-        )
+        ]
         rows.append(
             Row(
                 entry,
                 score,
-                recomputed=entry.key in measured,
-                group=known[entry.key].group,
-                tried=known[entry.key].tried,
+                recomputed=key in measured,
+                group=known[key].group,
+                tried=known[key].tried,
                 abstained=abstained,
                 answered_accuracy=answered,
             )

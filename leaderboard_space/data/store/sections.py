@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,12 @@ class Entry:
     provenance: Provenance = field(default_factory=Provenance)
     """What the store says of it: who submitted it and when it landed, whether it was withdrawn, remarks."""
 
-    @property
+    @cached_property
+    def is_baseline(self) -> bool:
+        """Whether no model was asked."""
+        return self.result.model.kind == "baseline"
+
+    @cached_property
     def account(self) -> str | None:
         """Who submitted it; None for a paper's number and for what landed before landings were written down."""
         return self.provenance.landing.account if self.provenance.landing else None

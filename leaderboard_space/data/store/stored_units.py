@@ -102,6 +102,9 @@ class StoredUnits:
                 wanted[:] = False
                 wanted[rows] = True
             among = _packed(wanted[None, :])
+            words = np.flatnonzero(among)
+            if 2 * words.size < among.size:  # of most selections, few words hold a unit
+                among, bits = among[:, words], (bits[0][:, words], bits[1][:, words])
             top, base = (np.bitwise_count(held & among).sum(axis=1, dtype=np.float64) for held in bits)
         else:
             top, base = _at(self.top, rows, None), _at(self.base, rows, None)
