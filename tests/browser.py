@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,18 +13,77 @@ ARGUMENTS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+WAIT = 60_000
+"""Milliseconds: a machine that does other work beside is no fault of the page."""
+
+
+class Pages:
+    """Pages of a browser, each used again by later tests: a new one costs 3 seconds of processor time, going elsewhere in one half of it.
+
+    `errors`: what scripts and the console said, and requests to other machines, on all pages since the test began.
+    """
+
+    def __init__(self, browser: Any) -> None:
+        self.errors: list[str] = []
+        self._context = browser.new_context()
+        self._context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        self._context.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self._context.on("request", lambda sent: self._requested(sent.url))
+        self._free: list[Any] = []
+        self._taken: list[Any] = []
+
+    def new_page(self, width: int = 1280, height: int = 900, scheme: str = "light") -> Any:
+        page = self._free.pop() if self._free else self._context.new_page()
+        self._taken.append(page)
+        page.set_default_timeout(WAIT)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        return page
+
+    def clear(self) -> None:
+        """All pages are blank again, and nobody is signed in."""
+        for page in self._taken:
+            page.goto("about:blank")
+            page.mouse.move(0, 0)
+        self._free += self._taken
+        self._taken = []
+        self._context.clear_cookies()
+        self.errors.clear()
+
+    def _requested(self, url: str) -> None:
+        if url.startswith("http") and "127.0.0.1" not in url:
+            self.errors.append(url)
 
 
 @pytest.fixture(scope="module")  # a longer life would keep its event loop running under other tests' own
-def chromium() -> Iterator[Any]:
+def _pages() -> Iterator[Pages]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
     program = next(
         (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
     )
     if program is None:
         pytest.skip("needs Chromium: `apt-get install chromium`")
-    playwright.expect.set_options(timeout=60_000)  # a machine that does other work beside is no fault of the page
+    playwright.expect.set_options(timeout=WAIT)
     with playwright.sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
+        yield Pages(browser)
         browser.close()
+
+
+@pytest.fixture
+def chromium(_pages: Pages) -> Iterator[Pages]:
+    """`chromium.new_page()` opens a page, which is blank again after the test."""
+    yield _pages
+    _pages.clear()
+
+
+def here(page: Any) -> str:
+    """The address as the page knows it now (`page.url` waits for events)."""
+    return str(page.evaluate("location.href"))
+
+
+def eventually(check: Any, wanted: Any) -> None:
+    deadline = time.monotonic() + 60
+    while check() != wanted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert check() == wanted

@@ -66,7 +66,6 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
         page.get_by_text(f"Ada: 1 of {len(first.written)} questions").wait_for()
         page.click("#save")
         until(lambda: len(read_journal(log)) == 2)
-        page.close()
     verdicts = [(entry["reviewer"], entry["case"], entry["faults"]) for entry in read_journal(log)]
     assert verdicts == [("Ada", first.written[0].case.case, ["unclear"]), ("Ada", first.written[1].case.case, [])]
     with served(build_tagging(out, ["Ada", "Bo", "Cy"])) as address:
@@ -79,7 +78,6 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
         until(lambda: read_journal(votes))
         page.get_by_label("Urology").check()
         page.get_by_text("Bo: 1 of 4 labels").wait_for()
-        page.close()
     label = read_journal(votes)[0]["label"]
     for tagger in ("Ada", "Cy"):
         tags.vote(out / "private", tagger, label, "task", "Muscle")

@@ -72,7 +72,6 @@ def kill(process):
 
 def open_page(chromium, address, name):
     page = chromium.new_page()
-    page.set_default_timeout(60_000)
     page.goto(address)
     page.fill("#reviewer input, #reviewer textarea", name)
     page.keyboard.press("Enter")

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
+from tests.browser import eventually, here
 from tests.eval_harness.submissions.submitting import responses
 from tests.helpers import write_lines
-from tests.leaderboard_space.browser.test_browser import WAIT, eventually, here
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers
 from tests.leaderboard_space.submitting.test_submit_browser import give
@@ -46,16 +46,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(params=SIZES)
 def visitor(request: pytest.FixtureRequest, chromium: Any, served: Served) -> Iterator["Visitor"]:
     width, height = SIZES[request.param]
-    page = chromium.new_page(viewport={"width": width, "height": height})
-    trouble: list[str] = []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    page = chromium.new_page(width, height)
     page.goto(served.address)
-    page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+    page.locator("table.matrix tbody tr").first.wait_for()
     yield Visitor(page, request.param)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert trouble == []
-    page.close()
 
 
 @dataclass(frozen=True)
@@ -85,27 +80,25 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     page = visitor.page
     visitor.open("Compare")
     area = page.locator("#mp-compare")
-    area.locator('datalist option[value="Model A"]').first.wait_for(state="attached", timeout=WAIT)
+    area.locator('datalist option[value="Model A"]').first.wait_for(state="attached")
     area.get_by_label("First").fill("Model A")
     eventually(lambda: "first=Model" in here(page), True)
     area.get_by_label("Second").fill("Model B")
-    area.get_by_role("heading", name="Model A").or_(area.get_by_role("heading", name="Model B")).first.wait_for(
-        timeout=WAIT
-    )
+    area.get_by_role("heading", name="Model A").or_(area.get_by_role("heading", name="Model B")).first.wait_for()
     flipped = area.locator("article.case").first
-    flipped.locator("img").first.wait_for(timeout=WAIT)
+    flipped.locator("img").first.wait_for()
     assert flipped.locator("img").first.evaluate("one => one.naturalWidth") > 0
     assert flipped.locator("li.key").count() > 0
     visitor.press(flipped.get_by_role("link", name="both answers and its neighbours"))
     case = page.locator("#mp-cases article.case")
-    case.locator("img").first.wait_for(timeout=WAIT)
+    case.locator("img").first.wait_for()
     said = case.inner_text()
     assert "Model A" in said and "Model B" in said and "key" in said
     assert page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").count() >= 1
     shown, address = said, here(page)
     page.goto("about:blank")
     page.goto(address)  # every step has an address
-    case.locator("img").first.wait_for(timeout=WAIT)
+    case.locator("img").first.wait_for()
     assert case.inner_text() == shown
 
 
@@ -126,10 +119,10 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         ("wrong", "is not in this split"),
         ("valid", "ready to be submitted"),
     ):
-        page.get_by_role("heading", name="Answers in, scores recomputed.").wait_for(timeout=WAIT)
+        page.get_by_role("heading", name="Answers in, scores recomputed.").wait_for()
         page.get_by_label("Model", exact=True).fill(f"Newcomer {visitor.how}")
         give(page, tmp_path / f"{name}.jsonl")
-        report.get_by_text(said).first.wait_for(timeout=WAIT)
+        report.get_by_text(said).first.wait_for()
         if name == "valid":
             break
         assert f"The same {len(rows) - 1} more times" in report.inner_text() and report.locator("table").count() == 0
@@ -137,10 +130,10 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         page.reload()
     visitor.press(page.locator("#mp-send"))
     link = report.get_by_role("link", name="see its row on the board")
-    link.wait_for(timeout=WAIT)
+    link.wait_for()
     visitor.press(link)
     row = page.locator("#mp-mediconfusion table.board tr[data-key]")
-    row.first.wait_for(timeout=WAIT)
+    row.first.wait_for()
     eventually(
         lambda: [name.split(" (")[0] for name in row.locator(".who span").all_inner_texts()],
         [f"Newcomer {visitor.how}"],
@@ -177,20 +170,20 @@ def test_every_page_in_both_themes_and_on_small_screens(
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()
-    page = chromium.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = chromium.new_page(width, height, scheme)
     page.goto(served.address)
-    page.locator("table.matrix tbody tr").first.wait_for(timeout=WAIT)
+    page.locator("table.matrix tbody tr").first.wait_for()
     found = []
     for address, shows in PAGES.items():
         page.evaluate(f"medprobe.visit({address!r})")
-        page.locator(shows).first.wait_for(timeout=WAIT)
+        page.locator(shows).first.wait_for()
         page.wait_for_function(
-            "document.getAnimations().length === 0 && !document.querySelector('.busy')", timeout=WAIT
+            "document.getAnimations().length === 0 && !document.querySelector('.busy')",
         )  # colours on their way, and what fades while an answer is awaited, are no finding
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append((address, "beyond the screen"))
         first = page.locator("table.board:visible tbody tr[data-key], table.matrix:visible tbody tr").first
-        box = first.bounding_box(timeout=WAIT) if width < 1000 and first.count() else None
+        box = first.bounding_box() if width < 1000 and first.count() else None
         if box and box["y"] > height / 2:
             found.append((address, f"the first row is at {box['y']:.0f} of {height}"))
         if (width, scheme) != (720, "dark"):
@@ -205,4 +198,3 @@ def test_every_page_in_both_themes_and_on_small_screens(
             page.evaluate(ALL_OF_IT)
     assert not found, found
     assert page.evaluate(IDS_GIVEN_TWICE) == []
-    page.close()

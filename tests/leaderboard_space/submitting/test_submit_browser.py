@@ -12,6 +12,7 @@ from playwright.sync_api import TimeoutError, expect
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from eval_harness.submissions.verification import verify
+from tests.browser import WAIT
 from tests.eval_harness.submissions.checks.hidden import build_test
 from tests.eval_harness.submissions.checks.hidden import upload as hidden_upload
 from tests.leaderboard_space.serving import board
@@ -21,16 +22,12 @@ from tests.localhub.openid import OpenIdProvider
 pytestmark = pytest.mark.browser
 
 RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
-WAIT = 60_000
 
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
-    page.trouble = []
-    page.on("pageerror", lambda error: page.trouble.append(str(error)))
-    yield page
-    page.close()
+    yield chromium.new_page()
+    assert chromium.errors == []
 
 
 @pytest.fixture
@@ -52,14 +49,14 @@ def upload(
     give(page, file)
     page.get_by_label("Model", exact=True).fill(model)
     press(page.locator("#mp-check"))
-    page.locator("#mp-report h2.finding").wait_for(timeout=WAIT)
+    page.locator("#mp-report h2.finding").wait_for()
 
 
 def give(page: Any, file: Path) -> None:
     """Choose a file on the Submit tab."""
     shown = page.locator("#mp-submit").get_by_text(file.name[:8]).first
     for _ in range(4):  # a file that is given while the page still draws itself is lost
-        page.locator("#mp-submit input[type=file]").first.set_input_files(str(file), timeout=WAIT)
+        page.locator("#mp-submit input[type=file]").first.set_input_files(str(file))
         with suppress(TimeoutError):
             shown.wait_for(timeout=WAIT / 2)
             return
@@ -86,14 +83,14 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
             )
             expect(report.get_by_role("row", name="Accuracy 54.55")).to_contain_text("34–74")
             page.locator("#mp-send").click()
-            expect(report).to_contain_text("you are not signed in", timeout=WAIT)
+            expect(report).to_contain_text("you are not signed in")
 
             page.get_by_role("button", name="Sign in with Hugging Face").click()
-            page.get_by_role("button", name="Logout (reader)").wait_for(timeout=WAIT)
+            page.get_by_role("button", name="Logout (reader)").wait_for()
             assert provider.scopes == ["openid profile write-discussions"]
             upload(page, address, recorded, "Recorded model")
             page.locator("#mp-send").click()
-            expect(report).to_contain_text("A pull request is open", timeout=WAIT)
+            expect(report).to_contain_text("A pull request is open")
             row = page.locator("#mp-waiting tbody tr")
             expect(row).to_contain_text("reader")
             expect(row).to_contain_text("not yet verified")
@@ -103,18 +100,17 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
             page.goto(f"{address}/?b=gmai-mmbench&s=validation.published")
             sample = page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Sample")
             page.wait_for_function(
-                "document.querySelectorAll('#mp-gmai-mmbench [role=radio]').length > 0", timeout=WAIT
+                "document.querySelectorAll('#mp-gmai-mmbench [role=radio]').length > 0",
             )
             for _ in range(20):  # the board looks again by itself; nobody restarts it
                 if sample.count():
                     break
                 page.wait_for_timeout(500)
                 page.reload()
-                page.locator("#mp-gmai-mmbench table.board").wait_for(timeout=WAIT)
+                page.locator("#mp-gmai-mmbench table.board").wait_for()
             sample.click()
             line = page.locator("#mp-gmai-mmbench table.board tr[data-key]", has_text="Recorded model")
-            expect(line.locator(".val")).to_have_text("54.5", timeout=WAIT)
-    assert not page.trouble
+            expect(line.locator(".val")).to_have_text("54.5")
 
 
 def test_problems_are_shown_with_their_lines_and_nothing_is_sent(page: Any, tmp_path: Path) -> None:
@@ -170,18 +166,18 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(hub: Any, page: Any,
             choose_and_upload(right)
             expect(report).to_contain_text("The file answers every question of the test")
             page.locator("#mp-send").click()
-            expect(report).to_contain_text("not signed in", timeout=WAIT)
+            expect(report).to_contain_text("not signed in")
 
             page.get_by_role("button", name="Sign in with Hugging Face").click()
-            page.get_by_role("button", name="Logout (reader)").wait_for(timeout=WAIT)
+            page.get_by_role("button", name="Logout (reader)").wait_for()
             for left in (1, 1):  # the same file again costs nothing
                 choose_and_upload(right)
                 page.locator("#mp-send").click()
-                expect(report).to_contain_text("Accuracy: 75.0 % of 60 questions", timeout=WAIT)
+                expect(report).to_contain_text("Accuracy: 75.0 % of 60 questions")
                 expect(report).to_contain_text(f"{left} scoring left")
             for number, said in ((2, "Accuracy: 50.0 %"), (3, "the 2 scorings of")):
                 choose_and_upload(hidden_upload(tmp_path / f"answers-{number}.jsonl", right=30, seed=number))
                 page.locator("#mp-send").click()
-                expect(report).to_contain_text(said, timeout=WAIT)
+                expect(report).to_contain_text(said)
     files = api.list_repo_files("ORG/ledger", repo_type="dataset")
     assert "users/reader.json" in files
