@@ -20,13 +20,15 @@ WAIT = 60_000
 class Pages:
     """Pages of a browser, each used again by later tests: a new one costs 3 seconds of processor time, going elsewhere in one half of it.
 
-    `errors`: what scripts and the console said, and requests to other machines, on all pages since the test began.
+    `script_errors`, `errors`: what no script caught on all pages since the test began; and with it what the console said, and requests to
+    other machines.
     """
 
     def __init__(self, browser: Any) -> None:
+        self.script_errors: list[str] = []
         self.errors: list[str] = []
         self._context = browser.new_context()
-        self._context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        self._context.on("weberror", lambda error: self._failed(str(error.error)))
         self._context.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
         self._context.on("request", lambda sent: self._requested(sent.url))
         self._free: list[Any] = []
@@ -48,7 +50,12 @@ class Pages:
         self._free += self._taken
         self._taken = []
         self._context.clear_cookies()
+        self.script_errors.clear()
         self.errors.clear()
+
+    def _failed(self, error: str) -> None:
+        self.script_errors.append(error)
+        self.errors.append(error)
 
     def _requested(self, url: str) -> None:
         if url.startswith("http") and "127.0.0.1" not in url:

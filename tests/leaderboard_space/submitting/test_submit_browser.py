@@ -27,7 +27,7 @@ RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
     yield chromium.new_page()
-    assert chromium.errors == []
+    assert chromium.script_errors == []
 
 
 @pytest.fixture
