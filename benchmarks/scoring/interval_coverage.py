@@ -5,7 +5,7 @@ PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--se
 mechanisms that the constants have not seen; --all prints every cell)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
-go together: `beta` (beta-binomial: a cluster's own share is drawn from a beta law) and `coin` (each outcome copies its cluster's coin with
+go together: `beta` (beta-binomial: a cluster's own share is beta distributed) and `coin` (each outcome copies its cluster's coin with
 probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions); in random cells also
 `probit` (ICC of the underlying normal variable); with --others: `two shares` (a cluster is easy or hard), `some miss` (or hit) throughout,
 `blocks` (a few questions of a cluster copy a coin), `chain` (a question repeats the one before). Width is the mean
@@ -138,8 +138,8 @@ def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
         many = max(1, int(clusters * rng.uniform(0.02, 0.6)))
         sizes = np.r_[np.full(many, large), np.full(clusters, int(rng.integers(1, 4)))]
     elif kind == "heavy tail":
-        law = np.exp(rng.normal(0.5, rng.uniform(0.8, 1.8), clusters))
-        sizes = np.clip(np.round(law), 1, 150)
+        drawn = np.exp(rng.normal(0.5, rng.uniform(0.8, 1.8), clusters))
+        sizes = np.clip(np.round(drawn), 1, 150)
     elif kind == "one giant":
         sizes = np.r_[large, np.full(clusters, int(rng.integers(1, 4)))]
     else:

@@ -3,7 +3,7 @@
 Rotate the unit vectors so that the first k axes carry most of their length (uncentred PCA), keep those k numbers and
 append the length r of the rest. By Cauchy-Schwarz, x.y <= x[:k].y[:k] + r_x r_y: the product of the (k+1)-vectors
 bounds the cosine. With each vector u rounded to s*q, |u - s*q| <= e, the bound holds for the integers too: u.v <= s^2
-q_u.q_v + 2 e (1 + e) + e^2. A pair whose integers fall short of the threshold minus that slack is surely out; the
+q_u.q_v + 2 e (1 + e) + e^2. A pair whose integers fall short of the threshold minus that slack is out; the
 others are decided exactly elsewhere. An axis with large entries (the cone that embeddings sit in) is split into m equal
 columns of 1/sqrt(m) of it, which changes no product and lets the step s be finer.
 

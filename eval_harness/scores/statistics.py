@@ -1,4 +1,4 @@
-"""What is sure about a score: intervals, the test against chance; and, by the same door, comparisons between models. numpy and scipy only.
+"""What is sure about a score: intervals, the test against chance; and, from here too, comparisons between models. numpy and scipy only.
 
 The comparisons are written in `comparisons.py`, the ranks in `ranks.py`.
 """

@@ -46,7 +46,7 @@ class Finding:
 @dataclass(frozen=True)
 class Trust:
     """What the first sentence of the board speaks of: `models` tested against guessing in one benchmark, where they are asked to `task`;
-    `better` and `worse`: how many surely are."""
+    `better` and `worse`: how many significantly are."""
 
     task: str
     models: int
@@ -178,7 +178,8 @@ def _extreme(found: Finding) -> str:
         everyone = f"Both {many}" if len(equal) == 2 else f"All {in_words(len(equal))} {many}"
         return f"{everyone} have the same {label} ({value})."
     if len(equal) == 1 and tied <= 0:
-        return f"{best.name} surely has the {extreme} {label} ({value})."
+        side, rest = "above" if found.higher else "below", "the other" if len(found.ranked) == 2 else "all others"
+        return f"{best.name} has the {extreme} {label} ({value}), significantly {side} {rest}."
     who, verb, it = best.name, "has", "it"
     if len(equal) > 1:
         who = (

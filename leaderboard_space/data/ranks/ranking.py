@@ -26,8 +26,8 @@ Bools = NDArray[np.bool_]
 
 ALPHA = 1 - LEVEL
 EXACT_UP_TO = 2000
-"""Trials up to which a verdict is always taken from the exact law of a guesser's hits. Beyond, a normal z over 3 or under 1.5
-decides (Berry-Esseen: with so many trials the exact p-value is then surely under, or over, 0.05), and the exact law the rest."""
+"""Trials up to which a verdict is always taken from the exact distribution of a guesser's hits. Beyond, a normal z over 3 or under 1.5
+decides (Berry-Esseen: with so many trials the exact p-value is then under, or over, 0.05), and the exact distribution the rest."""
 
 
 NOTHING = Score(value=None, n=0, n_cases=0)
@@ -245,7 +245,7 @@ def _intervals(units: MetricUnits, counted: Bools, total: Floats) -> tuple[Float
 def _verdicts(
     units: MetricUnits, counted: Bools, top: Floats, chance: Floats, low: Floats, high: Floats, up: bool
 ) -> list[Verdict | None]:
-    """`statistics.verdict` for all runs, without the exact law of a guesser's hits where it cannot change the verdict.
+    """`statistics.verdict` for all runs, without the exact distribution of a guesser's hits where it cannot change the verdict.
 
     `up`: higher is better. The verdict judges the responder, not the number."""
     verdicts: list[Verdict | None] = [None] * top.size
@@ -278,9 +278,9 @@ def _chance_p_values(units: MetricUnits, runs: Ints, used: Bools, top: Floats) -
         p[z > 3] = 0.0
         left = np.flatnonzero((z >= 1.5) & (z <= 3))
     if left.size and units.binary and bool(np.all(base == 1)):
-        law = statistics.poisson_binomial(probability)
-        rare = np.sort(law)
-        highest = law[np.rint(top[left]).astype(np.int64)] * (1 + 1e-7)
+        pmf = statistics.poisson_binomial(probability)
+        rare = np.sort(pmf)
+        highest = pmf[np.rint(top[left]).astype(np.int64)] * (1 + 1e-7)
         p[left] = np.cumsum(rare)[np.searchsorted(rare, highest, side="right") - 1]
     else:
         p[left] = [statistics.chance_p_value(units.top[runs[at]][used].astype(float), base, mean) for at in left]

@@ -173,7 +173,7 @@ def test_a_measured_number_against_a_published_one_is_as_unsure_as_its_interval(
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
-    """Table 1 of HALT: 538 irrelevant of 543 is surely more than 138, and 43 is not surely more than 40; as percent both were over 100."""
+    """Table 1 of HALT: of 543, 538 irrelevant is significantly more than 138, and 43 not more than 40; as percent both were over 100."""
     some = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
     p = unpaired_p_values(some, are_counts=True)
     assert p[0, 1] < 1e-6 and p[1, 2] < 1e-6 and p[2, 3] > 0.5
