@@ -24,9 +24,10 @@ from curation.images.set_images import copy_images, manifest_of
 from curation.review.agreement import agreement
 from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL
+from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import temporary_folder, write_json
+from dataset_builders.files import write_json
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.journal import read_journal
 
@@ -62,11 +63,8 @@ def export(
             f"{questions}: no pair is kept ({dict(counts)}). Review some with `medprobe curate review {questions}`."
         )
     funnel = _funnel(log, questions, search, len(kept))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(out.parent, f".{out.name}.") as work:
+    with replacing(out) as work:
         _write(work, name, log, kept, images, known, funnel, unreviewed, pseudonyms_of(out))
-        work.chmod(0o755)
-        work.rename(out)
     return funnel
 
 

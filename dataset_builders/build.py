@@ -154,21 +154,14 @@ def _check_names(content: Content) -> None:
     """Raise BadInput for ids and image names that are no file names: readers of the dataset save its images under them."""
     problems = Problems()
     seen: set[str] = set()
-    for splits in (content.cases, *content.more.values()):
-        for case in (case for cases in splits.values() for case in cases):
-            for image in case.images:
-                for what, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
-                    if (
-                        name not in seen
-                        and name
-                        and not (stays_inside(name) and name.isprintable() and len(name) < 256)
-                    ):
-                        problems.add(
-                            image.where or f"case {clip(case.case_id)}",
-                            None,
-                            f"the {what} {clip(name)} is no file name",
-                        )
-                    seen.add(name)
+    for case in content.all_cases(more=True):
+        for image in case.images:
+            for what, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
+                is_file_name = not name or (stays_inside(name) and name.isprintable() and len(name) < 256)
+                if name not in seen and not is_file_name:
+                    where = image.where or f"case {clip(case.case_id)}"
+                    problems.add(where, None, f"the {what} {clip(name)} is no file name")
+                seen.add(name)
     problems.check(
         "Fix the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
     )
@@ -208,8 +201,7 @@ def _mark_phantoms(content: Content) -> None:
 def missing_images(content: Content) -> dict[str, str]:
     """Image id -> what the image is called, of all images that were not found, in order of the cases."""
     found: dict[str, str] = {}
-    splits = [content.cases, *content.more.values()]
-    for image in (image for split in splits for cases in split.values() for case in cases for image in case.images):
+    for image in (image for case in content.all_cases(more=True) for image in case.images):
         if image.read is None:
             found.setdefault(image.image_id, image.name or image.image_id)
     return found
@@ -223,15 +215,14 @@ def _complete(content: Content, get_images: str, allow_missing: bool) -> str | N
     missing = missing_images(content)
     if not missing:
         return None
-    everything = [case for cases in content.cases.values() for case in cases]
+    everything = list(content.all_cases())
     whole = sum(not _lacks_image(case) for case in everything)
     total = len({image.image_id for case in everything for image in case.images})
     if not allow_missing:
         raise BadInput(
-            f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} "
-            f"cases cannot be "
-            f"built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{get_images} "
-            f"Or build what is whole ({whole} of {len(everything)} cases) with --allow-missing. Missing: "
+            f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} cases "
+            f"cannot be built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{get_images} Or "
+            f"build what is whole ({whole} of {len(everything)} cases) with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
     if not whole:
@@ -240,7 +231,7 @@ def _complete(content: Content, get_images: str, allow_missing: bool) -> str | N
     content.more = {
         config: kept for config, splits in content.more.items() if len(kept := _whole(splits)) == len(splits)
     }
-    ids = {question.question_id for cases in content.cases.values() for case in cases for question in case.questions}
+    ids = {question.question_id for case in content.all_cases() for question in case.questions}
     content.hidden = {key: answer for key, answer in content.hidden.items() if key in ids}
     return f"{whole} of {len(everything)} cases: {len(missing)} of {total} images were missing"
 

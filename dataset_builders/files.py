@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,9 +44,9 @@ DISK_ERRORS = (
 def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
     """Write `path` through a sibling that is flushed to the disk and then renamed: a reader sees the old file or the new one, never half.
 
-    `write` gets the sibling's path, or is the content. Raises OSError where the folder cannot be written.
+    `write` gets the sibling's path, or is the content; threads may write the same file. Raises OSError where the folder cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMPORARY}")
     try:
         if isinstance(write, bytes):
             temporary.write_bytes(write)
@@ -65,23 +66,20 @@ def write_json(path: Path, document: Any, **options: Any) -> None:
 
 
 @contextmanager
-def lock(folder: Path, task: str, wait: float = 0.0) -> Iterator[None]:
+def lock(folder: Path, task: str) -> Iterator[None]:
     """Keep other processes out of one task in a folder (embed, search, write ...), which is made where absent.
 
-    Raises BadInput where another process still holds the lock after `wait` seconds. A killed process holds none.
+    Raises BadInput where another process holds the lock. A killed process holds none.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    held = FileLock(folder / f".{task}.lock")
     try:
-        held.acquire(timeout=wait)
+        held = FileLock(folder / f".{task}.lock").acquire(timeout=0)
     except Timeout:
         raise BadInput(
             f"{folder}: another process is working on it ({task}). Wait until it is done, or stop it."
         ) from None
-    try:
+    with held:
         yield
-    finally:
-        held.release()
 
 
 def remove_temp_files(folder: Path) -> None:

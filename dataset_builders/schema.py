@@ -5,7 +5,7 @@ See also: fingerprints of questions (`fingerprints.py`), the benchmarks (`benchm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,10 +109,13 @@ class Content:
     @property
     def has_several_images(self) -> bool:
         """Whether any question shows more than one image; then the repository has the columns for it."""
-        everything = (
-            case for splits in (self.cases, *self.more.values()) for cases in splits.values() for case in cases
-        )
-        return any(question.more_image_ids for case in everything for question in case.questions)
+        return any(question.more_image_ids for case in self.all_cases(more=True) for question in case.questions)
+
+    def all_cases(self, *, more: bool = False) -> Iterator[Case]:
+        """The cases of all splits, and with `more` those of the further configs."""
+        for splits in (self.cases, *(self.more.values() if more else ())):
+            for cases in splits.values():
+                yield from cases
 
     def sizes(self) -> dict[str, int]:
         """Questions of each split."""

@@ -87,11 +87,11 @@ class Query:
 class Judge:
     """A judge model behind an OpenAI-compatible server, its replies cached under `cache` (one small JSON file per question asked)."""
 
-    def __init__(self, model: str, cache: Path, base_url: str | None = None, in_flight: int = WORKERS) -> None:
+    def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
         self.model = model.removeprefix("openai:")
         self.cache = cache
         self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        self._settings = Settings(base_url=self.base_url, in_flight=in_flight)
+        self._settings = Settings(base_url=self.base_url, in_flight=WORKERS)
         self._server: OpenAIChat | None = None
 
     @property
@@ -147,7 +147,6 @@ def read_with_judge(
     questions: pd.DataFrame,
     method: str,
     judge: Judge,
-    gap: float = GAP,
     extraction: str = "ours",
 ) -> tuple[pd.DataFrame, Report]:
     """Let the judge read answers that `read_answers` has been through; the rows with `choice, status, rule` updated, and the report.
@@ -171,15 +170,12 @@ def read_with_judge(
     for row_index in rows:
         row = answers.iloc[row_index]
         question = question_of.loc[str(row["question_id"])]
-        text, options, said = (
-            str(question["question"]),
-            [str(each) for each in question["options"]],
-            str(row["response"]),
-        )
+        text, said = str(question["question"]), str(row["response"])
+        options = [str(each) for each in question["options"]]
         if free_form:
             turn = int(row["sample"]) if "sample" in answers.columns else 0
             prompts.append(closeness_prompt(text, options, said, turn))
-            readers.append(partial(read_closeness, gap=gap, extraction=extraction))
+            readers.append(partial(read_closeness, extraction=extraction))
         else:
             kind = str(question["question_type"])
             prompts.append(extraction_prompt(text, options, said, kind))

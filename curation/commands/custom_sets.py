@@ -53,6 +53,7 @@ def probe(
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
     from dataset_builders.errors import BadInput
+    from dataset_builders.files import write_json
 
     columns = ProbeColumns(image=image_column, findings=findings_column)
     probed = read_probed(table, columns, organ, modality, partial_labels)
@@ -89,10 +90,8 @@ def probe(
     scores, note = known_by_text(rows)
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
-        import json
-
         named = [row | {"id": Path(names[row["image"]]).stem, "image": names[row["image"]]} for row in rows]
-        (folder / "probmed.json").write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(folder / "probmed.json", named)
         return {
             "questions": len(rows), **left_out, "text_only_majority": scores, "boxes": about_boxes,
             "notes": [
@@ -165,6 +164,7 @@ def hallucinate(
     from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
     from dataset_builders.errors import BadInput
+    from dataset_builders.files import write_json
 
     if (model is None) == (fake_questions is None):
         raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")
@@ -208,12 +208,8 @@ def hallucinate(
         )
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
-        import json
-
         for scenario, made in hallucination.renamed(entries, names).items():
-            (folder / FILES[scenario]).write_text(
-                json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+            write_json(folder / FILES[scenario], made)
         return {
             "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls, "not_swapped": dict(left_out),
             "notes": [hallucination.controls_note(entries)],

@@ -33,15 +33,13 @@ def deidentify(
     from curation.deidentify.folder import deidentify as deidentify_folder
     from curation.deidentify.folder import files_below
     from curation.deidentify.table import PatientTable
-    from curation.images.image_table import read_any
-    from dataset_builders.errors import BadInput
+    from curation.images.image_table import need_columns, read_any
 
     known = None
     if table is not None:
         raw = read_any(table)
-        for column in (image_column, *(keep_column or ()), *(name_column or ())):
-            if column not in raw.columns:
-                raise BadInput(f"{table}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}).")
+        wanted = (image_column, *(keep_column or ()), *(name_column or ()))
+        need_columns(raw, table, wanted, "Name its columns as the table does.")
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
         files = [path.relative_to(images).as_posix() for path in files_below(images)]
         known = PatientTable(raw, files, table, keep_column or (), name_column or ())
@@ -104,7 +102,8 @@ def withdraw(
     """Take a patient out of a set: images, questions and entries; the rest keeps its ids."""
     import json
 
-    from curation.gmai.items import JOURNAL, withdraw_patient
+    from curation.gmai.items import JOURNAL
+    from curation.gmai.withdrawing import withdraw_patient
     from curation.withdraw import withdraw as withdraw_group
 
     private = folder / "private"

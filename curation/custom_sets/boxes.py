@@ -15,7 +15,7 @@ import pandas as pd
 from PIL import Image
 
 from curation.custom_sets.exclusion import same_term
-from curation.images.image_table import read_any
+from curation.images.image_table import need_columns, read_any
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -65,11 +65,8 @@ def _read(boxes: Path) -> pd.DataFrame:
     raw = read_any(boxes)
     if list(raw.columns[:2]) == ["Image Index", "Finding Label"]:
         raw = raw.iloc[:, :6].set_axis(["image", "finding", "x", "y", "width", "height"], axis=1)
-    missing = [name for name in ("image", "finding", "x", "y", "width", "height") if name not in raw.columns]
-    if missing:
-        raise BadInput(
-            f"{boxes}: has no column {missing[0]!r}. Boxes have image, finding, x, y, width, height (in pixels)."
-        )
+    remedy = "Boxes have image, finding, x, y, width, height (in pixels)."
+    need_columns(raw, boxes, ("image", "finding", "x", "y", "width", "height"), remedy)
     numbers = raw[["x", "y", "width", "height"]].apply(pd.to_numeric, errors="coerce")
     bad = numbers.isna().any(axis=1) | (numbers[["width", "height"]] <= 0).any(axis=1)
     if bad.any():

@@ -5,8 +5,6 @@ See also: what is made of them (`hallucination.py`, `probing.py`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,11 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.image_table import read_any
+from curation.images.image_table import cell_text, need_columns, read_any
 from curation.images.set_images import copy_images, manifest_of
+from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import temporary_folder
+from dataset_builders.files import write_json
 from dataset_builders.schema import LETTERS
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
@@ -54,15 +53,11 @@ class Fake:
 def read_questions(path: Path, kind_column: str | None = None, group_column: str = "group") -> list[CustomQuestion]:
     """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
     raw = read_any(path)
-    for column in ("image", "question", "answer", *([kind_column] if kind_column else [])):
-        if column not in raw.columns:
-            raise BadInput(
-                f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). {QUESTION_REMEDY}"
-            )
+    need_columns(raw, path, ("image", "question", "answer", *([kind_column] if kind_column else [])), QUESTION_REMEDY)
     problems = Problems()
     found = []
     for number, row in enumerate(raw.to_dict("records"), 1):
-        image, question, answer = (_text(row.get(name)) for name in ("image", "question", "answer"))
+        image, question, answer = (cell_text(row.get(name)) for name in ("image", "question", "answer"))
         options = _options({str(name): value for name, value in row.items()})
         wrong = _wrong(image, question, options)
         index = _answer_index(answer, options)
@@ -71,7 +66,10 @@ def read_questions(path: Path, kind_column: str | None = None, group_column: str
         if wrong is not None:
             problems.add(str(path), f"row {number}", wrong)
         elif index is not None:
-            kind, group = _text(row[kind_column]) if kind_column else "", one_spelling(_text(row.get(group_column)))
+            kind, group = (
+                cell_text(row[kind_column]) if kind_column else "",
+                one_spelling(cell_text(row.get(group_column))),
+            )
             found.append(CustomQuestion(image, question, options, index, kind, group))
     problems.check(QUESTION_REMEDY)
     if not found:
@@ -90,16 +88,12 @@ def groups_of_images(questions: Iterable[CustomQuestion], path: Path) -> pd.Data
     return pd.DataFrame({"image": list(groups), "group": list(groups.values())})
 
 
-def _text(value: Any) -> str:
-    return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value).strip()
-
-
 def _options(row: dict[str, Any]) -> tuple[str, ...]:
     given = row.get("options")
     if given is not None and not isinstance(given, (str, float)):
-        return tuple(_text(option) for option in given)
+        return tuple(cell_text(option) for option in given)
     lettered = [(name[-1].upper(), row[name]) for name in row if re.fullmatch(r"(?i)(?:option|choice)_[a-z]", name)]
-    return tuple(text for _, value in sorted(lettered, key=lambda pair: pair[0]) if (text := _text(value)))
+    return tuple(text for _, value in sorted(lettered, key=lambda pair: pair[0]) if (text := cell_text(value)))
 
 
 def _wrong(image: str, question: str, options: tuple[str, ...]) -> str | None:
@@ -123,11 +117,6 @@ def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
     return index if index < len(options) else None
 
 
-def shuffled(key: str, seed: int) -> int:
-    """A number that depends on the key and the seed alone, to order by."""
-    return int.from_bytes(hashlib.sha256(f"{seed}\0{key}".encode()).digest()[:8])
-
-
 def write_folder(
     out: Path,
     name: str,
@@ -145,20 +134,13 @@ def write_folder(
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(out.parent, f".{out.name}.") as work:
+    with replacing(out) as work:
         names, origins = copy_images(work, images, used, known, pseudonyms_of(out))
         counts = write(work, names)
-        _json(work / "image_dict.json", origins)
+        write_json(work / "image_dict.json", origins)
         manifest = {"name": name, "format": family, "made_by": "medprobe curate", **manifest_of(images), **counts}
-        _json(work / "manifest.json", manifest)
-        work.chmod(0o755)
-        work.rename(out)
+        write_json(work / "manifest.json", manifest)
     return counts
-
-
-def _json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_fakes(path: Path) -> list[Fake]:
@@ -167,7 +149,7 @@ def read_fakes(path: Path) -> list[Fake]:
     problems = Problems()
     found = []
     for number, row in enumerate(raw.to_dict("records"), 1):
-        question, options = _text(row.get("question")), _options({str(name): value for name, value in row.items()})
+        question, options = cell_text(row.get("question")), _options({str(name): value for name, value in row.items()})
         wrong = _wrong("-", question, options)
         if wrong is not None:
             problems.add(str(path), f"row {number}", wrong)

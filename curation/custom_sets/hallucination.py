@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curation.custom_sets.balance import drawn_number
 from curation.custom_sets.body_regions import excludes_organ, regions_of
-from curation.custom_sets.custom_questions import CustomQuestion, Fake, shuffled
+from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.exclusion import words_of
 from curation.writing.asking import Asking, Writer, ask
 from dataset_builders.errors import BadInput
@@ -102,9 +103,9 @@ def none_of_the_above(questions: Sequence[CustomQuestion], seed: int, controls: 
         others = [option for position, option in enumerate(question.options) if position != question.answer]
         made = [_nota_entry(question, [*others[:slot], NONE, *others[slot:]], slot)]
         if controls:
-            dropped = shuffled(f"control {question.image} {question.question}", seed) % len(others)
+            dropped = drawn_number(f"control {question.image} {question.question}", seed) % len(others)
             shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
-            shown.sort(key=lambda option: shuffled(f"{question.question} {option}", seed))
+            shown.sort(key=lambda option: drawn_number(f"{question.question} {option}", seed))
             made.append(_nota_entry(question, [*shown[:slot], question.options[question.answer], *shown[slot:]], slot))
         entries += [(2 * number + at, {"entry_id": f"{number}{CONTROL * at}"} | entry) for at, entry in enumerate(made)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
@@ -143,10 +144,10 @@ def swapped(
             and not about.same(question.image, image)
         )
 
-    waiting = sorted(kinds, key=lambda name: shuffled(f"swap {name}", seed))  # who was drawn goes to the end
+    waiting = sorted(kinds, key=lambda name: drawn_number(f"swap {name}", seed))  # who was drawn goes to the end
     left_out: Counter[str] = Counter()
     kept = []
-    for question in sorted(questions, key=lambda q: shuffled(f"swap {q.image} {q.question}", seed)):
+    for question in sorted(questions, key=lambda q: drawn_number(f"swap {q.image} {q.question}", seed)):
         why = _unswappable(question)
         if why:
             left_out[why] += 1
@@ -199,17 +200,17 @@ def fake(
 ) -> dict[str, dict[str, Any]]:
     """fake_qa_shuffle.json's entries: each fake question with one of the user's images; beside each, as a control, one of `questions` with
     its own image, that offers "I do not know" too."""
-    order = sorted(images, key=lambda name: shuffled(f"fake {name}", seed))
+    order = sorted(images, key=lambda name: drawn_number(f"fake {name}", seed))
     real = sorted(
         (q for q in questions if not _offers_unknown(q.options)),
-        key=lambda q: shuffled(f"real {q.image} {q.question}", seed),
+        key=lambda q: drawn_number(f"real {q.image} {q.question}", seed),
     )
     entries = {}
     for number, item, slot in _placed(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
         entries[str(number)] = _unknown_entry(item.question, item.options, slot, order[number % len(order)])
     for number, question, slot in _placed(real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]):
         others = [option for at, option in enumerate(question.options) if at != question.answer]
-        others.insert(shuffled(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
+        others.insert(drawn_number(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
         right = question.options[question.answer]
         options = [*others[:slot], right, *others[slot:]]
         letters = dict(zip(LETTERS, options, strict=False))
@@ -239,7 +240,7 @@ def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, A
     """(number, item, position of the right option): each position as often as any other among items with as many options."""
     turn: Counter[int] = Counter()
     placed = []
-    for number in sorted(range(len(items)), key=lambda at: shuffled(f"place {at}", seed)):
+    for number in sorted(range(len(items)), key=lambda at: drawn_number(f"place {at}", seed)):
         count = counts[number]
         placed.append((number, items[number], turn[count] % count))
         turn[count] += 1
@@ -288,7 +289,7 @@ def read_fake(reply: str) -> tuple[Fake | None, str]:
 
 
 def write_fakes(
-    count: int, model: Writer, journal: Path, asking: Asking, modality: str = "medical image", quiet: bool | None = None
+    count: int, model: Writer, journal: Path, asking: Asking, modality: str = "medical image"
 ) -> list[Fake]:
     """Have a language model write `count` different fake questions, the three kinds in turn; replies are kept in `journal`.
 
@@ -328,7 +329,7 @@ def write_fakes(
             if number not in good and key(number, sample) not in known
         }
         if todo:
-            for entry in ask(model, todo, sample, asking, journal, f"writing fake questions (try {sample + 1})", quiet):
+            for entry in ask(model, todo, sample, asking, journal, f"writing fake questions (try {sample + 1})"):
                 take(entry)
     if len(good) < count:
         reasons = ", ".join(f"{reason}: {times}" for reason, times in why.most_common())

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import pandas as pd
-
-from curation.images.image_table import read_any
+from curation.images.image_table import cell_text, need_columns, read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
@@ -70,11 +68,9 @@ def read_probed(
     """
     raw = read_any(path)
     needed = {columns.image, *(() if organ else (columns.organ,)), *(() if modality else (columns.modality,))}
-    for column in sorted(needed):
-        if column not in raw.columns:
-            raise BadInput(f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). {REMEDY}")
+    need_columns(raw, path, sorted(needed), REMEDY)
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
-        open_rows = sum(not _cell(row, "reviewed") for row in raw.to_dict("records"))
+        open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
         if open_rows:
             raise BadInput(
                 f"{path}: {open_rows} of {len(raw)} rows are not reviewed. A model's reading is no truth: check them against their images "
@@ -83,14 +79,14 @@ def read_probed(
     problems = Problems()
     found: dict[str, Probed] = {}
     for number, row in enumerate(raw.to_dict("records"), 1):
-        image = _cell(row, columns.image)
+        image = cell_text(row.get(columns.image))
         findings = _list(row, columns.findings)
         normal = len(findings) == 1 and findings[0].casefold() in NORMAL
         positions = () if normal else _list(row, columns.positions, blanks=True)
         probed = Probed(
             image,
-            organ or _cell(row, columns.organ),
-            modality or _cell(row, columns.modality),
+            organ or cell_text(row.get(columns.organ)),
+            modality or cell_text(row.get(columns.modality)),
             None if not findings else () if normal else findings,
             positions or ("",) * (0 if normal else len(findings)),
             absent=_list(row, columns.absent) if partial and not normal else None,
@@ -106,14 +102,13 @@ def read_probed(
     return list(found.values())
 
 
-def _cell(row: Any, column: str) -> str:
-    value = row.get(column)
-    return "" if value is None or (not isinstance(value, (list, tuple)) and pd.isna(value)) else str(value).strip()
-
-
 def _list(row: Any, column: str, blanks: bool = False) -> tuple[str, ...]:
     value = row.get(column)
-    parts = [str(part) for part in value] if isinstance(value, (list, tuple)) else re.split(r"[;|]", _cell(row, column))
+    parts = (
+        [str(part) for part in value]
+        if isinstance(value, (list, tuple))
+        else re.split(r"[;|]", cell_text(row.get(column)))
+    )
     texts = [" ".join(part.split()) for part in parts]
     return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
 

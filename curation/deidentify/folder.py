@@ -14,7 +14,6 @@ See also: the rules (`dicom.py`), text (`texts.py`), the decisions (`review_text
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from collections import Counter, defaultdict
@@ -30,17 +29,17 @@ from tqdm import tqdm
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import Box, Recall, find_text, measure_recall
-from curation.gmai.pictures.files import VOLUMES
+from curation.gmai.pictures.files import DICOM, VOLUMES, is_dicom
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT
+from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import temporary_folder
-from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image
+from dataset_builders.files import write_json
+from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
 
-DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
 VOLUMES_REMEDY = "medprobe curate gmai reads NIfTI"
 TEXTS, PENDING, TABLE = "texts.jsonl", "pending", "table.csv"
 SAMPLE = 24
@@ -91,7 +90,6 @@ def deidentify(
     search_text: bool = True,
     planted: int = 24,
     keep_dicom: bool = False,
-    quiet: bool | None = None,
 ) -> dict[str, Any]:
     """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
 
@@ -110,12 +108,11 @@ def deidentify(
     groups_of: dict[str, set[str]] = defaultdict(set)
     """PatientID -> the groups its images are in."""
     sample: list[Image.Image] = []
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with temporary_folder(out.parent, f".{out.name}.") as work:
+    with replacing(out) as work:
         for part in ("images", PENDING):
             (work / part).mkdir()
         with (work / TEXTS).open("w", encoding="utf-8") as texts:
-            for path in tqdm(paths, desc="de-identifying", unit="file", disable=quiet):
+            for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
                 name = path.relative_to(folder).as_posix()
                 try:
                     data, patient, words, dataset = _picture(path, pseudonyms, report)
@@ -155,10 +152,8 @@ def deidentify(
             report.recall = measure_recall(sample, planted)
         pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
         document = report.document()
-        (work / REPORT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_json(work / REPORT, document)
         write_list(list_beside(out), names)
-        work.chmod(0o755)
-        work.rename(out)
     return document
 
 
@@ -169,7 +164,7 @@ def files_below(folder: Path) -> list[Path]:
     found = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and (path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or _is_dicom(path))
+        if path.is_file() and (path.suffix.lower() in SUFFIXES or is_dicom(path))
     ]
     if not found:
         also = f", only volumes: {VOLUMES_REMEDY}" if _volumes_below(folder) else ""
@@ -181,15 +176,10 @@ def _volumes_below(folder: Path) -> int:
     return sum(path.is_file() and path.name.lower().endswith(VOLUMES) for path in folder.rglob("*"))
 
 
-def _is_dicom(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(132)[128:] == b"DICM"
-
-
 def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, set[str], Any]:
     """(the picture without metadata, the patient's id where the file has one, words in it that name people, the cleaned DICOM data set).
     Raises ImageError, OSError."""
-    if path.suffix.lower() in SUFFIXES and not _is_dicom(path):
+    if path.suffix.lower() in SUFFIXES and not is_dicom(path):
         data = path.read_bytes()
         check_image(data)
         report.files["images"] += 1
@@ -201,7 +191,7 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
 
     with reading():
         try:
-            dataset = pydicom.dcmread(path, force=path.suffix.lower() in DICOM_SUFFIXES)
+            dataset = pydicom.dcmread(path, force=path.suffix.lower() in DICOM)
             if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
                 raise ImageError("a DICOM file of several frames")
             picture = Image.fromarray(shown(dataset, None))
@@ -214,9 +204,7 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
         except Exception as error:  # pydicom raises errors of many kinds on damaged files
             raise ImageError(f"a DICOM file that cannot be read: {type(error).__name__}") from None
     report.files["dicom"] += 1
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG")
-    return strip_metadata(buffer.getvalue()), patient, words, dataset
+    return strip_metadata(as_png(picture)), patient, words, dataset
 
 
 def _reason(text: str) -> str:

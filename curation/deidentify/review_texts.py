@@ -6,7 +6,6 @@ pending/ to images/, or is deleted, with its rows in table.csv. Serves on this m
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from datetime import UTC, datetime
@@ -23,7 +22,8 @@ from curation.deidentify.folder import PENDING, REPORT, TABLE, read_boxes
 from curation.deidentify.texts import mask
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
+from dataset_builders.files import replace_file, write_json
+from dataset_builders.images.lookup import as_png
 from dataset_builders.journal import Journal
 
 DECISIONS = "decisions.jsonl"
@@ -62,10 +62,8 @@ def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
     if decision == "mask":
         with Image.open(waiting) as opened:
             masked = mask(opened.convert("L" if opened.mode in ("L", "1") else "RGB"), boxes)
-        buffer = io.BytesIO()
-        masked.save(buffer, "PNG")
         # The image keeps its name, whatever its suffix: what else was made of it goes by that.
-        replace_file(out / "images" / image, lambda path: path.write_bytes(buffer.getvalue()))
+        replace_file(out / "images" / image, as_png(masked))
         waiting.unlink()
     elif decision == "keep":
         waiting.rename(out / "images" / image)
@@ -79,7 +77,7 @@ def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
         "undecided": len(pending_images(out)),
         "decisions": dict(Counter(entry["decision"] for entry in entries)),
     }
-    replace_file(out / REPORT, lambda path: path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8"))
+    write_json(out / REPORT, report)
 
 
 def build_app(out: Path) -> FastAPI:
@@ -115,9 +113,7 @@ def build_app(out: Path) -> FastAPI:
         draw = ImageDraw.Draw(shown)
         for left, top, right, bottom in boxes.get(image, []):
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
-        buffer = io.BytesIO()
-        shown.save(buffer, "PNG")
-        return Response(buffer.getvalue(), media_type="image/png", headers={"cache-control": "no-store"})
+        return Response(as_png(shown), media_type="image/png", headers={"cache-control": "no-store"})
 
     @app.post("/decide")
     def decided(image: str = Form(), decision: str = Form(), reviewer: str = Form("")) -> Response:

@@ -171,7 +171,7 @@ def _regions(present: frozenset[str], names: tuple[str, ...], dataset: Dataset, 
         return frozenset(given)
     shared = set.intersection(*known)
     found = shared or set().union(*known)
-    return frozenset((found & given) or (given if given else found))
+    return frozenset((found & given) or (given or found))
 
 
 def without_duplicates(cases: list[Case], bits: int) -> tuple[list[Case], Counter[str]]:

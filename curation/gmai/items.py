@@ -3,7 +3,7 @@
 A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on) and
 `pictures/<sha256>.png`. It is not for publication. Files, patients, studies and items go by the keyed hashes of `dataset.key`.
 
-See also: which file is which id (`file_ids.py`).
+See also: which file is which id (`file_ids.py`), taking a patient out again (`withdrawing.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.contents.pseudonyms import ID, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
+from dataset_builders.files import replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
 
 JOURNAL = "journal.jsonl"
@@ -71,16 +71,14 @@ class Item:
         return ((self.picture, self.mask), *self.more)
 
 
-def read_items(
-    sources: Sources, private: Path, quiet: bool | None = None
-) -> tuple[list[Item], list[Skip], dict[str, Any]]:
+def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets).
 
     Raises BadInput where nothing at all can be read.
     """
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
-    _key_files(private)
+    key_files(private)
     gone = read_withdrawn(private)
     items: list[Item] = []
     skips: list[Skip] = []
@@ -92,20 +90,20 @@ def read_items(
             skips += [_keyed(skip, files) for skip in left_out]
             read = _settings(dataset, sources)
             found: list[Item] = []
-            for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=quiet):
+            for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
                 state = _state(unit, read)
                 entry = done.get((dataset.name, files.of(dataset.name, unit.key)))
                 if (
                     entry is None
                     or entry["state"] != state
                     or not _is_there(entry, private)
-                    or not files.knows(_skipped_files(entry))
+                    or not files.knows(skipped_files(entry))
                 ):
                     entry = _read(unit, dataset, sources, private, ids, gone, files) | {"state": state}
                     journal.append(entry)
-                if entry["items"] or _skipped_files(entry):  # of a patient who has withdrawn nothing is listed
+                if entry["items"] or skipped_files(entry):  # of a patient who has withdrawn nothing is listed
                     files.add(dataset.name, unit.key)
-                    files.keep(_skipped_files(entry))
+                    files.keep(skipped_files(entry))
                 own = [_item(each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
                 skips += [Skip(**each) for each in entry["skips"]]
@@ -134,12 +132,12 @@ def _keyed(skip: Skip, files: FileIds) -> Skip:
     return skip if skip.reason == HAS_WITHDRAWN else replace(skip, what=files.add(skip.dataset, skip.what))
 
 
-def _skipped_files(entry: dict[str, Any]) -> list[str]:
+def skipped_files(entry: dict[str, Any]) -> list[str]:
     """The ids of what a journal's entry says was skipped, but for patients who have withdrawn."""
     return [skip["what"] for skip in entry["skips"] if skip["reason"] != HAS_WITHDRAWN]
 
 
-def _key_files(private: Path) -> None:
+def key_files(private: Path) -> None:
     """Put ids in place of the file names that a journal of an earlier version holds."""
     entries = read_journal(private / JOURNAL)
     if all(re.fullmatch(ID, entry["unit"]) for entry in entries):
@@ -180,47 +178,6 @@ def read_withdrawn(private: Path) -> frozenset[str]:
     """The keyed ids of patients who have withdrawn."""
     path = private / WITHDRAWN
     return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else frozenset()
-
-
-def withdraw_patient(private: Path, group: str) -> dict[str, int]:
-    """Take a patient's pictures out of the work folder, with what was journalled and listed of them; returns counts. The next run makes
-    the set without them. `group`: the patient as the sources call them, or the keyed id, as in the column `group` of the set.
-
-    Raises BadInput for a patient of whom there is no item, and for a name that two sources give to different patients.
-    """
-    with lock(private, "gmai"):
-        _key_files(private)
-        entries = read_journal(private / JOURNAL)
-        patient = _patient_called(group, entries, pseudonyms_of(private.with_name("dataset")))
-        if patient is None:
-            raise BadInput(
-                f"{private}: no item is of {group!r}. Give the patient as the sources do, or the id in the set's column `group` (g-...)."
-            )
-        is_theirs = [any(item["patient"] == patient for item in entry["items"]) for entry in entries]
-        theirs = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if is_one]
-        kept = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if not is_one]
-        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {patient})).encode())
-        replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
-        files = FileIds(private.with_name("dataset"))
-        files.drop({name for entry in theirs for name in (entry["unit"], *_skipped_files(entry))})
-        used = {item["picture"] for entry in kept for item in entry["items"]}
-        pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
-        for picture in pictures:
-            (private / PICTURES / f"{picture}.png").unlink(missing_ok=True)
-    return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}
-
-
-def _patient_called(name: str, entries: list[dict[str, Any]], ids: Pseudonyms) -> str | None:
-    """The id of the patient whose id or name in a source this is. Raises BadInput where sources call several patients so."""
-    registries = {entry.get("registry", entry["dataset"]) for entry in entries} | {"dicom"}
-    meant = {name, *(ids.group(f"{registry}\0{name}") for registry in registries)}
-    found = meant & {item["patient"] for entry in entries for item in entry["items"]}
-    if len(found) > 1:
-        raise BadInput(
-            f"{name!r} is a patient of several sources, which may be different people. Give the id in the column `group` of the set: "
-            f"{', '.join(sorted(found))}."
-        )
-    return found.pop() if found else None
 
 
 def _settings(dataset: Dataset, sources: Sources) -> str:
@@ -303,11 +260,11 @@ def _store(
     items, skips = [], []
     for number, target in enumerate(_merged(picture.targets)):
         area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
-        if target.kind != "class" and area < max(sources.min_area, 1e-9):
-            skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
-            continue
-        mask = None if target.mask is None else scale_mask(target.mask, (pixels.shape[0], pixels.shape[1]))
-        if mask is not None and not mask.any():
+        is_small = target.kind != "class" and area < max(sources.min_area, 1e-9)
+        mask = None
+        if target.mask is not None and not is_small:
+            mask = scale_mask(target.mask, (pixels.shape[0], pixels.shape[1]))
+        if is_small or (mask is not None and not mask.any()):
             skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
             continue
         items.append(

@@ -51,7 +51,6 @@ def run(
     model: Writer | None = None,
     asking: Asking | None = None,
     embeddings: Path | None = None,
-    quiet: bool | None = None,
     blind_model: Writer | None = None,
 ) -> Made:
     """From sources.yaml to a benchmark in `out`. Raises BadInput where nothing can be made; then no output folder is written or changed.
@@ -67,7 +66,7 @@ def run(
     with lock(private, "gmai"):
         private.chmod(0o700)  # it holds pictures that nobody has looked at yet
         remove_temp_files(private)
-        items, skips, read = read_items(sources, private, quiet)
+        items, skips, read = read_items(sources, private)
         _write_skips(private / SKIPPED, skips)
         notes = _skip_notes(skips, private / SKIPPED, list_beside(out / "dataset"))
         tasks, departments = values_of(sources)
@@ -92,9 +91,7 @@ def run(
         cells: dict[Cell, list[Case]] = defaultdict(list)
         for case in chosen:
             cells[case.cell].append(case)
-        proposed = (
-            questions.propose(cells, table, model, private, asking or Asking(), quiet) if model is not None else None
-        )
+        proposed = questions.propose(cells, table, model, private, asking or Asking()) if model is not None else None
         words, without = questions.templates(cells, table, sources.questions, private / questions.CANDIDATES)
         numbers = read_numbers(private, sources)
         written, unwritten = _write(chosen, words, sources, pools, private, numbers)
@@ -106,7 +103,7 @@ def run(
         branches = blind.majority(written)
         model_branches = None
         if blind_model is not None:
-            model_branches = blind.by_model(written, blind_model, private, asking or Asking(), quiet)
+            model_branches = blind.by_model(written, blind_model, private, asking or Asking())
         flagged = [("the text alone", branch) for branch in branches if branch.is_flagged]
         flagged_by_model = [
             (blind_model.name, each) for each in model_branches or () if blind_model and each.is_flagged

@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
 
-READERS = ("folders", "csv", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv")
-
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)

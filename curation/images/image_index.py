@@ -7,9 +7,7 @@ See also: reading them (`image_files.py`), embedding (`encoders.py`), captions (
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
@@ -26,7 +24,8 @@ from curation.images.image_files import Folder, ImageFiles, images_at
 from dataset_builders.contents.pseudonyms import ID
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.lookup import ImageError, check_image, opened
+from eval_harness.models.interface import storable
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"
@@ -37,22 +36,15 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-def prefetch(
-    work: Callable[[In], Out], items: Iterable[In], threads: int | None = None, window: int = 64
-) -> Iterator[Out]:
+def prefetch(work: Callable[[In], Out], items: Iterable[In], window: int = 64) -> Iterator[Out]:
     """`work` of each item in order, done by threads that run at most `window` items ahead."""
     source = iter(items)
-    with ThreadPoolExecutor(threads or min(16, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         waiting: list[Future[Out]] = [pool.submit(work, item) for item in islice(source, window)]
         while waiting:
             done = waiting.pop(0).result()
             waiting += [pool.submit(work, item) for item in islice(source, 1)]
             yield done
-
-
-def replace_surrogates(text: str) -> str:
-    """The text as files can hold it: what is half a character (a lone surrogate) becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def open_rgb(data: bytes) -> Image.Image:
@@ -62,17 +54,11 @@ def open_rgb(data: bytes) -> Image.Image:
     Raises ImageError where the bytes are no complete image.
     """
     check_image(data)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-            if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
-                image = Image.fromarray(_grey(np.asarray(image, np.float64)))
-            return image.convert("RGB")
-    except ImageError:
-        raise
-    except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
-        raise ImageError(f"the image is damaged or cut off ({error})") from None
+    with opened(data) as image:
+        picture = ImageOps.exif_transpose(image)
+        if picture.mode.startswith(("I", "F")):  # Pillow would clip these at 255
+            picture = Image.fromarray(_grey(np.asarray(picture, np.float64)))
+        return picture.convert("RGB")
 
 
 def _grey(values: np.ndarray) -> np.ndarray:
@@ -98,10 +84,10 @@ def _files(images: Path | ImageFiles) -> ImageFiles:
 
 def _unwritable(name: str) -> bool:
     """Whether a file's name is no text: bytes of another encoding, which no table can hold."""
-    return name != replace_surrogates(name)
+    return name != storable(name)
 
 
-def index_images(images: Path | ImageFiles, out: Path, quiet: bool | None = None) -> pd.DataFrame:
+def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     """Write the table of readable images of a folder or an address and return it with the column `file` beside the stored ones: image
     (the id of the file), sha256, phash, width, height, size, changed.
 
@@ -113,14 +99,14 @@ def index_images(images: Path | ImageFiles, out: Path, quiet: bool | None = None
     files = _files(images)
     names = files.names()
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
-    written = [replace_surrogates(name) for name in names]
+    written = [storable(name) for name in names]
     is_earlier = old is not None and not old["image"].str.fullmatch(ID).all()
     folder = files.path if isinstance(files, Folder) else None
     ids = {name: name for name in written} if is_earlier else ids_of(folder, written, out)
     known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:
-        image = ids[replace_surrogates(name)]
+        image = ids[storable(name)]
         if _unwritable(name):
             return {"image": image, "reason": "its name is not UTF-8 text: rename the file"}
         try:
@@ -148,7 +134,7 @@ def index_images(images: Path | ImageFiles, out: Path, quiet: bool | None = None
             "file": name,
         }
 
-    rows = list(tqdm(prefetch(look, names), total=len(names), desc="reading images", unit="image", disable=quiet))
+    rows = list(tqdm(prefetch(look, names), total=len(names), desc="reading images", unit="image", disable=None))
     good = [row for row in rows if "reason" not in row]
     bad = [row for row in rows if "reason" in row]
     if not good:

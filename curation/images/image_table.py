@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -51,10 +51,8 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     wanted = vars(columns)
     defaults = vars(Columns())
     for name, column in wanted.items():
-        if column not in raw.columns and (name == "image" or column != defaults[name]):
-            raise BadInput(
-                f"{path}: has no column {column!r} (it has {', '.join(map(str, raw.columns))}). Name it with --{name}-column."
-            )
+        if name == "image" or column != defaults[name]:
+            need_columns(raw, path, [column], f"Name it with --{name}-column.")
     table = pd.DataFrame({name: _texts(raw, column) for name, column in wanted.items()})
     table["group"] = table["group"].map(one_spelling)
     table = table[table["image"] != ""].drop_duplicates().reset_index(drop=True)
@@ -95,6 +93,13 @@ def read_any(path: Path) -> pd.DataFrame:
     except (ValueError, OSError) as error:
         raise BadInput(f"{path}: cannot be read as {kind[1:]} ({error}). Save the table as CSV.") from None
     raise BadInput(f"{path}: is none of .csv, .tsv, .jsonl, .parquet, .txt. Save the table as CSV.")
+
+
+def need_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str], remedy: str) -> None:
+    """Raise BadInput for the first of these columns that the table at `where` does not have."""
+    for column in columns:
+        if column not in table.columns:
+            raise BadInput(f"{where}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}")
 
 
 def _text(path: Path) -> str:

@@ -63,7 +63,6 @@ def embed(
     encoder: Encoder,
     batch_size: int = 32,
     dtype: str = "float32",
-    quiet: bool | None = None,
     encode: Encode | None = None,
 ) -> Path:
     """Embed all readable images of a folder or an address (`image_files.py`); returns the path of the array (n, d), whose rows follow
@@ -80,7 +79,7 @@ def embed(
     list_images(files)  # before anything is made: raises where there are none
     with lock(out, "embed"):
         remove_temp_files(out)
-        index = index_images(files, out, quiet)
+        index = index_images(files, out)
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)
@@ -93,7 +92,7 @@ def embed(
             initial=len(wanted) - len(todo),
             desc=f"embedding ({encoder.spec.name})",
             unit="image",
-            disable=quiet,
+            disable=None,
         )
         with bar:
             for count in (encode or encode_here)(Encoding(files, todo, cache, encoder, batch_size, dtype)):

@@ -114,7 +114,6 @@ def mine(
     choice: Choice,
     sample: int | None = None,
     seed: int = 0,
-    quiet: bool | None = None,
     run: Runner = run_here,
 ) -> dict[str, Any]:
     """Search, set aside, choose; returns the report that is also written to out/report.json.
@@ -139,7 +138,7 @@ def mine(
         config["choice"] = {"per_image": choice.per_image, "near_duplicate": choice.near_duplicate}
     _check(out, config)
     with lock(out, LOCK):
-        return _mine(search, images, out, choice, config, sample, seed, quiet, run)
+        return _mine(search, images, out, choice, config, sample, seed, run)
 
 
 def _mine(
@@ -150,7 +149,6 @@ def _mine(
     config: dict[str, Any],
     sample: int | None,
     seed: int,
-    quiet: bool | None,
     run: Runner,
 ) -> dict[str, Any]:
     """`mine`, once no other process is at it."""
@@ -163,9 +161,9 @@ def _mine(
     remove_temp_files(blocks)
     effort: dict[str, Any] = {"pairs_of_images": search.n * (search.n - 1) // 2}
     if sample is None:
-        _search(BlockWriter(search, images, choice), blocks, quiet, run)
+        _search(BlockWriter(search, images, choice), blocks, run)
     elif not (blocks / block_name(0)).is_file():
-        drawn = sample_pairs(search, sample, seed, quiet)
+        drawn = sample_pairs(search, sample, seed)
         effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
         write_json(out / "effort.json", effort, indent=None)
         _write_block(blocks / block_name(0), iter([drawn.pairs]))  # last: a sample that is there is complete
@@ -206,13 +204,13 @@ def block_name(first: int) -> str:
     return f"{first:010d}.parquet"
 
 
-def _search(writer: BlockWriter, blocks: Path, quiet: bool | None, run: Runner) -> None:
+def _search(writer: BlockWriter, blocks: Path, run: Runner) -> None:
     """Write the blocks that are not there yet."""
     search = writer.search
     firsts = range(0, search.n, BLOCK_ROWS)
     todo = [first for first in firsts if not (blocks / block_name(first)).is_file()]
     work = np.array([search.n - first for first in firsts])
-    bar = tqdm(total=int(work.sum()), desc="searching pairs", unit="row", disable=quiet)
+    bar = tqdm(total=int(work.sum()), desc="searching pairs", unit="row", disable=None)
     bar.update(int(work.sum()) - sum(search.n - first for first in todo))
     with bar:
         for first in run(writer, blocks, todo):

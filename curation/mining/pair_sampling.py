@@ -33,7 +33,7 @@ class Sample:
     complete: bool
 
 
-def sample_pairs(search: PairSearch, count: int, seed: int = 0, quiet: bool | None = True) -> Sample:
+def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
     """`count` different pairs drawn uniformly from those that meet `search.thresholds`, or as many as there are.
 
     The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the
@@ -49,7 +49,7 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0, quiet: bool | No
     order = rng.permutation(total) if total <= ALL else None
     lowest = max(low for low, _ in search.thresholds.ranges())
     effort = total if order is not None else SEARCH_FROM if math.isfinite(lowest) else LARGEST_EFFORT
-    bar = tqdm(total=count, desc="drawing pairs", unit="pair", disable=quiet)
+    bar = tqdm(total=count, desc="drawing pairs", unit="pair", disable=None)
     while len(seen) < count and drawn < effort:
         if order is not None:
             i, j = _unrank(order[drawn : drawn + DRAW], n)
@@ -73,17 +73,17 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0, quiet: bool | No
         bar.update(len(new))
     bar.close()
     if len(seen) < count and order is None and math.isfinite(lowest):
-        return _sample_of_all(search, count, rng, quiet)
+        return _sample_of_all(search, count, rng)
     pairs = Pairs.join(kept)
     return Sample(
         pairs.take(np.lexsort((pairs.j, pairs.i))), drawn, order is not None and drawn >= total and not left_out
     )
 
 
-def _sample_of_all(search: PairSearch, count: int, rng: np.random.Generator, quiet: bool | None) -> Sample:
+def _sample_of_all(search: PairSearch, count: int, rng: np.random.Generator) -> Sample:
     """The same from all pairs there are, for thresholds that few meet: each gets a random number, the smallest are kept."""
     kept, keys, met = Pairs.join([]), np.empty(0), 0
-    for first in tqdm(range(0, search.n, search.step), desc="searching pairs", unit="block", disable=quiet):
+    for first in tqdm(range(0, search.n, search.step), desc="searching pairs", unit="block", disable=None):
         for found in search.blocks(first, min(search.n, first + search.step)):
             met += len(found)
             kept, keys = Pairs.join([kept, found]), np.append(keys, rng.random(len(found)))

@@ -52,5 +52,5 @@ def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Pa
     )
     title = f"<h1>Similarity of {len(rows)} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
     body = f"<body>{title}{''.join(drawn)}</body></html>\n"
-    replace_file(out, lambda path: path.write_text(head + body, encoding="utf-8"))
+    replace_file(out, (head + body).encode())
     return medians

@@ -49,7 +49,7 @@ class BlindAsking:
 
 
 def replies_without_images(
-    family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
+    family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking
 ) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
     """Put every question (rows as `questions_text` has them) to `model` without its image: the answers as the reader takes them, and the
     journal's entries.
@@ -71,7 +71,7 @@ def replies_without_images(
     }
     system = spec(family).system if getattr(model, "is_api", False) else None  # as in the harness
     texts = {key: json.loads(key)[-1] for key in prompts}
-    replies = list(ask_once(model, texts, asking, journal, "asking without images", quiet, system).values())
+    replies = list(ask_once(model, texts, asking, journal, "asking without images", system).values())
     answers = pd.DataFrame(
         {
             "question_id": [prompts[entry["id"]] for entry in replies],
@@ -83,11 +83,9 @@ def replies_without_images(
     return answers, replies
 
 
-def ask_blind(
-    family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking, quiet: bool | None = None
-) -> BlindModel:
+def ask_blind(family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking) -> BlindModel:
     """A model's scores on questions that are put to it without their images (`replies_without_images`)."""
-    answers, replies = replies_without_images(family, questions, model, journal, asking, quiet)
+    answers, replies = replies_without_images(family, questions, model, journal, asking)
     scored = score(family, questions, read_answers(answers, questions, family))
     tokens = [sum(entry["tokens"][side] for entry in replies if entry["tokens"]) for side in (0, 1)]
     cost = None

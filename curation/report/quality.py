@@ -253,15 +253,15 @@ def image_warnings(
     return found
 
 
-def smallest_difference(pairs: int, discordant: float, power: float = 0.8, alpha: float = 0.05) -> float | None:
+def smallest_difference(pairs: int, discordant: float) -> float | None:
     """The smallest difference in set accuracy (points) between two models that a paired test on so many pairs finds
-    with this power.
+    at the level of 5 % with a power of 80 %.
 
     discordant: share of pairs that exactly one of the two gets right. Connor's formula for McNemar's test, n = (z_a
     sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d; pairs are taken as independent, so shared images make the true
     value larger. None where no difference can be told: it would have to be larger than the discordant share itself.
     """
-    z_a, z_b = norm.ppf(1 - alpha / 2), norm.ppf(power)
+    z_a, z_b = norm.ppf(1 - 0.05 / 2), norm.ppf(0.8)
     # z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p), squared: a quadratic in d.
     a, b, c = pairs + z_b**2, -2 * z_a * math.sqrt(discordant * pairs), (z_a**2 - z_b**2) * discordant
     inside = b * b - 4 * a * c

@@ -146,6 +146,6 @@ def histogram(values: Sequence[float], bins: int = 24) -> str:
 def write_report(quality: Quality, name: str, out: Path) -> None:
     """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(out, lambda path: path.write_text(page(quality, name), encoding="utf-8"))
+    replace_file(out, page(quality, name).encode())
     numbers = asdict(quality) | {"warnings": quality.warnings()}
     write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)

@@ -27,7 +27,7 @@ from curation.review.review_page import KEYS, SCRIPT, STYLE, pictures, saved
 from curation.review.serving import HERE, serve_page
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError
+from dataset_builders.images.lookup import ImageError, as_png
 from dataset_builders.images.metadata import strip_metadata
 
 SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
@@ -80,9 +80,7 @@ def _for_browser(data: bytes) -> tuple[str, bytes]:
         kind = SHOWN_AS_THEY_ARE.get(image.format or "")
         if kind and not getattr(image, "is_animated", False) and image.mode in ("L", "RGB", "RGBA", "P", "1"):
             return kind, data
-    buffer = io.BytesIO()
-    open_rgb(data).save(buffer, "PNG")
-    return "image/png", buffer.getvalue()
+    return "image/png", as_png(open_rgb(data))
 
 
 def _page(log: ReviewLog, access: Access | None) -> gr.Blocks:

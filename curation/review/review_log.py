@@ -19,11 +19,11 @@ from typing import Any
 import pandas as pd
 
 from curation.images.file_names import file_names
-from curation.images.image_index import replace_surrogates
 from curation.writing.categories import read_given
 from curation.writing.question_writing import read_drafts, records
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
+from eval_harness.models.interface import storable
 
 LOG = "reviews.jsonl"
 SCORES = ("score_1", "score_2")
@@ -152,7 +152,7 @@ class ReviewLog:
                     )
             entry = {
                 "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "reviewer": replace_surrogates(reviewer).strip(),
+                "reviewer": storable(reviewer).strip(),
                 "pair_id": pair_id,
                 "field": name,
                 "before": before,
@@ -219,12 +219,12 @@ def _checked(pair: Pair, name: str, value: Any) -> Any:
     if name in CHECKS:
         return bool(value)
     if name == "note":
-        return replace_surrogates(str(value or "")).strip()
+        return storable(str(value or "")).strip()
     if name in LISTS:
-        return list(dict.fromkeys(replace_surrogates(item).strip() for item in value or [] if item.strip()))
+        return list(dict.fromkeys(storable(item).strip() for item in value or [] if item.strip()))
     if name not in TEXTS:
         raise BadInput(f"{name}: is no field of a review.")
-    text = " ".join(replace_surrogates(str(value or "")).split())
+    text = " ".join(storable(str(value or "")).split())
     if not text:
         raise BadInput(f"{name}: cannot be empty.")
     other = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)

@@ -14,14 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from curation.images.image_index import replace_surrogates
 from curation.images.image_table import MIN_CAPTION
 from curation.writing.prompts import SYSTEM
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.http.sending import permit_sending
-from eval_harness.models.interface import Request, Response
+from eval_harness.models.interface import Request, Response, storable
 
 Read = TypeVar("Read")
 MAX_TOKENS = 512
@@ -64,7 +63,6 @@ def ask(
     asking: Asking,
     journal: Path,
     desc: str,
-    quiet: bool | None,
     system: str | None = SYSTEM,
 ) -> Iterator[dict[str, Any]]:
     """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal.
@@ -90,13 +88,13 @@ def ask(
         for key, text in prompts.items()
     ]
     with lock(journal.parent, journal.name), Journal(journal) as replies:
-        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=quiet):
+        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=None):
             entry = {
                 "id": response.question_id,
                 "try": response.sample,
                 "status": response.status,
-                "reply": replace_surrogates(response.text),
-                "error": replace_surrogates(response.error) if response.error else response.error,
+                "reply": storable(response.text),
+                "error": storable(response.error) if response.error else response.error,
                 "tokens": list(response.usage) if response.usage else None,
                 "model": model.name,
             }
@@ -110,7 +108,6 @@ def ask_once(
     asking: Asking,
     journal: Path,
     desc: str,
-    quiet: bool | None,
     system: str | None = SYSTEM,
 ) -> dict[str, dict[str, Any]]:
     """The reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are asked anew by the
@@ -118,7 +115,7 @@ def ask_once(
     entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
     todo = {key: text for key, text in prompts.items() if key not in entries}
     journal.parent.mkdir(parents=True, exist_ok=True)
-    for entry in ask(model, todo, 0, asking, journal, desc, quiet, system) if todo else ():
+    for entry in ask(model, todo, 0, asking, journal, desc, system) if todo else ():
         entries[entry["id"]] = entry
     return {key: entries[key] for key in prompts if key in entries}
 
@@ -150,7 +147,6 @@ def ask_until_good(
     asking: Asking,
     journal: Path,
     desc: str,
-    quiet: bool | None,
 ) -> Replies[Read]:
     """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
 
@@ -182,6 +178,6 @@ def ask_until_good(
             for key, text in prompts.items()
             if key not in found.good and found.tried[key] <= number and key not in found.failed
         }
-        for entry in ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})", quiet) if todo else ():
+        for entry in ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})") if todo else ():
             take(entry)
     return found

@@ -105,9 +105,7 @@ def _denied(finding: str, caption: str) -> bool:
     return re.search(rf"\b{_DENIAL}\b[^.;:]*?\b{words}", caption, re.IGNORECASE) is not None
 
 
-def read_captions(
-    table: pd.DataFrame, model: Writer, out: Path, asking: Asking, quiet: bool | None = None
-) -> dict[str, int]:
+def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> dict[str, int]:
     """Ask about each caption of `table` (columns of `image_table.read_table`) and write the CSV `out`; returns counts.
 
     Rows that `out` has already stay as they are: what a person fixed or reviewed is never asked again. Raises BadInput where `out` is
@@ -123,7 +121,7 @@ def read_captions(
         return read_facts(str(entry["reply"]), json.loads(key))[0]
 
     with lock(out.parent, f"{out.name}.captions"):
-        replies = ask_until_good(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions", quiet)
+        replies = ask_until_good(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions")
         read = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         about = {row["image"]: row for row in table.to_dict("records")}
         rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]

@@ -34,13 +34,13 @@ def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, quiet: bool | None = None) -> list[str]:
+def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> list[str]:
     """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput where its reply
     lists none."""
     captions = sorted(set(captions_of(drafts).values()))
     chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:AT_ONCE]
     lines = "\n".join(f"Caption {index}: {one_line(captions[at])}" for index, at in enumerate(chosen))
-    reply = _one(model, "discover", fill(DISCOVER, captions=lines), out, asking, quiet)
+    reply = _one(model, "discover", fill(DISCOVER, captions=lines), out, asking)
     names = list(dict.fromkeys(name for line in reply.splitlines() if (name := _heading(line))))
     if len(names) < 2:
         raise BadInput(f"--discover: the reply lists no categories ({reply[:120]!r}). Try again, or give --categories.")
@@ -88,7 +88,6 @@ def categorize(
     out: Path,
     asking: Asking,
     known: list[str] | None = None,
-    quiet: bool | None = None,
 ) -> dict[str, Any]:
     """Ask for the category of each image by its caption, write out/categories.json and return it: `categories`,
     `images`, `refused`.
@@ -110,7 +109,7 @@ def categorize(
         return read_categories(entry["reply"], known) or None
 
     with lock(out, "categorize"):
-        replies = ask_until_good(model, prompts, named, asking, journal, "categorizing", quiet)
+        replies = ask_until_good(model, prompts, named, asking, journal, "categorizing")
         given = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         refused = {
             image: replies.last[key]["reply"] or f"({replies.last[key]['status']})"
@@ -129,7 +128,7 @@ def read_given(folder: Path) -> dict[str, list[str]]:
     return json.loads(file.read_text(encoding="utf-8"))["images"] if file.is_file() else {}
 
 
-def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, quiet: bool | None = None) -> str:
+def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> str:
     """Failure patterns that the model sees in (at most) 100 pairs drawn with the seed; the reply is written to
     out/patterns.md.
 
@@ -147,14 +146,14 @@ def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking, qui
         )
         for index, row in enumerate(records(rows))
     ]
-    reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), out, asking, quiet)
-    replace_file(out / "patterns.md", lambda path: path.write_text(reply + "\n", encoding="utf-8"))
+    reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), out, asking)
+    replace_file(out / "patterns.md", f"{reply}\n".encode())
     return reply
 
 
-def _one(model: Writer, key: str, prompt: str, out: Path, asking: Asking, quiet: bool | None) -> str:
+def _one(model: Writer, key: str, prompt: str, out: Path, asking: Asking) -> str:
     with lock(out, key):
-        entries = list(ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key, quiet))
+        entries = list(ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key))
     for entry in entries:
         if entry["status"] == "answered" and entry["reply"].strip():
             return str(entry["reply"])

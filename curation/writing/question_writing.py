@@ -32,7 +32,7 @@ LETTERS = "letters.json"
 
 
 def write_questions(
-    pairs: pd.DataFrame, captions: dict[str, str], model: Writer, out: Path, asking: Asking, quiet: bool | None = None
+    pairs: pd.DataFrame, captions: dict[str, str], model: Writer, out: Path, asking: Asking
 ) -> dict[str, Any]:
     """Have a question written for each pair whose captions are both long enough; returns the funnel's counts.
 
@@ -65,7 +65,7 @@ def write_questions(
         _same_pairs(out, wanted)
         about = {row["pair_id"]: (row["caption_1"], row["caption_2"]) for row in records(wanted)}
         replies = ask_until_good(
-            model, prompts, lambda key, entry: _judged(entry, about[key])[0], asking, journal, "writing", quiet
+            model, prompts, lambda key, entry: _judged(entry, about[key])[0], asking, journal, "writing"
         )
         _write_drafts(out / DRAFTS, wanted, replies.good, asking.seed)
         why = {key: _judged(entry, about[key])[1] for key, entry in replies.last.items()}

@@ -15,7 +15,7 @@ from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
 from dataset_builders.parquet.columns import Kind, yaml_features
 from dataset_builders.parquet.writer import Written
-from dataset_builders.schema import Case, CaseImage, Content, Question
+from dataset_builders.schema import CaseImage, Content, Question
 
 if TYPE_CHECKING:
     from dataset_builders.contents.repository_files import Description
@@ -25,14 +25,12 @@ ORIGINS = {
     "official": "This is the complete benchmark, built from the authors' files.",
     "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
     "phantom": (
-        "**These are drawn phantoms, not medical images.** They have the official layout and show that "
-        "everything works; "
-        "a score on them says nothing about medicine."
+        "**These are drawn phantoms, not medical images.** They have the official layout and show that everything "
+        "works; a score on them says nothing about medicine."
     ),
     "custom": (
-        "**This is not the complete official benchmark** (a sample, a part of it, or a benchmark of somebody's "
-        "own in the same "
-        "format). Scores on it are not comparable with published ones."
+        "**This is not the complete official benchmark** (a sample, a part of it, or a benchmark of somebody's own in "
+        "the same format). Scores on it are not comparable with published ones."
     ),
 }
 
@@ -143,10 +141,9 @@ def _body(
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
         f"## Limits\n\n{facts.limits}\n\n"
-        "**Contamination.** The images and texts this benchmark is made of have been public for years and may be "
-        "in a model's training "
-        "data. Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of "
-        "text corpora.",
+        "**Contamination.** The images and texts this benchmark is made of have been public for years and may be in a "
+        "model's training data. Do not train on any of its splits (but a config made for fine-tuning), and keep this "
+        "page out of text corpora.",
         _patients(content),
         _licences(description, facts, content),
         f"## Citation\n\n```bibtex\n{facts.citation}\n```",
@@ -172,8 +169,7 @@ def _use(description: Description, written: dict[str, Written]) -> str:
         "empty where the answer is hidden."
         + (
             "\n\nThe files store each image once, however many questions show it. Loading `questions` without "
-            "streaming repeats it in "
-            "your cache; `cases` (one row per case, its images once) does not."
+            "streaming repeats it in your cache; `cases` (one row per case, its images once) does not."
             if config == "questions"
             else ""
         )
@@ -199,7 +195,7 @@ def _configs(description: Description, columns: dict[str, dict[str, Kind]], writ
 
 
 def _example(content: Content, examples: list[tuple[str, CaseImage]]) -> str:
-    first = next((case for cases in content.cases.values() for case in cases), None)
+    first = next(content.all_cases(), None)
     if first is None:
         return ""
     lines = ["## Example", ""]
@@ -230,9 +226,8 @@ def _built(content: Content) -> str:
     lines = [
         "## How it was built",
         "",
-        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` "
-        "holds a sha256 per image and "
-        "the fingerprint of each split (sha256 over ids, questions, options, types and answers).",
+        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` holds a "
+        "sha256 per image and the fingerprint of each split (sha256 over ids, questions, options, types and answers).",
         "",
         "| count | here | paper | |",
         "|---|---|---|---|",
@@ -261,19 +256,14 @@ def _licences(description: Description, facts: Facts, content: Content) -> str:
         lines.append("Questions and images were made by medprobe and are given away under CC0-1.0.")
         return "\n".join(lines)
     lines.append(facts.licence)
-    found = {image.image_id: image for cases in content.cases.values() for case in cases for image in _images(case)}
+    found = {image.image_id: image for case in content.all_cases() for image in case.images}
     by_licence = Counter(image.license for image in found.values())
     if found:
         lines += ["", "| licence of the image | images |", "|---|---|"]
         lines += [f"| {_inline(licence)} | {count:,} |" for licence, count in sorted(by_licence.items())]
         lines += [
             "",
-            "`image_license` and `image_source` say it per question. An image of unknown licence must not be "
-            "passed on: keep a copy of this "
-            "repository that holds such images private.",
+            "`image_license` and `image_source` say it per question. An image of unknown licence must not be passed "
+            "on: keep a copy of this repository that holds such images private.",
         ]
     return "\n".join(lines)
-
-
-def _images(case: Case) -> tuple[CaseImage, ...]:
-    return case.images

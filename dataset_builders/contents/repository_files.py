@@ -102,13 +102,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
 
 def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
     """Write the private answers into the empty `folder`: a dataset repository of its own (question_id, answer)."""
-    questions = [
-        q
-        for cases in content.cases.values()
-        for case in cases
-        for q in case.questions
-        if q.question_id in content.hidden
-    ]
+    questions = [q for case in content.all_cases() for q in case.questions if q.question_id in content.hidden]
     rows: dict[str, list[Any]] = {
         "question_id": [q.question_id for q in questions],
         "answer": [list(content.hidden[q.question_id]) for q in questions],
@@ -193,7 +187,7 @@ def _examples(folder: Path, content: Content) -> list[tuple[str, CaseImage]]:
     """Up to three example images whose licence lets anybody share them, as (path in the repository, image)."""
     found: list[tuple[str, CaseImage]] = []
     seen: set[str] = set()
-    for image in (image for cases in content.cases.values() for case in cases for image in case.images):
+    for image in (image for case in content.all_cases() for image in case.images):
         if image.license in SHARED_LICENCES and image.image_id not in seen and image.read is not None:
             seen.add(image.image_id)
             data = strip_metadata(image.read())

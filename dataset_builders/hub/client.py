@@ -44,14 +44,25 @@ def connect(token: str | None = None) -> HfApi:
     return HfApi(endpoint=address, token=token, library_name="medprobe")
 
 
-def connect_with_token() -> HfApi:
-    """A client that may write. BadInput without a token."""
+def connect_with_token(token: str | None = None) -> HfApi:
+    """A client that may write, by this token or this machine's. BadInput without one."""
     from huggingface_hub import get_token
 
-    token = get_token()
+    token = token or get_token()
     if not token:
         raise BadInput("no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write.")
     return connect(token)
+
+
+def sign_in(repo_id: str, token: str | None = None) -> tuple[HfApi, str]:
+    """A client that may write to a repository, and the account of its token (None: this machine's).
+
+    BadInput for an id that is none, without a token, and where the Hub does not take it.
+    """
+    check_repo_id(repo_id)
+    api = connect_with_token(token)
+    with hub_errors(repo_id, "sign in"):
+        return api, str(with_retries(api.whoami).get("name"))
 
 
 def check_repo_id(repo_id: str) -> None:
@@ -107,27 +118,30 @@ def is_unavailable(error: BaseException) -> bool:
     return isinstance(error, Unavailable) or caused_by(error, away) is not None
 
 
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _response(error: BaseException) -> Any:
+    """What the Hub answered, of an error of huggingface_hub, also where the client wrapped it; None where there was no answer."""
+    responses = (getattr(cause, "response", None) for cause in _causes(error))
+    return next((response for response in responses if response is not None), None)
+
+
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status behind an error of huggingface_hub, also where the client wrapped it; None where there was no answer."""
-    cause: BaseException | None = error
-    while cause is not None:
-        response = getattr(cause, "response", None)
-        if response is not None:
-            return int(response.status_code)
-        cause = cause.__cause__
-    return None
+    """The HTTP status behind an error of huggingface_hub; None where there was no answer."""
+    response = _response(error)
+    return None if response is None else int(response.status_code)
 
 
 def retry_after(error: BaseException) -> float:
     """Seconds that the Hub asked to wait (the header Retry-After, in seconds); 0 where it asked for none."""
-    cause: BaseException | None = error
-    while cause is not None:
-        response = getattr(cause, "response", None)
-        if response is not None:
-            seconds = str(response.headers.get("retry-after") or "").strip()
-            return float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 10 else 0.0
-        cause = cause.__cause__
-    return 0.0
+    response = _response(error)
+    seconds = "" if response is None else str(response.headers.get("retry-after") or "").strip()
+    return float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 10 else 0.0
 
 
 def is_passing(error: BaseException) -> bool:
@@ -212,7 +226,7 @@ def explain(error: BaseException, repo_id: str, doing: str, who: str | None = No
         )
     if caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
         return (
-            f"{repo_id}: cannot {doing}: {endpoint()} cannot be reached ({_one_line(str(_root(error)))}). "
+            f"{repo_id}: cannot {doing}: {endpoint()} cannot be reached ({_one_line(str([*_causes(error)][-1]))}). "
             "Check the network and HF_ENDPOINT."
         )
     return None
@@ -235,29 +249,13 @@ def _status_line(status: int, account: str, said: str) -> str:
 
 
 def _said(error: BaseException) -> str:
-    cause: BaseException | None = error
-    while cause is not None:
-        message = getattr(cause, "server_message", None)
-        if message:
-            return f" ({_one_line(message)})"
-        cause = cause.__cause__
-    return ""
+    messages = (getattr(cause, "server_message", None) for cause in _causes(error))
+    return next((f" ({_one_line(message)})" for message in messages if message), "")
 
 
 def caused_by(error: BaseException, kinds: Any) -> BaseException | None:
     """The error of one of these kinds that `error` is, or was raised from."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, kinds):
-            return cause
-        cause = cause.__cause__
-    return None
-
-
-def _root(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
+    return next((cause for cause in _causes(error) if isinstance(cause, kinds)), None)
 
 
 def _is_xet(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import check_said
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.card_header import read_card_header
+from dataset_builders.hub.repository_layout import patterns_of
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.schema import image_ids
 
@@ -103,7 +104,7 @@ def _data_files(folder: Path, card: dict[str, Any]) -> dict[tuple[str, str], lis
     for config in card["configs"]:
         name = str(config.get("config_name", "default"))
         stated = config.get("data_files")
-        for split, patterns in _splits(stated):
+        for split, patterns in patterns_of(stated):
             paths = sorted({path for pattern in patterns for path in _matches(folder, pattern)})
             if not paths:
                 raise BadInput(
@@ -113,21 +114,6 @@ def _data_files(folder: Path, card: dict[str, Any]) -> dict[tuple[str, str], lis
         if not any(key[0] == name for key in found):
             raise BadInput(f"{folder / 'README.md'}: config {name} names no data_files. Build the folder again.")
     return found
-
-
-def _splits(stated: Any) -> list[tuple[str, list[str]]]:
-    """The ways in which a card may state data_files, all as (split, patterns)."""
-    if isinstance(stated, str):
-        return [("train", [stated])]
-    if isinstance(stated, dict):
-        return [(str(split), _listed(patterns)) for split, patterns in stated.items()]
-    if isinstance(stated, list) and all(isinstance(each, dict) for each in stated):
-        return [(str(each.get("split", "train")), _listed(each.get("path"))) for each in stated]
-    return [("train", _listed(stated))] if stated else []
-
-
-def _listed(patterns: Any) -> list[str]:
-    return [patterns] if isinstance(patterns, str) else [str(each) for each in patterns or []]
 
 
 def _matches(folder: Path, pattern: str) -> list[str]:

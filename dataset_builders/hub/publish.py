@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.hub.client import check_repo_id, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.space_files import space_files
@@ -104,9 +104,7 @@ def publish(
     else:
         found = dataset_files(folder, repo_id, private)
         files, left_out = dict(found.files), found.left_out
-    api = connect_with_token()
-    with hub_errors(repo_id, "sign in"):
-        who = str(with_retries(api.whoami).get("name"))
+    api, who = sign_in(repo_id)
     with quiet(), hub_errors(repo_id, "publish it", who):
         there = with_retries(lambda: _look(api, repo_id, kind))
         created = there is None

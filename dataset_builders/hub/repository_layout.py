@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +54,8 @@ def data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, 
     files: dict[str, dict[str, list[str]]] = {}
     configs = card.get("configs")
     for config in configs if isinstance(configs, list) else []:
-        for split, pattern in _patterns(config):
-            found = [name for name in present if fnmatch.fnmatchcase(name, pattern)]
+        for split, patterns in patterns_of(config.get("data_files")) if isinstance(config, dict) else []:
+            found = [name for pattern in patterns for name in present if fnmatch.fnmatchcase(name, pattern)]
             if found:
                 files.setdefault(str(config.get("config_name")), {}).setdefault(split, []).extend(found)
     if not files:
@@ -70,15 +69,17 @@ def data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, 
     return files if "questions" in files or "questions_text" in files else {}
 
 
-def _patterns(config: Any) -> Iterator[tuple[str, str]]:
-    given = config.get("data_files") if isinstance(config, dict) else None
-    if isinstance(given, str):
-        yield "train", given
-    for item in given if isinstance(given, list) else []:
-        if isinstance(item, dict) and "split" in item:
-            paths = item.get("path")
-            for path in paths if isinstance(paths, list) else [paths]:
-                yield str(item["split"]), str(path)
+def patterns_of(stated: Any) -> list[tuple[str, list[str]]]:
+    """The ways in which a card may state a config's data_files, all as (split, patterns)."""
+
+    def listed(patterns: Any) -> list[str]:
+        return [str(each) for each in (patterns if isinstance(patterns, list) else [patterns])]
+
+    if isinstance(stated, dict):
+        return [(str(split), listed(patterns)) for split, patterns in stated.items()]
+    if isinstance(stated, list) and all(isinstance(each, dict) for each in stated):
+        return [(str(each.get("split", "train")), listed(each.get("path"))) for each in stated]
+    return [("train", listed(stated))] if stated else []
 
 
 def label_names(folder: Path, card: dict[str, Any]) -> dict[str, list[str]]:

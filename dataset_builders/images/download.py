@@ -23,6 +23,7 @@ from urllib.parse import quote
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import ImageError, check_image
 
 USER_AGENT = "medprobe dataset builder (one request at a time)"
@@ -46,7 +47,6 @@ def download_missing(
     fields: Mapping[str, Mapping[str, str]],
     missing: Mapping[str, str],
     folder: Path,
-    pause: float = PAUSE,
 ) -> dict[str, str]:
     """Download the images `missing` (image id -> name) into `folder`, named by image id; returns id -> why of those not to be had.
 
@@ -68,7 +68,7 @@ def download_missing(
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})
             try:
-                data = _image_at(url, fields[image], folder, packages, pause)
+                data = _image_at(url, fields[image], folder, packages)
                 sums.keep(f"{image}.{_suffix(data)}", data)
                 why = []
                 break
@@ -77,7 +77,7 @@ def download_missing(
         if why:
             failed[image] = "; ".join(why)
     if failed:
-        (folder / "failed.json").write_text(json.dumps(failed, indent=1, sort_keys=True) + "\n")
+        write_json(folder / "failed.json", failed, sort_keys=True)
     else:
         (folder / "failed.json").unlink(missing_ok=True)
     return failed
@@ -108,17 +108,15 @@ def _checked(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
     return template
 
 
-def _image_at(
-    url: str, fields: Mapping[str, str], folder: Path, packages: dict[str, dict[str, bytes] | str], pause: float
-) -> bytes:
+def _image_at(url: str, fields: Mapping[str, str], folder: Path, packages: dict[str, dict[str, bytes] | str]) -> bytes:
     if not url.endswith((".tar.gz", ".tgz")):
-        data = _fetch(url, folder, pause)
+        data = _fetch(url, folder)
         check_image(data)
         return data
     if url not in packages:
         packages.clear()
         try:
-            packages[url] = _unpacked(_fetch(url, folder, pause))
+            packages[url] = _unpacked(_fetch(url, folder))
         except _NotThereError as error:
             packages[url] = str(error)
     content = packages[url]
@@ -149,12 +147,12 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
     return found
 
 
-def _fetch(url: str, folder: Path, pause: float) -> bytes:
+def _fetch(url: str, folder: Path) -> bytes:
     """The file at an address. What came of a broken download is kept and asked for from there on; waits when the server says so."""
     part = folder / f".{hashlib.sha256(url.encode()).hexdigest()[:24]}.part"
     why = ""
     for attempt in range(TRIES):
-        time.sleep(pause if attempt == 0 else min(pause * 4**attempt, 30.0))
+        time.sleep(PAUSE if attempt == 0 else min(PAUSE * 4**attempt, 30.0))
         try:
             _continue(url, part)
             data = part.read_bytes()
@@ -165,7 +163,7 @@ def _fetch(url: str, folder: Path, pause: float) -> bytes:
             if error.code == 416:
                 part.unlink(missing_ok=True)
             elif error.code in (429, 500, 502, 503, 504):
-                time.sleep(_retry_after(error, pause))
+                time.sleep(_retry_after(error))
             else:
                 break
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
@@ -199,10 +197,10 @@ def _continue(url: str, part: Path) -> None:
     tag.unlink(missing_ok=True)
 
 
-def _retry_after(error: urllib.error.HTTPError, pause: float) -> float:
+def _retry_after(error: urllib.error.HTTPError) -> float:
     with contextlib.suppress(TypeError, ValueError):
         return min(max(float(error.headers.get("Retry-After", "")), 0.0), 60.0)
-    return pause
+    return PAUSE
 
 
 def _suffix(data: bytes) -> str:
@@ -234,11 +232,6 @@ class _Checksums:
 
     def keep(self, name: str, data: bytes) -> None:
         """Write an image, then note it."""
-        fresh = self.folder / f".{name}.new"
-        fresh.write_bytes(data)
-        fresh.replace(self.folder / name)
+        replace_file(self.folder / name, data)
         self.sums[name] = hashlib.sha256(data).hexdigest()
-        text = json.dumps(self.sums, indent=1, sort_keys=True) + "\n"
-        listed = self.folder / f".{CHECKSUMS}.new"
-        listed.write_text(text)
-        listed.replace(self.file)
+        write_json(self.file, self.sums, sort_keys=True)

@@ -12,7 +12,8 @@ import struct
 import warnings
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -200,20 +201,28 @@ def image_format(data: bytes) -> str:
 def _checked(data: bytes, decode: bool) -> str:
     if not data:
         raise ImageError("the image file is empty")
+    with opened(data) as image:
+        width, height = image.size
+        found = str(image.format)
+        if width * height > MAX_PIXELS:
+            raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
+        if decode and found == "PNG" and not _png_is_whole(data):
+            raise ImageError("the image is damaged or cut off (its chunks do not lead to the end)")
+        if decode and found == "JPEG" and (lost := _lost_jpeg_data(data)):
+            raise ImageError(f"the image is damaged or cut off ({lost})")
+        if decode:
+            rgb_of(image)
+    return found
+
+
+@contextmanager
+def opened(data: bytes) -> Iterator[Image.Image]:
+    """The image as Pillow opens it, without its warnings. Whatever Pillow raises of it inside is raised as ImageError."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                width, height = image.size
-                found = str(image.format)
-                if width * height > MAX_PIXELS:
-                    raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
-                if decode and found == "PNG" and not _png_is_whole(data):
-                    raise ImageError("the image is damaged or cut off (its chunks do not lead to the end)")
-                if decode and found == "JPEG" and (lost := _lost_jpeg_data(data)):
-                    raise ImageError(f"the image is damaged or cut off ({lost})")
-                if decode:
-                    rgb_of(image)
+                yield image
     except ImageError:
         raise
     except Image.DecompressionBombError:
@@ -222,7 +231,13 @@ def _checked(data: bytes, decode: bool) -> str:
         raise ImageError("not an image (" + ", ".join(FORMATS) + " can be read)") from None
     except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
         raise ImageError(f"the image is damaged or cut off ({' '.join(str(error).split())[:200]})") from None
-    return found
+
+
+def as_png(image: Image.Image) -> bytes:
+    """A picture as the content of a PNG file."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def rgb_of(image: Image.Image) -> Image.Image:
@@ -264,7 +279,7 @@ def _png_is_whole(data: bytes) -> bool:
         if end + 4 > len(data) or zlib.crc32(view[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             return False
         if kind == b"IHDR":
-            missing = _png_bytes(data[at + 8 : end])
+            missing = png_bytes(data[at + 8 : end])
         elif kind == b"IDAT":
             packed: bytes | memoryview = view[at + 8 : end]
             while packed and missing > 0:
@@ -276,13 +291,15 @@ def _png_is_whole(data: bytes) -> bool:
     return False
 
 
-def _png_bytes(header: bytes) -> int:
-    """Bytes that the pixels of a PNG unpack to (a filter byte before each row; interlaced, seven pictures one after the other)."""
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Passes of an interlaced PNG: first column and row, and the steps to the next."""
+
+
+def png_bytes(header: bytes) -> int:
+    """Bytes that the pixels of a PNG unpack to by its IHDR: a filter byte before each row; interlaced, seven pictures in turn."""
     width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
     bits = depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
-    passes = [(0, 0, 1, 1)]
-    if interlaced:
-        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+    passes = ADAM7 if interlaced else ((0, 0, 1, 1),)
     sizes = [(len(range(x, width, dx)), len(range(y, height, dy))) for x, y, dx, dy in passes]
     return sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sizes if columns)
 

@@ -9,23 +9,17 @@ See also: what an image is checked for (`lookup.py`).
 
 from __future__ import annotations
 
-import io
 import re
-import warnings
 import zlib
 from collections.abc import Iterator
 
 from PIL import Image
 
-from dataset_builders.images.lookup import FORMATS, ImageError, rgb_of
+from dataset_builders.images.lookup import as_png, opened, png_bytes, rgb_of
 
 ORIENTATION = 0x0112
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
-ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Passes of an interlaced PNG: first column and row, and the steps to the next."""
-PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-"""Colour type of a PNG -> samples of a pixel."""
 JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
 """Frames, tables, scans, and how often these restart."""
 WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"ALPH", b"VP8X")
@@ -65,33 +59,19 @@ def file_name(name: str, data: bytes) -> str:
 
 def _look(data: bytes) -> tuple[str, int]:
     """(format, EXIF orientation: 1 is upright)"""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                return str(image.format), int(image.getexif().get(ORIENTATION, 1) or 1)
-    except Exception as error:  # Pillow raises many kinds of error on broken files
-        raise ImageError(f"the image is damaged or cut off ({' '.join(str(error).split())[:200]})") from None
+    with opened(data) as image:
+        return str(image.format), int(image.getexif().get(ORIENTATION, 1) or 1)
 
 
 def _as_png(data: bytes) -> bytes:
     """The first picture as PNG, turned upright. Modes that PNG lacks become RGB, as they are for every model."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-                keep = image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16") and image.getexif().get(
-                    ORIENTATION, 1
-                ) in (0, 1)
-                if keep:
-                    image.load()
-                picture = image if keep else rgb_of(image)
-                clean = Image.frombytes(picture.mode, picture.size, picture.tobytes())
-    except Exception as error:
-        raise ImageError(f"the image is damaged or cut off ({' '.join(str(error).split())[:200]})") from None
-    buffer = io.BytesIO()
-    clean.save(buffer, "PNG")
-    return buffer.getvalue()
+    with opened(data) as image:
+        is_upright = image.getexif().get(ORIENTATION, 1) in (0, 1)
+        keep = is_upright and image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16")
+        if keep:
+            image.load()
+        picture = image if keep else rgb_of(image)
+        return as_png(Image.frombytes(picture.mode, picture.size, picture.tobytes()))
 
 
 def _jpeg(data: bytes, orientation: int) -> bytes:
@@ -177,21 +157,10 @@ def _png(data: bytes) -> bytes:
             packed.append(data[at + 8 : end - 4])
         elif kind in PNG_CHUNKS:
             if kind == b"IEND":
-                parts.append(_chunk(b"IDAT", _without_rest(b"".join(packed), _unpacked_size(data))))
+                parts.append(_chunk(b"IDAT", _without_rest(b"".join(packed), png_bytes(data[16:29]))))
             parts.append(data[at:end])
         at = end
     return b"".join(parts)
-
-
-def _unpacked_size(data: bytes) -> int:
-    """Bytes of a PNG's rows, each with its filter's number."""
-    width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
-    depth, colour, interlaced = data[24], data[25], data[28]
-    size = 0
-    for left, top, right, down in ADAM7 if interlaced else ((0, 0, 1, 1),):
-        columns, rows = -((left - width) // right), -((top - height) // down)
-        size += rows * (1 + (columns * depth * PNG_CHANNELS[colour] + 7) // 8) if columns > 0 else 0
-    return size
 
 
 def _without_rest(packed: bytes, size: int) -> bytes:

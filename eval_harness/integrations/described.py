@@ -29,7 +29,9 @@ def letters_of(answer: Sequence[int]) -> str:
 
 
 def record_of(said: Any, sample: int = 0) -> dict[str, Any]:
-    """The journal record of an answer as a file has it."""
+    """The journal record of an answer as a file has it; of lists in one another, their first text."""
+    while isinstance(said, list) and said:
+        said = said[0]
     failed = not isinstance(said, str) or said.startswith(FAILED)
     status = "failed" if failed else "answered"
     return {"response": None if failed else said, "status": status, "sample": sample, "seconds": None}

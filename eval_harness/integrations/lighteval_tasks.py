@@ -11,7 +11,6 @@ them fetches a file from a server. Imported by lighteval only; needs the extra `
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,9 +24,16 @@ from lighteval.tasks.registry import Registry
 from lighteval.tasks.requests import Doc, SamplingMethod
 from lighteval.utils.cache_management import SampleCache
 
+from dataset_builders.images.lookup import as_png
 from eval_harness.benchmarks import spec
 from eval_harness.integrations.reading.lighteval_details import answers_of
-from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of
+from eval_harness.integrations.reading.sample_records import (
+    images_of,
+    kept_columns,
+    question_of,
+    read_answer,
+    scores_of_records,
+)
 from eval_harness.models.interface import Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
@@ -53,14 +59,12 @@ def table(task: str, family: str, data: str, revision: str | None, split: str) -
 
     def document(row: Mapping[str, Any], name: str | None = None) -> Doc:
         question = question_of(family, row)
-        pictures = [row.get("image"), *(row.get("more_images") or ())]
-        images = [picture.convert("RGB") for picture in pictures if picture is not None]
         prompt = prompt_for(family, None, question["question_type"])
         return Doc(
             query=prompt.render(question["question"], question["options"]),
             choices=[str(option) for option in question["options"]],
             gold_index=[int(index) for index in question["answer"]],
-            images=images or None,
+            images=images_of(row) or None,
             specific={
                 "question_id": question["question_id"],
                 RECORD: json.dumps(kept_columns(question) | {"question": question["question"]}),
@@ -69,11 +73,7 @@ def table(task: str, family: str, data: str, revision: str | None, split: str) -
 
     def summed_up(records: Sequence[str]) -> dict[str, float]:
         """Every metric in percent, and `<metric>_stderr`, clustered by shared images."""
-        answered = [json.loads(record) for record in records]
-        given = [
-            {"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in answered
-        ]
-        values, errors = scores_of(family, answered, given)
+        values, errors = scores_of_records(family, [json.loads(record) for record in records])
         return values | {f"{name}_stderr": errors[name] for name in values if name in errors}
 
     metric = CorpusLevelMetric(
@@ -125,7 +125,7 @@ class MedprobeModel(LightevalModel):
 
 def _request(number: str, doc: Doc) -> Request:
     question = json.loads(doc.specific[RECORD])
-    images = [_png(image) for image in doc.images or ()]
+    images = [as_png(image) for image in doc.images or ()]
     return Request(
         question_id=number,
         sample=0,
@@ -136,12 +136,6 @@ def _request(number: str, doc: Doc) -> Request:
         question_type=question["question_type"],
         max_tokens=doc.generation_size,
     )
-
-
-def _png(image: Any) -> bytes:
-    stored = io.BytesIO()
-    image.save(stored, "PNG")
-    return stored.getvalue()
 
 
 def main() -> None:

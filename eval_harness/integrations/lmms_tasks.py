@@ -19,7 +19,8 @@ from eval_harness.benchmarks import spec
 from eval_harness.integrations.described import letters_of, record_of
 from eval_harness.integrations.exported import Exported, to_export
 from eval_harness.integrations.reading.lmms_samples import IDS
-from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of
+from eval_harness.integrations.reading.sample_records import images_of as images  # tasks exported before call it so
+from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of_records
 from eval_harness.prompts import prompt_for
 
 
@@ -32,12 +33,6 @@ def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [*pictures, *content]}]
 
 
-def images(doc: Mapping[str, Any]) -> list[Any]:
-    """The images of a question, in order."""
-    given = [doc.get("image"), *(doc.get("more_images") or ())]
-    return [image.convert("RGB") for image in given if image is not None]
-
-
 def target(family: str, doc: Mapping[str, Any]) -> str:
     """The key of a question, as letters."""
     return letters_of(doc["answer"])
@@ -46,10 +41,7 @@ def target(family: str, doc: Mapping[str, Any]) -> str:
 def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
     """What lmms-eval keeps of a sample: the record that every metric is summed up from. `score`: 1 where it is right."""
     row = question_of(family, doc)
-    said = results[0]
-    while isinstance(said, list) and said:
-        said = said[0]
-    found = read_answer(family, kept_columns(row), row["question"], record_of(said))
+    found = read_answer(family, kept_columns(row), row["question"], record_of(results))
     record = kept_columns(row) | found | {"score": int(found["right"])}
     return {
         IDS: {"question_id": row["question_id"], "score": record["score"], "case_id": row["case_id"]}
@@ -58,9 +50,7 @@ def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str
 
 def aggregate(family: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
     """The value of a metric in percent; None where the questions asked do not speak for it."""
-    records = list(records)
-    answers = [{"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in records]
-    return scores_of(family, records, answers)[0].get(metric)
+    return scores_of_records(family, list(records))[0].get(metric)
 
 
 def _metrics(family: str) -> list[str]:

@@ -23,7 +23,6 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS, image_ids
-from dataset_builders.sources.problems import clip
 from eval_harness.integrations.described import Described, letters_of, record_of
 from eval_harness.integrations.exported import to_export
 from eval_harness.submissions.untrusted.files import MAX_FILE, Found
@@ -131,7 +130,6 @@ def describe(path: Path) -> Described:
 
 def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every row. Raises BadInput for a table that cannot be read."""
-    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
     of_two = questions[questions["question_type"] == "yes_no"]
     yes_no = dict(zip(of_two["question_id"].astype(str), of_two["options"], strict=True))
     header: dict[str, int] = {}
@@ -144,14 +142,8 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
                 )
             continue
         row = {name: cells[column] if column < len(cells) else "" for name, column in header.items()}
-        where, identity = f"{path}, row {number}", row["question_id"]
-        key = keys.get(identity)
-        if key and row.get("answer") and row["answer"] != key:
-            found.add(
-                where, f"its answer is {clip(row['answer'])}, the dataset says {key}: another version of the dataset"
-            )
-            continue
-        yield where, identity, record_of(_in_words(row["prediction"], yes_no.get(identity, ())))
+        said = record_of(_in_words(row["prediction"], yes_no.get(row["question_id"], ())))
+        yield f"{path}, row {number}", row["question_id"], said | {"target": row.get("answer") or None}
 
 
 LETTER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)

@@ -211,7 +211,6 @@ class Settings:
 
     batch_size: int | None = None
     base_url: str | None = None
-    display_name: str | None = None
     plain_template: str | None = None
     """Name of the prompt form for a processor without a chat template (`chat_form.PLAIN_TEMPLATES`)."""
     trust_remote_code: bool = False

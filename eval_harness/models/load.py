@@ -11,18 +11,16 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Settings, check_options
 from eval_harness.results import Model
 
+TEXT_ONLY = "baseline:text-only:"
+
 
 def load_backend(model: str, settings: Settings) -> Backend:
     """The back end that a `--model` argument names. Raises BadInput when there is none of that name."""
     kind, _, rest = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
         raise BadInput(f"--engine: is for --model vllm:ID, not for {model}. Leave it out.")
-    if kind == "baseline" and rest.startswith("text-only:"):
-        from eval_harness.models.local.transformers_vlm import TransformersVLM
-
-        check_options(model, settings, TransformersVLM.options)
-        return TransformersVLM(rest.removeprefix("text-only:"), settings, text_only=True)
-    if kind == "baseline":
+    text_only = model.startswith(TEXT_ONLY)
+    if kind == "baseline" and not text_only:
         from eval_harness.models.baselines import load_baseline
 
         check_options(model, settings, ())
@@ -43,7 +41,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
         from eval_harness.models.local.vllm_vlm import VllmVLM
 
         return VllmVLM(rest, settings)
-    if rest and not Path(model).exists():
+    if rest and not text_only and not Path(model).exists():
         raise BadInput(
             f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
             "openai:NAME, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
@@ -51,7 +49,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     check_options(model, settings, TransformersVLM.options)
-    return TransformersVLM(model, settings)
+    return TransformersVLM(model.removeprefix(TEXT_ONLY), settings, text_only=text_only)
 
 
 def load_plug_in(model: str, settings: Settings) -> Backend:

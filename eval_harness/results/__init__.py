@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_misfit
 from dataset_builders.sources.problems import clip
 
 SCHEMA_VERSION: Literal[2] = 2
@@ -188,9 +188,7 @@ def read_result(path: Path) -> Result:
     except FileNotFoundError:
         raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BadInput(f"{path}: not a result file: {field}: {first['msg']}.") from None
+        raise BadInput(f"{path}: not a result file: {first_misfit(error)}.") from None
 
 
 def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_misfit
 
 LANDING, WITHDRAWN = "landing.json", "withdrawn.json"
 SCHEMA_VERSION = 1
@@ -107,9 +107,7 @@ def parse_record(content: bytes, kind: type[R], where: str) -> R:
             raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
         return kind.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BadInput(f"{where}: {field}: {first['msg']}. Restore the file, or ask the store's owner.") from None
+        raise BadInput(f"{where}: {first_misfit(error)}. Restore the file, or ask the store's owner.") from None
 
 
 def now() -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect, connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.results import Result
 from eval_harness.results.eval_results import eval_result_entries, to_yaml
@@ -111,10 +111,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     What main or an open pull request of this account holds already is not proposed again. Raises BadInput: no token, no such repository,
     a Hub that refuses or cannot be reached.
     """
-    check_repo_id(model)
-    api = connect_with_token()
-    with hub_errors(model, "sign in"):
-        who = str(with_retries(api.whoami).get("name"))
+    api, who = sign_in(model)
     title = f"Add {file.path} (medprobe)"
     files = {file.path: file.content}
 

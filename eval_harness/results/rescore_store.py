@@ -99,39 +99,28 @@ def rescore_store(
 
 
 def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
-    folder = path.parent
+    folder, headline = path.parent, ""
     name = folder.relative_to(root).as_posix()
     try:
         before = read_result(path)
         headline = HEADLINE.get(before.benchmark.family, "")
-        why = _not_to_be_read(before)
-        if why is not None:
-            return Rescored(name, headline, skipped=why)
+        if before.kind != "measured":
+            return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
         if before.reader_version == READER_VERSION and not has_outdated_intervals(before):
             return Rescored(name, headline)
         if (before.reader_version or FIRST_READER) > READER_VERSION:
-            return Rescored(
-                name,
-                headline,
-                skipped=f"reader {before.reader_version} read it, this is {READER_VERSION}: update medprobe",
-            )
+            newer = f"reader {before.reader_version} read it, this is {READER_VERSION}: update medprobe"
+            return Rescored(name, headline, skipped=newer)
         after, old, new = read_again(before, folder, questions_of(before, root, data))
     except (BadInput, OSError, ValueError) as error:
-        return Rescored(name, headline if "headline" in locals() else "", skipped=str(error))
+        return Rescored(name, headline, skipped=str(error))
     kept = folder / HISTORY / _history_name(before)
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         replace_file(kept, path.read_bytes())
     write_result(folder, after, new)
-    return Rescored(
-        name,
-        headline,
-        _changed(old, new),
-        len(new),
-        _moved(before, after),
-        has_outdated_intervals(before),
-        written=True,
-    )
+    changed, moved = _changed(old, new), _moved(before, after)
+    return Rescored(name, headline, changed, len(new), moved, has_outdated_intervals(before), written=True)
 
 
 def _history_name(result: Result) -> str:
@@ -140,12 +129,6 @@ def _history_name(result: Result) -> str:
         methods = {score.interval_method for score in result.scores.values()}
         return f"intervals-{next(number for number, name in enumerate(OLDER_METHODS, 1) if name in methods)}.json"
     return f"reader-{result.reader_version or FIRST_READER}.json"
-
-
-def _not_to_be_read(result: Result) -> str | None:
-    if result.kind != "measured":
-        return f"it is {result.kind}, no measured result"
-    return None
 
 
 def questions_of(result: Result, store: Path, data: Sequence[str] = ()) -> pd.DataFrame:
@@ -171,16 +154,10 @@ def read_again(result: Result, folder: Path, questions: pd.DataFrame) -> tuple[R
     if wrong:
         raise BadInput(f"its answers cannot be read: {wrong[0]}")
     scored, new = computed_again(result, questions, records, _stored_judge(result, old))
-    environment = result.environment | {
-        name: scored.environment[name] for name in ("permuted",) if name in scored.environment
-    }
-    changes = {
-        "scores": scored.scores,
-        "breakdown": scored.breakdown,
-        "statuses": scored.statuses,
-        "environment": environment,
-    }
-    changes |= {"reader_version": READER_VERSION, "schema_version": scored.schema_version, "method": scored.method}
+    names = ("scores", "breakdown", "statuses", "reader_version", "schema_version", "method")
+    changes: dict[str, Any] = {name: getattr(scored, name) for name in names}
+    if "permuted" in scored.environment:
+        changes["environment"] = result.environment | {"permuted": scored.environment["permuted"]}
     return result.model_copy(update=changes), old, new
 
 
@@ -244,16 +221,10 @@ def _changed(old: pd.DataFrame, new: pd.DataFrame) -> int:
 
 
 def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
-    """The metrics that both have, or only one, with other values."""
-    names = [*before.scores, *(name for name in after.scores if name not in before.scores)]
-    values = {
-        name: (
-            before.scores[name].value if name in before.scores else None,
-            after.scores[name].value if name in after.scores else None,
-        )
-        for name in names
-    }
-    return {name: pair for name, pair in values.items() if name in before.scores and pair[0] != pair[1]}
+    """The metrics of the result before whose values are others now, or none."""
+    now = {name: score.value for name, score in after.scores.items()}
+    values = {name: (score.value, now.get(name)) for name, score in before.scores.items()}
+    return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
 def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored], None]) -> list[Rescored]:

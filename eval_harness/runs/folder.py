@@ -7,7 +7,6 @@ See also: asking the model (`ask.py`), reading and scoring answers (`scoring.py`
 from __future__ import annotations
 
 import codecs
-import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_misfit
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.interface import Response
@@ -75,9 +74,7 @@ def write_run(folder: Path, run: Run, questions: pd.DataFrame | None) -> None:
     `questions` None leaves the ones that are there.
     """
     if questions is not None:
-        buffer = io.BytesIO()
-        questions.to_parquet(buffer, index=False)
-        replace_file(folder / "questions.parquet", buffer.getvalue())
+        replace_file(folder / "questions.parquet", questions.to_parquet(index=False))
     replace_file(folder / "run.json", (run.model_dump_json(indent=1) + "\n").encode())
 
 
@@ -91,8 +88,7 @@ def read_run(folder: Path) -> Run:
     except NotADirectoryError:
         raise BadInput(f"{folder}: not a run folder but a file.") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{path}: not a run file: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        raise BadInput(f"{path}: not a run file: {first_misfit(error)}.") from None
 
 
 def read_questions(folder: Path) -> pd.DataFrame:
@@ -138,16 +134,10 @@ def record_of(response: Response) -> dict[str, Any]:
         "status": response.status,
         "seconds": response.seconds,
     }
-    if response.scores is not None:
-        record["scores"] = list(response.scores)
-    if response.error is not None:
-        record["error"] = response.error
-    if response.usage is not None:
-        record["usage"] = list(response.usage)
-    if response.reasoning is not None:
-        record["reasoning"] = response.reasoning
-    if response.finish_reason is not None:
-        record["finish_reason"] = response.finish_reason
+    for name in ("scores", "error", "usage", "reasoning", "finish_reason"):
+        value = getattr(response, name)
+        if value is not None:
+            record[name] = value if isinstance(value, str) else list(value)
     if response.from_cache:
         record["from_cache"] = True
     return record

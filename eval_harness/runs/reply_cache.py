@@ -118,9 +118,8 @@ class ReplyCache:
                 name: tuple(value) for name in ("scores", "usage") if (value := kept["response"][name]) is not None
             }
             reply = Response(request.question_id, request.sample, **fields, from_cache=True)
-            for words in kept["deviations"]:
-                if words not in self._backend.deviations:
-                    self._backend.deviations.append(words)
+            known = self._backend.deviations
+            known += [words for words in kept["deviations"] if words not in known]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return reply

@@ -144,6 +144,11 @@ def make_result(
     return result, answers
 
 
+def _counts(questions: pd.DataFrame) -> dict[Any, int]:
+    """Question id -> how many options it has."""
+    return dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+
+
 def scores_of(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
     """The scores of a run's answers as they were read (`choice`, `status`)."""
     scored = score(run.benchmark.family, questions, answers)
@@ -155,7 +160,7 @@ def scores_of(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> Score
 def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str) -> pd.DataFrame:
     """Answers of a `--permute` run: each sample is read with its options in the order shown, its choice told in the question's own."""
     parts = []
-    counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+    counts = _counts(questions)
     for sample, given in complete.groupby("sample", sort=True):
         turn = int(str(sample))
         options = [shown(options, rotation(turn, len(options))) for options in questions["options"]]
@@ -172,7 +177,7 @@ def _read_permuted(complete: pd.DataFrame, questions: pd.DataFrame, family: str,
 def _letters_as_shown(scored: Scored, family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> None:
     """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
     says A, for each option is A once."""
-    counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
+    counts = _counts(questions)
     letters = [
         sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
         for question, sample, choice in zip(answers["question_id"], answers["sample"], answers["choice"], strict=True)
@@ -188,8 +193,8 @@ def _letters_as_shown(scored: Scored, family: str, questions: pd.DataFrame, answ
 def _by_option_or_letter(answers: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
     """Is the answer the option or the letter? Shares (percent) of the questions answered in every option order: `same_option` chose the
     same option throughout, `same_letter` the same letter."""
-    counts = dict(zip(questions["question_id"], questions["options"].map(len), strict=True))
-    option, letter, total = 0, 0, 0
+    counts = _counts(questions)
+    option = letter = total = 0
     for question, given in answers.groupby("question_id"):
         k = counts[question]
         rows = given[given["sample"] < k]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.errors import BadInput, Unavailable, first_misfit
 from dataset_builders.fingerprints import facets_digest, fingerprint_of, has_fingerprint, is_released_set
 from dataset_builders.hub.revisions import is_released
 from dataset_builders.sources.problems import clip
@@ -141,9 +141,7 @@ def read_claims(bundle: Bundle) -> Result:
         parse_object(bundle.result)  # stricter than the schema: no key twice
         return Result.model_validate_json(bundle.result)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise BadInput(printable(f"result.json: not a result file: {where}: {first['msg']}")) from None
+        raise BadInput(printable(f"result.json: not a result file: {first_misfit(error)}")) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(printable(f"result.json: {error}")) from None
 

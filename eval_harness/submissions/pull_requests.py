@@ -78,22 +78,19 @@ class PullRequests:
                 raise BadInput(f"{what}: is a discussion, not a pull request.")
             if details.status in CLOSED:
                 return Outcome(what, "closed already", (f"it is {details.status}",))
-            head = str(
-                with_retries(
-                    lambda: self.api.repo_info(self.repo, revision=f"refs/pr/{number}", repo_type="dataset")
-                ).sha
-            )
+            head = str(self._head(f"refs/pr/{number}"))
             try:
                 added = with_retries(lambda: self._added(head))
                 if most is not None and sum(entry.size for entry in added.entries.values()) > most:
                     return None
                 return self._examined(what, details, added)
             except (_Refused, Conflict) as refused:
-                outcome = Outcome(
-                    what, "refused", refused.problems if isinstance(refused, _Refused) else (str(refused),)
-                )
-                self._comment(details, head, outcome)
-                return outcome
+                outcome = Outcome(what, "refused", getattr(refused, "problems", (str(refused),)))
+                return self._comment(details, head, outcome)
+
+    def _head(self, revision: str | None = None) -> str | None:
+        """The newest commit of main, or of another revision; None where nothing was ever committed."""
+        return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
 
     def _added(self, head: str) -> _Added:
         """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
@@ -122,9 +119,15 @@ class PullRequests:
         new = {path: entry for path, entry in after.items() if path not in before}
         if len(new) == 1 and not problems and (remark := REMARK.fullmatch(next(iter(new)))):
             return _Added(head, remark[1], remark[0], new)
+        return _Added(head, self._folder_of(new, problems), None, new)
+
+    @staticmethod
+    def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
+        """The folder of the one result that these files make; refused when they make none, or more. `problems`: what is wrong already."""
         matches = {path: ADDED.fullmatch(path) for path in new}
-        problems += [
-            f"adds {clip(path, 200)}, which is no part of a result" for path, match in matches.items() if not match
+        problems = [
+            *problems,
+            *(f"adds {clip(path, 200)}, which is no part of a result" for path, match in matches.items() if not match),
         ]
         folders = sorted({match[1] for match in matches.values() if match})
         if problems:
@@ -145,7 +148,7 @@ class PullRequests:
             size = new[f"{folder}/{name}"].size
             if size > most:
                 raise _Refused(f"{folder}/{name} has {size:,} bytes, at most {most:,} are read")
-        return _Added(head, folder, None, new)
+        return folder
 
     def _examined(self, what: str, details: DiscussionWithDetails, added: _Added) -> Outcome:
         files = {}
@@ -155,7 +158,7 @@ class PullRequests:
             files[path] = with_retries(partial(fetched, self.api, self.repo, added.head, path))
             if entry.size != len(files[path]):
                 raise BadInput(f"{what}: the Hub sent another {path} than it lists. Run this again.")
-        main = with_retries(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha)
+        main = self._head()
         if main and with_retries(lambda: holds(self.api, self.repo, main, files, f"{added.folder}: main")):
             return self._on_main(what, details, added, main)
         if added.remark:
@@ -181,8 +184,7 @@ class PullRequests:
         )
         if flags and not self.accept_flagged:
             outcome = Outcome(what, "for a human", tuple(flags), ("--accept-flagged adds it all the same",))
-            self._comment(details, added.head, outcome)
-            return outcome
+            return self._comment(details, added.head, outcome)
         landing = Landing(
             account=str(details.author),
             landed_at=now(),
@@ -205,13 +207,12 @@ class PullRequests:
             return self._close(details, added, Outcome(what, "added", notes=("it was on main already",)))
         told = f"the same answers landed by pull request {landing.pull_request} of {landing.account}, which is younger than this one"
         outcome = Outcome(what, "for a human", (told,), ("--accept-flagged closes this one",))
-        self._comment(details, added.head, outcome)
-        return outcome
+        return self._comment(details, added.head, outcome)
 
     def _remark(self, details: DiscussionWithDetails, added: _Added, content: bytes) -> Outcome:
         """Add a withdrawal or a note of who submitted the result, or of the owner."""
         path = str(added.remark)
-        main = str(with_retries(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha))
+        main = str(self._head())
         result = f"{added.folder}/result.json"
         if result not in with_retries(lambda: files_at(self.api, self.repo, main, [result])):
             raise _Refused(f"{clip(added.folder, 200)}: the store holds no such result")
@@ -228,7 +229,7 @@ class PullRequests:
     def _duplicates(self, submission: Submission, account: str) -> list[str]:
         """Flags for results on main that give nearly the same answers, or have a name that looks the same."""
         inside = f"results/{submission.result.benchmark.name}"
-        main = with_retries(lambda: self.api.repo_info(self.repo, repo_type="dataset").sha)
+        main = self._head()
         if main is None or not with_retries(lambda: self._holds_folder(inside, main)):
             return []
         patterns = [f"{inside}/*/*/{name}" for name in ("result.json", LANDING)]
@@ -280,7 +281,7 @@ class PullRequests:
                 raise
         return True
 
-    def _comment(self, details: DiscussionWithDetails, head: str, outcome: Outcome) -> None:
+    def _comment(self, details: DiscussionWithDetails, head: str, outcome: Outcome) -> Outcome:
         """Say it once: the same words about the same commit are not repeated."""
         text = _text(head, outcome)
         # Who added it and who found it on main tell it in other words; once is enough.
@@ -296,6 +297,7 @@ class PullRequests:
             return True
 
         with_retries(say, look=look)
+        return outcome
 
 
 @contextmanager

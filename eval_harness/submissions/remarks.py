@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
-from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of, with_retries
+from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.sources.problems import clip
 from eval_harness.results.landing import (
@@ -138,10 +138,8 @@ def _found(result: str, folders: list[str], store: str) -> str:
 
 
 def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
-    check_repo_id(repo_id)
-    api = connect_with_token()
+    api, who = sign_in(repo_id)
     with quiet(), hub_errors(repo_id, "add a remark"):
-        who = str(with_retries(api.whoami).get("name"))
         head = str(with_retries(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
         names = with_retries(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
         folder = _found(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)

@@ -22,7 +22,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.hub.client import check_repo_id, connect_with_token, endpoint, hub_errors, with_retries
+from dataset_builders.hub.client import check_repo_id, endpoint, hub_errors, sign_in, with_retries
 from dataset_builders.hub.repository import open_repository
 from eval_harness.results import Benchmark, read_result
 from eval_harness.results.landing import local_account, read_landing
@@ -64,9 +64,7 @@ def verify(
     if bool(at) == everything:
         raise BadInput(f"{store}: name one pull request ({name}@3), or give --all for all open ones.")
     number = _number(pull) if at else None
-    api = connect_with_token()
-    with hub_errors(name, "sign in"):
-        who = str(with_retries(api.whoami).get("name"))
+    api, who = sign_in(name)
     check = PullRequests(api, name, who, tuple(data), accept_flagged, with_questions)
     with _one_at_a_time(name):
         if number is not None:

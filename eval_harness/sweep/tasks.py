@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.commands.evaluate import config_of, evaluate
 from eval_harness.results import Result, model_slug, read_result
 from eval_harness.runs.planning.config import EvalConfig
@@ -183,8 +183,7 @@ def _entry(path: Path, where: str, entry: Any, name: str | None) -> dict[str, An
     try:
         return _options_model()(**given).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{path}: {where}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        raise BadInput(f"{path}: {where}: {first_misfit(error)}.") from None
 
 
 def _as_typed(option: str, value: Any) -> Any:

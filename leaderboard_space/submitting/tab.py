@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.stores.folder_store import duplicate_submissions
@@ -276,18 +277,11 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         concurrency_id="check", show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     send.click(
-        _in_the_name_of_who_asks(tab) if tab.signs_in else _as_this_machine(tab),
+        _in_the_name_of_who_asks(tab) if tab.signs_in else tab.send,
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
         cancels=[scored, complete],  # a score that comes late would replace what became of sending
     )  # fmt: skip
     return whole, target, waiting
-
-
-def _as_this_machine(tab: SubmitTab) -> Any:
-    def submit(key: str | None, files: list[str] | None, model: str | None, kind: str | None) -> tuple[Any, ...]:
-        return tab.send(key, files, model, kind)
-
-    return submit
 
 
 def _in_the_name_of_who_asks(tab: SubmitTab) -> Any:
@@ -319,12 +313,8 @@ def _kept(found: Submission) -> str:
     target = folder / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
-        try:
+        with suppress(OSError):
             if time.time() - old.stat().st_mtime > KEPT_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)
-        except OSError:
-            continue
-    partial = target.with_name(f".{os.getpid()}.{time.monotonic_ns()}.partial")
-    partial.write_bytes(content)
-    partial.replace(target)
+    replace_file(target, content)
     return str(target)

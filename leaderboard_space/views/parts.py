@@ -105,16 +105,14 @@ def acts(of: str = "", tables: bool = True) -> str:
     )
 
 
-def framed(
-    title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, sub: str = "", left: bool = False
-) -> str:
+def framed(title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, left: bool = False) -> str:
     """A table with its title, the buttons that save it, and heads that sort it."""
     top = "".join(
         f'<th scope="col" data-sort="{name}"><button type="button" class="sorts">{text(said, 60)}</button></th>'
         for name, said in heads
     )
     return (
-        f'<div class="bar-head"><h3>{text(title)}</h3>{files(table)}</div>{sub}'
+        f'<div class="bar-head"><h3>{text(title)}</h3>{files(table)}</div>'
         f'<div class="scroll"><table class="plain{" left" if left else ""}" data-table="{table}" aria-label="Table of {table}">'
         f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>"
     )

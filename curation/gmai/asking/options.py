@@ -35,10 +35,9 @@ class Pools:
 
     def of(self, case: Case) -> list[str]:
         """Every label that can be a wrong option of this case, in order of name."""
-        if case.granularity == IMAGE:
-            names = self._of_dataset[case.item.dataset, case.cell]
-        else:
-            names = self._of_cell[case.cell]
+        names = (
+            self._of_dataset[case.item.dataset, case.cell] if case.granularity == IMAGE else self._of_cell[case.cell]
+        )
         return sorted(name for name in names if self.reason_against(name, case) is None)
 
     def reason_against(self, name: str, case: Case) -> str | None:

@@ -17,7 +17,7 @@ import pandas as pd
 from curation.gmai.cases import Case, Cell
 from curation.gmai.labelling.labels import LabelTable, folded
 from curation.gmai.labelling.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
-from curation.images.image_table import read_any
+from curation.images.image_table import need_columns, read_any
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
@@ -179,9 +179,7 @@ def forbidden_in(cases: Iterable[Case], table: LabelTable) -> set[str]:
 
 def _own(path: Path) -> dict[tuple[str, str], list[str]]:
     table = read_any(path)
-    missing = [name for name in ("task", "granularity", "question") if name not in table.columns]
-    if missing:
-        raise BadInput(f"{path}: has no column {missing[0]!r}. It needs task, granularity, question.")
+    need_columns(table, path, ("task", "granularity", "question"), "It needs task, granularity, question.")
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table.to_dict("records"):
         if row["granularity"] not in GRANULARITIES:
@@ -206,7 +204,6 @@ def propose(
     model: Writer,
     private: Path,
     asking: Asking,
-    quiet: bool | None = None,
 ) -> dict[str, int]:
     """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
     writes `yes` into the column keep. Replies are journalled: a second run asks only what failed. Returns counts."""
@@ -218,7 +215,7 @@ def propose(
             prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = PROMPT.format(
                 each=EACH, modality=cell[0], noun=noun_of(cell[1]), task=cell[1], about=ABOUT[cell[2]], label=name
             )
-    entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", quiet, SYSTEM)
+    entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", SYSTEM)
     kept_before = _keeps(private / CANDIDATES)
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
     counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0, "repeated": 0}

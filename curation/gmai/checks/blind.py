@@ -47,9 +47,7 @@ def majority(written: list[Written]) -> list[Branch]:
     return _branches(written, _majority_right)
 
 
-def by_model(
-    written: list[Written], model: Writer, private: Path, asking: Asking, quiet: bool | None = None
-) -> list[Branch]:
+def by_model(written: list[Written], model: Writer, private: Path, asking: Asking) -> list[Branch]:
     """What `model` gets right of each branch without the images, by the harness's own prompt and reader; a question without an answer that
     can be read counts as wrong. Replies are journalled in `private`."""
     single = [each for each in written if not each.case.is_multiple]
@@ -63,7 +61,7 @@ def by_model(
     if questions.empty:
         return []
     asking = replace(asking, temperature=0)
-    answers, _ = replies_without_images(FORMAT, questions, model, private / REPLIES, asking, quiet)
+    answers, _ = replies_without_images(FORMAT, questions, model, private / REPLIES, asking)
     read = read_answers(answers, questions, FORMAT).to_dict("records")
     chosen = {row["question_id"]: tuple(row["choice"]) for row in read if row["status"] == "answered"}
     return _branches(written, lambda own: sum(chosen.get(each.case.case) == each.choice.right for each in own))

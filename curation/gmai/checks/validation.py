@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from curation.images.image_index import replace_surrogates
 from curation.review.agreement import gwet_ac1
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
+from eval_harness.models.interface import storable
 
 LOG = "validation.jsonl"
 FAULTS = {
@@ -42,7 +42,7 @@ def record(private: Path, reviewer: str, case: str, faults: list[str]) -> None:
         raise BadInput(f"{unknown[0]!r} is no fault; there are {', '.join(FAULTS)}.")
     entry = {
         "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "reviewer": replace_surrogates(reviewer).strip(),
+        "reviewer": storable(reviewer).strip(),
         "case": case,
         "faults": [fault for fault in FAULTS if fault in faults],
     }

@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
-
-from curation.images.image_table import read_any
+from curation.images.image_table import cell_text, need_columns, read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import Problems
 
@@ -128,22 +126,17 @@ def read_labels(path: Path | None) -> LabelTable:
 
 def _rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
     table = read_any(path)
-    if "name" not in table.columns:
-        raise BadInput(f"{path}: has no column 'name' (it has {', '.join(map(str, table.columns))}).")
+    need_columns(table, path, ["name"], "It holds the canonical labels.")
     unknown = [str(name) for name in table.columns if name not in (*COLUMNS, "count", "datasets")]
     if unknown:
         raise BadInput(f"{path}: has a column {unknown[0]!r}. It can have {', '.join(COLUMNS)}.")
     rows = []
     for given in table.to_dict("records"):
-        row = {column: _text(given.get(column)) for column in COLUMNS}
+        row = {column: cell_text(given.get(column)) for column in COLUMNS}
         listed = {c: [part.strip() for part in row[c].split(";") if part.strip()] for c in LISTED}
         if row["name"]:
             rows.append(row | listed)
     return rows
-
-
-def _text(value: object) -> str:
-    return "" if value is None or (isinstance(value, float) and pd.isna(value)) else str(value).strip()
 
 
 def _complete(rows: list[dict], known: dict) -> None:  # type: ignore[type-arg]

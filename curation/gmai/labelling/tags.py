@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from curation.gmai.labelling.labels import LabelTable
-from curation.images.image_table import read_any
+from curation.images.image_table import need_columns, read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
 from dataset_builders.sources.problems import Problems
@@ -42,9 +42,7 @@ def read_votes(table: Path | None, log: Path) -> list[dict[str, str]]:
     votes: dict[tuple[str, str], dict[str, str]] = {}
     if table is not None:
         given = read_any(table)
-        missing = [name for name in ("label", "tagger", *SUBJECTS) if name not in given.columns]
-        if missing:
-            raise BadInput(f"{table}: has no column {missing[0]!r}. It needs label, tagger, task, department.")
+        need_columns(given, table, ("label", "tagger", *SUBJECTS), "It needs label, tagger, task, department.")
         for row in given.to_dict("records"):
             texts = {name: str(row[name] or "").strip() for name in ("label", "tagger", *SUBJECTS)}
             votes[texts["label"], texts["tagger"]] = texts

@@ -41,19 +41,21 @@ def pictures_below(dataset: Dataset) -> tuple[list[Path], list[Skip]]:
         if is_picture(path):
             pictures.append(path)
         elif path.name.lower().endswith(VOLUMES):
-            skips.append(Skip(dataset.name, _name(path, dataset), "is a volume: read it with the reader nifti"))
+            skips.append(Skip(dataset.name, relative(path, dataset), "is a volume: read it with the reader nifti"))
         elif path.suffix.lower() not in NO_PICTURES:
-            skips.append(Skip(dataset.name, _name(path, dataset), "is no picture"))
+            skips.append(Skip(dataset.name, relative(path, dataset), "is no picture"))
     return pictures, skips
-
-
-def _name(path: Path, dataset: Dataset) -> str:
-    return path.relative_to(dataset.path).as_posix() if path.is_relative_to(dataset.path) else path.name
 
 
 def relative(path: Path, dataset: Dataset) -> str:
     """What a file is called in the curator's list: its path below the dataset's."""
-    return _name(path, dataset)
+    return path.relative_to(dataset.path).as_posix() if path.is_relative_to(dataset.path) else path.name
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
+    with path.open("rb") as file:
+        return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
 
 
 def open_picture(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:

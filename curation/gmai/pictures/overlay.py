@@ -5,7 +5,6 @@ The contour and the box are drawn outside the target; a mask is translucent, at 
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from PIL import Image, ImageColor
 from curation.gmai.labelling.tree_values import BOX, CONTOUR, MASK
 from curation.gmai.pictures.geometry import decode_mask
 from curation.gmai.sources import Overlay
+from dataset_builders.images.lookup import as_png
 
 
 def burn(pixels: np.ndarray, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay) -> np.ndarray:
@@ -35,9 +35,7 @@ def shown_png(
     """The PNG that a question shows: picture `picture` of `folder`, with the target burned into a copy."""
     with Image.open(folder / f"{picture}.png") as image:
         pixels = np.asarray(image.convert("RGB"))
-    buffer = io.BytesIO()
-    Image.fromarray(burn(pixels, granularity, box, mask, overlay)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return as_png(Image.fromarray(burn(pixels, granularity, box, mask, overlay)))
 
 
 def burn_box(pixels: np.ndarray, box: tuple[float, float, float, float], overlay: Overlay) -> np.ndarray:

@@ -11,23 +11,12 @@ from curation.gmai.pictures.targets import Skip, Unit
 from curation.gmai.sources import Dataset, Sources
 
 Reader = Callable[[Dataset, Sources], tuple[list[Unit], list[Skip]]]
-MODULES = {
-    "folders": "folders",
-    "csv": "tables",
-    "boxes": "tables",
-    "coco": "coco",
-    "voc": "voc",
-    "yolo": "yolo",
-    "masks": "masks",
-    "nifti": "nifti",
-    "dicom": "dicom",
-    "tsv": "tsv",
-}
-"""Reader -> module of this package; its function is `units`, or `<reader>_units` where a module has several."""
+MODULES = {"csv": "tables", "boxes": "tables"}
+"""Reader -> its module where that has another name; the function is `units`, or `<reader>_units` where a module has several."""
 
 
 def units_of(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
     """The units of a dataset, read by its reader. Raises BadInput where its files cannot be understood at all."""
-    module = import_module(f"curation.gmai.readers.{MODULES[dataset.reader]}")
+    module = import_module(f"curation.gmai.readers.{MODULES.get(dataset.reader, dataset.reader)}")
     reader: Reader = getattr(module, f"{dataset.reader}_units", None) or module.units
     return reader(dataset, sources)

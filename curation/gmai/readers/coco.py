@@ -18,7 +18,7 @@ from curation.gmai.pictures.files import (
     size_mismatch,
 )  # fmt: skip
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
-from curation.gmai.readers.tables import number_box
+from curation.gmai.readers.tables import check_inside, number_box
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_json
@@ -45,13 +45,8 @@ def units(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
         except Skipped as reason:
             skips.append(Skip(dataset.name, name, str(reason)))
             continue
-        made.append(
-            Unit(
-                relative(path, dataset),
-                [path, dataset.annotations],
-                partial(_load, path, entry, own.pop(entry.get("id"), []), names, dataset),
-            )
-        )
+        load = partial(_load, path, entry, own.pop(entry.get("id"), []), names, dataset)
+        made.append(Unit(relative(path, dataset), [path, dataset.annotations], load))
     known = {entry.get("id") for entry in images}
     lost = [image for image in own if image not in known]
     skips += [
@@ -99,8 +94,7 @@ def _target(annotation: dict[str, Any], names: dict[Any, str], shape: tuple[int,
     if annotation.get("bbox") is None:
         return Target(label)
     box = number_box(list(annotation["bbox"]))
-    if box[0] < -1 or box[1] < -1 or box[0] + box[2] > shape[1] + 1 or box[1] + box[3] > shape[0] + 1:
-        raise Skipped(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")
+    check_inside(box, shape)
     return Target(label, "box", box)
 
 

@@ -23,7 +23,7 @@ from curation.gmai.pictures.dicom_pixels import (
     upright,
     values,
 )  # fmt: skip
-from curation.gmai.pictures.files import files_below, patient_of, picture_of, relative
+from curation.gmai.pictures.files import files_below, is_dicom, patient_of, picture_of, relative
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
 from curation.gmai.pictures.volumes import Labelled, pictures_of
 from curation.gmai.readers.tables import labels_in, rows_by_image
@@ -83,9 +83,7 @@ def _scan(dataset: Dataset) -> tuple[list[tuple[Path, str, str]], list[Skip]]:
     for path in files_below(dataset.path):
         if path == dataset.annotations or path.name == "DICOMDIR":
             continue
-        with path.open("rb") as file:
-            is_dicom = file.read(132)[128:] == b"DICM"
-        if not is_dicom and path.suffix.lower() not in (".dcm", ".dicom", ".ima"):
+        if not is_dicom(path):
             skips.append(Skip(dataset.name, relative(path, dataset), "is no DICOM file"))
             continue
         try:
@@ -116,10 +114,7 @@ def _single(path: Path, labels: list[str], row: dict[str, str], dataset: Dataset
 
 def _referred(data: Any) -> list[str]:
     """The SOP instances that a SEG or RTSTRUCT refers to, each once."""
-    found = []
-    for element in data.iterall():
-        if element.keyword == "ReferencedSOPInstanceUID":
-            found.append(str(element.value))
+    found = [str(element.value) for element in data.iterall() if element.keyword == "ReferencedSOPInstanceUID"]
     return list(dict.fromkeys(found))
 
 

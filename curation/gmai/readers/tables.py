@@ -12,8 +12,7 @@ from typing import Any
 from curation.gmai.pictures.files import Names, open_picture, picture_of, pictures_below, relative
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
 from curation.gmai.sources import Columns, Dataset, Sources
-from curation.images.image_table import cell_text, read_any
-from dataset_builders.errors import BadInput
+from curation.images.image_table import cell_text, need_columns, read_any
 
 ATTRIBUTES = ("age", "sex", "site")
 
@@ -40,12 +39,7 @@ def rows_by_image(dataset: Dataset, columns: Columns) -> dict[str, list[dict[str
     table = read_any(dataset.annotations)
     named = {name: value for name, value in vars(columns).items() if value is not None and name != "box"}
     wanted = [*named.values(), *(columns.box or ())]
-    missing = [column for column in wanted if column not in table.columns]
-    if missing:
-        raise BadInput(
-            f"dataset {dataset.name}: {dataset.annotations} has no column {missing[0]!r} (it has "
-            f"{', '.join(map(str, table.columns))}). Name it below `columns`."
-        )
+    need_columns(table, f"dataset {dataset.name}: {dataset.annotations}", wanted, "Name it below `columns`.")
     rows: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in table[list(dict.fromkeys(wanted))].to_dict("records"):
         texts = {str(name): cell_text(value) for name, value in row.items()}
@@ -86,8 +80,8 @@ def _load(
     found = targets(rows, dataset)
     pixels, said = open_picture(path, dataset, found[0].label if found else "")
     for target in found:
-        if target.box is not None and not _fits(target.box, pixels.shape):
-            raise Skipped(f"a box lies outside its image of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+        if target.box is not None:
+            check_inside(target.box, pixels.shape)
     fields = ("patient", "study", *ATTRIBUTES)
     given = {field: rows[0][column] for field in fields if (column := getattr(dataset.columns, field))}
     return [picture_of(path, dataset, pixels, found, said, given)]
@@ -123,7 +117,8 @@ def number_box(values: list[Any]) -> tuple[float, float, float, float]:
     return x, y, width, height
 
 
-def _fits(box: tuple[float, float, float, float], shape: tuple[int, ...]) -> bool:
-    """Whether a box lies in its image, within a pixel: boxes are rounded when images are scaled."""
+def check_inside(box: tuple[float, float, float, float], shape: tuple[int, ...]) -> None:
+    """Raise Skipped for a box that leaves its image by over a pixel: boxes are rounded when images are scaled."""
     x, y, width, height = box
-    return x >= -1 and y >= -1 and x + width <= shape[1] + 1 and y + height <= shape[0] + 1
+    if x < -1 or y < -1 or x + width > shape[1] + 1 or y + height > shape[0] + 1:
+        raise Skipped(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")

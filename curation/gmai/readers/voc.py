@@ -15,6 +15,7 @@ from curation.gmai.pictures.files import (
     size_mismatch,
 )  # fmt: skip
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit
+from curation.gmai.readers.tables import check_inside
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
 
@@ -80,6 +81,5 @@ def _target(each: ElementTree.Element, shape: tuple[int, ...]) -> Target:
         raise Skipped("an object has no name")
     if right < left or bottom < top:
         raise Skipped("a box has no area")
-    if box[0] < -1 or box[1] < -1 or right > shape[1] + 1 or bottom > shape[0] + 1:
-        raise Skipped(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")
+    check_inside(box, shape)
     return Target(label, "box", box)

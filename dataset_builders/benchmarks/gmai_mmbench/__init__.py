@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 PAPER_SIZES = {"validation": 4550, "test": 21281}
+"""Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 
 
 def _has_paper_counts(content: Content) -> bool:
@@ -28,19 +29,16 @@ SPEC = DatasetSpec(
     facts=Facts(
         title="GMAI-MMBench",
         what=(
-            "How far does a model reach across medicine? Single and multiple choice over clinical tasks, "
-            "departments, perceptual granularities "
-            "and modalities, ordered in a lexical tree."
+            "How far does a model reach across medicine? Single and multiple choice over clinical tasks, departments, "
+            "perceptual granularities and modalities, ordered in a lexical tree."
         ),
         metrics=(
             "Single choice: `accuracy` over questions (the papers' overall), `accuracy_macro_task` over tasks. "
-            "Multiple choice: `mcq_accuracy` = "
-            "right picks / picks made, `mcq_recall` = right picks / true options."
+            "Multiple choice: `mcq_accuracy` = right picks / picks made, `mcq_recall` = right picks / true options."
         ),
         limits=(
-            "Rows with an answer are split `validation`, rows without one `test`. The paper's tables disagree on "
-            "the number of questions "
-            "(25,898, 25,403, 25,831). The public tree has one department without a name."
+            "Rows with an answer are split `validation`, rows without one `test`. The paper's tables disagree on the "
+            "number of questions (25,898, 25,403, 25,831). The public tree has one department without a name."
         ),
         licence="Questions and images: see OpenGVLab/GMAI-MMBench; the images come from many public data sets with terms of their own.",
         citation=(
@@ -52,8 +50,7 @@ SPEC = DatasetSpec(
     ),
     get_images=(
         "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). "
-        "Give the folder that "
-        "holds them with --images."
+        "Give the folder that holds them with --images."
     ),
     facets=("task", "department", "granularity", "modality"),
     default_split="validation",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from dataset_builders.benchmarks.gmai_mmbench import PAPER_SIZES
 from dataset_builders.benchmarks.gmai_mmbench.tsv import (
     REFERENCE_LENGTH,
     Record,
@@ -29,8 +30,6 @@ from dataset_builders.selection.lexical_tree import read_tree
 from dataset_builders.sources.files import Entry, check_text
 from dataset_builders.sources.problems import Problems, clip
 
-PAPER_SPLITS = {"validation": 4550, "test": 21281}
-"""Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
 REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
 
@@ -294,7 +293,7 @@ def _counts(cases: dict[str, list[Case]]) -> list[Count]:
     counts = []
     for split, found in cases.items():
         single = sum(case.questions[0].question_type == "single" for case in found)
-        counts.append(Count(f"{split}: single-choice questions", single, PAPER_SPLITS[split]))
+        counts.append(Count(f"{split}: single-choice questions", single, PAPER_SIZES[split]))
         counts.append(Count(f"{split}: multiple-choice questions", len(found) - single))
     questions = [case.questions[0] for found in cases.values() for case in found]
     for facet, paper in PAPER_TREE.items():

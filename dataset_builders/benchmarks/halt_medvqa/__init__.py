@@ -10,21 +10,18 @@ SPEC = DatasetSpec(
     facts=Facts(
         title="HALT-MedVQA",
         what=(
-            "Does a model say so when there is nothing to say? Three scenarios: `fake` asks nonsense, `none` has "
-            "its right option replaced by "
-            "*none of the above*, `swap` shows an image that does not belong to the question."
+            "Does a model say so when there is nothing to say? Three scenarios: `fake` asks nonsense, `none` has its "
+            "right option replaced by *none of the above*, `swap` shows an image that does not belong to the question."
         ),
         metrics="Accuracy per scenario (`fake`, `none`, `swap`), their mean `average`, and how many answers name no option.",
         limits=(
-            "A model that always says *I do not know* scores 100 on `fake` and `swap`. Right letters of `none` "
-            "are not balanced: always C scores "
-            "37.0. The paper's n of 542 and 817 are the last indices of files that hold 543 and 818 questions; "
-            "its accuracies fit the latter."
+            "A model that always says *I do not know* scores 100 on `fake` and `swap`. Right letters of `none` are not "
+            "balanced: always C scores 37.0. The paper's n of 542 and 817 are the last indices of files that hold 543 "
+            "and 818 questions; its accuracies fit the latter."
         ),
         licence=(
-            "Questions: see knowlab/halt-medvqa. Images: VQA-RAD, PathVQA and PMC-VQA; the terms of each apply, "
-            "and those of PathVQA and PMC-VQA "
-            "come from books and articles with rights of their own."
+            "Questions: see knowlab/halt-medvqa. Images: VQA-RAD, PathVQA and PMC-VQA; the terms of each apply, and "
+            "those of PathVQA and PMC-VQA come from books and articles with rights of their own."
         ),
         citation=(
             "@misc{wu2024hallucination,\n  title={Hallucination Benchmark in Medical Visual Question Answering},\n"
@@ -34,8 +31,7 @@ SPEC = DatasetSpec(
     ),
     get_images=(
         "HALT-MedVQA names images of VQA-RAD (synpic*.jpg), PathVQA (test_*.jpg) and PMC-VQA (PMC*.jpg), which are "
-        "downloaded from "
-        "those datasets. Give their folders with --images (it may be given several times)."
+        "downloaded from those datasets. Give their folders with --images (it may be given several times)."
     ),
     facets=("scenario", "source_dataset"),
     released={"test": "v2-f3505d94f530adde283b8fb4115ab2743d5cbcbc9c0c501b4f084e3021283dd6"},

@@ -19,28 +19,24 @@ SPEC = DatasetSpec(
     facts=Facts(
         title="MediConfusion",
         what=(
-            "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing "
-            "pair*: two radiology images "
-            "(from ROCO) that a medical encoder finds alike and a general one does not, one question, two "
-            "options. The right option "
-            "differs between the two images, so who answers without looking gets at most one of them right."
+            "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing pair*: two "
+            "radiology images (from ROCO) that a medical encoder finds alike and a general one does not, one question, "
+            "two options. The right option differs between the two images, so who answers without looking gets at most "
+            "one of them right."
         ),
         metrics=(
             "`set_accuracy`: both images of the pair right (guessing: 25%). `individual_accuracy`: each image by "
-            "itself (50%). `confusion`: "
-            "pairs answered alike on both images, among pairs with two valid answers. `invalid`: no option could "
-            "be read."
+            "itself (50%). `confusion`: pairs answered alike on both images, among pairs with two valid answers. "
+            "`invalid`: no option could be read."
         ),
         limits=(
-            "176 pairs tell two models apart from about 8 to 12 points on. Some images sit in many pairs, so "
-            "pairs are not independent: "
-            "intervals have to be taken over groups of pairs that share images. Categories are labels of images, "
-            "not of pairs."
+            "176 pairs tell two models apart from about 8 to 12 points on. Some images sit in many pairs, so pairs are "
+            "not independent: intervals have to be taken over groups of pairs that share images. Categories are labels "
+            "of images, not of pairs."
         ),
         licence=(
-            "Questions: MIT (the authors' repository). Images: figures of articles in PMC, each with a licence "
-            "of its own, given per image "
-            "where ROCO's licence lists name it."
+            "Questions: MIT (the authors' repository). Images: figures of articles in PMC, each with a licence of its "
+            "own, given per image where ROCO's licence lists name it."
         ),
         citation=(
             "@inproceedings{sepehri2025mediconfusion,\n"
@@ -52,10 +48,9 @@ SPEC = DatasetSpec(
         ),
     ),
     get_images=(
-        "MediConfusion's images are not in its repository: each user downloads them from PMC (image_dict.json says where). "
-        "Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or an "
-        "address with "
-        "{pmcid} and {file_name} in it."
+        "MediConfusion's images are not in its repository: each user downloads them from PMC (image_dict.json says "
+        "where). Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or "
+        "an address with {pmcid} and {file_name} in it."
     ),
     facets=("category",),
     columns={"sim_med": NUMBER, "sim_gen": NUMBER, "caption": TEXT, "ai_question": TEXT, "ai_options": TEXTS},

@@ -9,7 +9,7 @@ from dataset_builders.schema import ASPECTS, Content
 
 def _has_paper_counts(content: Content) -> bool:
     """6,303 images and 57,132 questions (section 3)."""
-    images = {image.image_id for cases in content.cases.values() for case in cases for image in case.images}
+    images = {image.image_id for case in content.all_cases() for image in case.images}
     return (len(images), content.sizes()) == (6303, {"test": 57132})
 
 
@@ -27,9 +27,8 @@ SPEC = DatasetSpec(
             "asks for the true ones only; `overall` is the mean over aspects and images with the authors' weights."
         ),
         limits=(
-            "Half of the images are chest X-rays. The paper's Table 2 lists 6,361 images in its rows and 6,303 "
-            "in its total. Questions were "
-            "made from captions and labels by a language model."
+            "Half of the images are chest X-rays. The paper's Table 2 lists 6,361 images in its rows and 6,303 in its "
+            "total. Questions were made from captions and labels by a language model."
         ),
         licence=(
             "Questions: see the authors' repository. Images: MedICaT (licences per article) and ChestX-ray14 (NIH, free "
@@ -45,9 +44,8 @@ SPEC = DatasetSpec(
         ),
     ),
     get_images=(
-        "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). "
-        "Download it and give its "
-        "folder with --images."
+        "ProbMed's images come with its dataset repository (rippleripple/ProbMed: MedICaT and ChestX-ray14). Download "
+        "it and give its folder with --images."
     ),
     facets=("image_type", "organ", "modality"),
     columns={

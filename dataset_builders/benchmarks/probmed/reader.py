@@ -80,8 +80,7 @@ def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path,
         seen = f" {', '.join(others)} hold no questions." if others else ""
         raise BadInput(
             f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, "
-            f"answer).{seen} "
-            "Get probmed.json (or test/test.json) from rippleripple/ProbMed."
+            f"answer).{seen} Get probmed.json (or test/test.json) from rippleripple/ProbMed."
         )
     return main, ablation
 

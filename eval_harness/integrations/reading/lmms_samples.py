@@ -14,8 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.sources.problems import clip
-from eval_harness.integrations.described import Described, letters_of, record_of
+from eval_harness.integrations.described import Described, record_of
 from eval_harness.submissions.untrusted.files import Found, json_lines
 
 IDS = "medprobe_answer"
@@ -40,7 +39,6 @@ def describe(path: Path) -> Described:
 
 def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every line."""
-    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
     for where, line in json_lines(path, found, constants=True):
         ids = line.get(IDS)
         identity = ids.get("question_id") if isinstance(ids, dict) else None
@@ -49,11 +47,5 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
                 where, f"has no {IDS}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`"
             )
             continue
-        target, key = line.get("target"), keys.get(str(identity))
-        if key and isinstance(target, str) and target != key:
-            found.add(where, f"its target is {clip(target)}, the dataset says {key}: another version of the dataset")
-            continue
-        said = line.get("resps") or line.get("filtered_resps")
-        while isinstance(said, list) and said:
-            said = said[0]
-        yield where, identity, record_of(said)
+        said = record_of(line.get("resps") or line.get("filtered_resps"))
+        yield where, identity, said | {"target": line.get("target")}

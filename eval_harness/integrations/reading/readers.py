@@ -1,7 +1,7 @@
 """What other harnesses write, as answers to a dataset's questions: which harness wrote a file, and what it says.
 
 A reader is a module with `recognises(path)`, `describe(path)` and `read(path, questions, found)`. An answer comes as (where, question id,
-journal record); a server's error that a harness stored as text is a failed answer.
+journal record, with the `target` that the harness was given); a server's error that a harness stored as text is a failed answer.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from dataset_builders.sources.problems import clip
 from eval_harness.integrations import vlmevalkit
-from eval_harness.integrations.described import Described
+from eval_harness.integrations.described import Described, letters_of
 from eval_harness.integrations.reading import inspect_log, lighteval_details, lmms_samples
 from eval_harness.submissions.untrusted.files import Found
 
@@ -40,10 +41,15 @@ def read(
     """The answers of a harness's file; what is wrong with it goes to `found`: an answer of another dataset version, and questions that it
     did not ask (a harness asks all of a task, so that what is absent was left out and not failed)."""
     seen: set[str] = set()
+    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
     for where, question_id, record in reader.read(path, questions, found):
+        key, target = keys.get(str(question_id)), record.pop("target", None)
+        if key and isinstance(target, str) and target != key:
+            found.add(where, f"its target is {clip(target)}, the dataset says {key}: another version of the dataset")
+            continue
         seen.add(str(question_id))
         yield where, question_id, record
-    known = set(questions["question_id"].astype(str))
+    known = keys.keys()
     left_out = len(known - seen)
     if left_out and seen & known:
         found.add(

@@ -6,7 +6,7 @@ Harnesses score sample by sample and then sum up; a pair or an image with nine p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,12 @@ def question_of(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if name not in ("image", "more_images")
     }
+
+
+def images_of(row: Mapping[str, Any]) -> list[Any]:
+    """The images (RGB) that a question shows, in order, of a row as `datasets` gives it."""
+    given = [row.get("image"), *(row.get("more_images") or ())]
+    return [image.convert("RGB") for image in given if image is not None]
 
 
 def _plain(value: Any) -> Any:
@@ -74,6 +80,12 @@ def scores_of(
         name: each.value for name, each in score(family, frame, given).scores.items() if name in spec(family).metrics
     }
     return {name: value for name, value in found.items() if value is not None}, _errors(units(family, frame, given))
+
+
+def scores_of_records(family: str, records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """`scores_of` records that hold both a question's columns and the answer that was read to it."""
+    answers = [{"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in records]
+    return scores_of(family, records, answers)
 
 
 def _errors(table: pd.DataFrame) -> dict[str, float]:

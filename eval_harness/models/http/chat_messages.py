@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.lookup import ImageError, as_png, check_image
 from eval_harness.models.interface import Request
 from eval_harness.models.local.chat_form import decode_image
 
@@ -86,7 +86,5 @@ def _data_url(image: bytes, longest_side: int | None) -> bytes | ImageError:
         plain = opened.mode in ("L", "RGB", "P", "RGBA", "1")
         small = longest_side is None or max(opened.size) <= longest_side
     if not (mime and plain and small):
-        buffer = io.BytesIO()
-        decode_image(image, longest_side).save(buffer, "PNG")
-        mime, image = "image/png", buffer.getvalue()
+        mime, image = "image/png", as_png(decode_image(image, longest_side))
     return f"data:{mime};base64,".encode() + base64.b64encode(image)

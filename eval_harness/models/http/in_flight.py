@@ -7,12 +7,18 @@ that the server asks for holds for everybody. Used from many threads.
 
 from __future__ import annotations
 
+import queue
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+Given = TypeVar("Given")
+Reply = TypeVar("Reply")
+LAST_REPLIES = 5.0
+"""Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
 LONGEST_WAIT = 60.0
 CUT_EVERY = 1.0
 CUT_TO = 0.5
@@ -94,3 +100,50 @@ class InFlight:
         with self._change:
             self._stop.set()
             self._change.notify_all()
+
+
+def in_threads(flight: InFlight, waiting: Iterator[Given], ask: Callable[[Given], Reply]) -> Iterator[Reply]:
+    """What `ask` gives for each of what waits, in any order, each taken by one of so many threads as may be in flight once it is free.
+
+    What one of them raises is raised here; only the replies under way are waited for before."""
+    done: queue.SimpleQueue[Reply | BaseException | None] = queue.SimpleQueue()
+    taking = threading.Lock()
+
+    def work() -> None:
+        try:
+            while not flight.stopped:
+                with taking:
+                    given = next(waiting, None)
+                if given is None:
+                    break
+                done.put(ask(given))
+        except Stopped:
+            pass
+        except BaseException as error:  # handed to the caller's thread, which raises it
+            done.put(error)
+        done.put(None)
+
+    workers = [threading.Thread(target=work, name="in-flight", daemon=True) for _ in range(flight.most)]
+    for worker in workers:
+        worker.start()
+    failure: BaseException | None = None
+    working, until = len(workers), 0.0
+    try:
+        while working:
+            try:
+                item = done.get(timeout=None if failure is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                break
+            match item:
+                case None:
+                    working -= 1
+                case BaseException() as error:
+                    if failure is None:
+                        failure, until = error, time.monotonic() + LAST_REPLIES
+                        flight.stop()
+                case reply:
+                    yield reply
+    finally:
+        flight.stop()
+    if failure is not None:
+        raise failure

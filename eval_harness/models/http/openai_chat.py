@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import threading
 import time
@@ -25,7 +24,7 @@ from dataset_builders.images.lookup import ImageError
 from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
-from eval_harness.models.http.in_flight import InFlight, Stopped
+from eval_harness.models.http.in_flight import InFlight, Stopped, in_threads
 from eval_harness.models.http.posting import Address, is_local, server_address
 from eval_harness.models.http.sending import PROVIDER
 from eval_harness.models.http.server_errors import (
@@ -52,9 +51,6 @@ TRIES_OF_A_STRANGER = 3
 
 GIVE_UP_AFTER = 3
 """So many questions failing after all their tries, with no answer in between, mean that the server is gone."""
-
-LAST_REPLIES = 5.0
-"""Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
 
 START_PATIENCE = 2.0
 """Seconds for which a server that nobody ever reached is tried."""
@@ -136,51 +132,11 @@ class OpenAIChat(Backend):
         return TokenScores(self.name, chat, self._server(f"{root}/tokenize"), self._server(f"{root}/detokenize"))
 
     def _ask_all(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """The first questions one by one, then as many at a time as may be in flight, each in a thread of its own."""
-        waiting, taking = iter(requests), threading.Lock()
-        flight, server = InFlight(self.settings.in_flight), self._server()
+        """The first questions one by one, then as many at a time as may be in flight."""
+        waiting, flight, server = iter(requests), InFlight(self.settings.in_flight), self._server()
         if not self._settled:
             yield from self._settle(waiting, server, flight)
-        done: queue.SimpleQueue[Response | BaseException | None] = queue.SimpleQueue()
-
-        def work() -> None:
-            try:
-                while not flight.stopped:
-                    with taking:
-                        request = next(waiting, None)
-                    if request is None:
-                        break
-                    done.put(self._timed(request, server, flight))
-            except Stopped:
-                pass
-            except BaseException as error:  # handed to the caller's thread, which raises it
-                done.put(error)
-            done.put(None)
-
-        workers = [threading.Thread(target=work, name="openai", daemon=True) for _ in range(flight.most)]
-        for worker in workers:
-            worker.start()
-        failure: BaseException | None = None
-        working, until = len(workers), 0.0
-        try:
-            while working:
-                try:
-                    item = done.get(timeout=None if failure is None else max(0.0, until - time.monotonic()))
-                except queue.Empty:
-                    break
-                match item:
-                    case None:
-                        working -= 1
-                    case BaseException() as error:
-                        if failure is None:
-                            failure, until = error, time.monotonic() + LAST_REPLIES
-                            flight.stop()
-                    case response:
-                        yield response
-        finally:
-            flight.stop()
-        if failure is not None:
-            raise failure
+        yield from in_threads(flight, waiting, lambda request: self._timed(request, server, flight))
 
     def _server(self, url: str | None = None) -> Address:
         """An address of the server; None: where chat completions are asked for."""

@@ -6,13 +6,13 @@ the result says so. See also: the paths themselves (`network.py`).
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from dataset_builders.images.lookup import as_png
 from eval_harness.models.interface import Request
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network.agreement import difference
@@ -146,11 +146,10 @@ def small_requests(with_images: bool) -> list[Request]:
     """Three prompts of different lengths, the first two on one image."""
     from PIL import Image
 
-    pictures: list[bytes] = []
-    for size in ((96, 64), (72, 80)):
-        buffer = io.BytesIO()
-        Image.radial_gradient("L").resize(size).rotate(10 * len(pictures)).convert("RGB").save(buffer, "PNG")
-        pictures.append(buffer.getvalue())
+    drawn = Image.radial_gradient("L")
+    pictures = [
+        as_png(drawn.resize(size).rotate(turn).convert("RGB")) for size, turn in (((96, 64), 0), ((72, 80), 10))
+    ]
     prompts = (
         "Which side is shown?",
         "Is there a fracture in this image of the chest, on the left or on the right side?",

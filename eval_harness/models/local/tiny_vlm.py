@@ -22,10 +22,10 @@ _SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
 _IMAGE_SIZE, _PATCH = 56, 14
 
 
-def make_tiny_vlm(folder: Path, seed: int = 0) -> Path:
+def make_tiny_vlm(folder: Path) -> Path:
     """Write a tiny LLaVA-style model folder (about 0.2 M parameters) that `from_pretrained` loads; returns `folder`.
 
-    Deterministic for a seed. Written to a sibling first and renamed, so a killed call leaves no half-made model.
+    The same every time. Written to a sibling first and renamed, so a killed call leaves no half-made model.
     """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -95,7 +95,7 @@ def make_tiny_vlm(folder: Path, seed: int = 0) -> Path:
         image_token_index=int(tokenizer.vocab["<image>"]),
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         model = LlavaForConditionalGeneration(config)
     model.generation_config = GenerationConfig(
         max_new_tokens=8,

@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.hub.client import connect, connect_with_token, endpoint, hub_errors, quiet, with_retries
+from dataset_builders.hub.client import connect_with_token, endpoint, hub_errors, quiet, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.submissions.stores.hub_store import fetched, files_at
@@ -104,7 +104,7 @@ class HubLedger:
 
     @contextmanager
     def _hub(self, doing: str) -> Iterator[HfApi]:
-        api = connect(self._token) if self._token else connect_with_token()
+        api = connect_with_token(self._token)
         with quiet(), hub_errors(self.repo_id, doing):
             yield api
 

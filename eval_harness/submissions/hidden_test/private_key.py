@@ -19,7 +19,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_v1
-from dataset_builders.hub.client import connect, connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.problems import clip
 from eval_harness.benchmarks import spec
@@ -65,7 +65,7 @@ def open_test(folder: str) -> Test:
 def read_key(where: str, test: Test, token: str | None, metric: str | None) -> Key:
     """The private answers. What is wrong with them is said without a word of them."""
     if is_hub_store(where):
-        api = connect(token) if token else connect_with_token()
+        api = connect_with_token(token)
         with (
             temporary_folder(Path(tempfile.gettempdir()), "medprobe-key-") as folder,
             quiet(),

@@ -7,7 +7,6 @@ See also: what may be added (`submit.py`).
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -104,9 +103,7 @@ def _account(folder: Path) -> str | None:
 
 def questions_bytes(questions: pd.DataFrame) -> bytes:
     """The questions as a store keeps them (Parquet, without images)."""
-    buffer = io.BytesIO()
-    questions.to_parquet(buffer, index=False)
-    return buffer.getvalue()
+    return questions.to_parquet(index=False)
 
 
 def _add_questions(store: Path, submission: Submission, staging: Path) -> None:

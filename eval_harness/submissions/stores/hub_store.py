@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import temporary_folder
-from dataset_builders.hub.client import (
-    check_repo_id,
-    connect,
-    connect_with_token,
-    hub_errors,
-    quiet,
-    status_of,
-    with_retries,
-)
+from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.results import Result
 from eval_harness.results.landing import LANDING, Landing, now
@@ -55,11 +47,8 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
     a commit whose answer got lost is found instead of being made twice.
     Raises BadInput: no token, no such store, other answers of this run there, a Hub that refuses or cannot be reached.
     """
-    check_repo_id(repo_id)
-    api = connect(token) if token else connect_with_token()
+    api, who = sign_in(repo_id, token)
     files = submission.files()
-    with hub_errors(repo_id, "sign in"):
-        who = str(with_retries(api.whoami).get("name"))
     title = title_of(submission.folder)
 
     def look() -> tuple[str, bool] | None:
@@ -95,10 +84,7 @@ def add(repo_id: str, submission: Submission, with_questions: bool = False) -> t
 
     Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
     """
-    check_repo_id(repo_id)
-    api = connect_with_token()
-    with hub_errors(repo_id, "sign in"):
-        who = str(with_retries(api.whoami).get("name"))
+    api, who = sign_in(repo_id)
     more = {f"{submission.folder}/{LANDING}": Landing(account=who, landed_at=now(), verified_by=who).to_bytes()}
     if with_questions:
         more |= questions_file(submission)

@@ -65,13 +65,13 @@ def first(window: Window, table: str, items: Sequence[T], value_of: Callable[[T,
     return [*known, *(item for item in items if values[id(item)] is None)][: window.rows]
 
 
-def search_field(window: Window, total: int, what: str = "results") -> str:
+def search_field(window: Window, total: int) -> str:
     """Where names are searched for; nothing above a table that is short."""
     if total <= FIRST and not window.find:
         return ""
     return (
         f'<label class="find">Find <input type="search" data-find data-focus="find" value="{text(window.find)}" '
-        f'placeholder="{count(total)} {what}" autocomplete="off" spellcheck="false"></label>'
+        f'placeholder="{count(total)} results" autocomplete="off" spellcheck="false"></label>'
     )
 
 

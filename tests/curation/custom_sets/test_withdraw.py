@@ -146,7 +146,7 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     """Their pictures are gone at once, also from the work folder; the next run reads the source again and stores nothing of theirs."""
     path = write_all(tmp_path, only={"nifti", "coco"})
     out = tmp_path / "ward"
-    first = pipeline.run(path, out, quiet=True)
+    first = pipeline.run(path, out)
     group = first.written[0].case.item.patient
     theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
     entries = read_journal(out / "private" / "journal.jsonl")
@@ -157,7 +157,7 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     assert unit not in file_names(out / "dataset")
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()
-    second = pipeline.run(path, out, quiet=True)
+    second = pipeline.run(path, out)
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert {w.case.item.patient for w in second.written} == {w.case.item.patient for w in first.written} - {group}
     before = {w.case.case: (w.question, w.choice, w.split, w.index) for w in first.written}

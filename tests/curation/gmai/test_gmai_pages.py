@@ -48,7 +48,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
     out = tmp_path / "set"
     with pytest.raises(BadInput, match="holds no questions"):
         build_validation(out)
-    first = pipeline.run(path, out, quiet=True)
+    first = pipeline.run(path, out)
     with pytest.raises(BadInput, match="three people"):
         build_tagging(out, ["Ada", "Bo"])
     log, votes = out / "private" / validation.LOG, out / "private" / tags.LOG
@@ -82,7 +82,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
     for tagger in ("Ada", "Cy"):
         tags.vote(out / "private", tagger, label, "task", "Muscle")
         tags.vote(out / "private", tagger, label, "department", "Urology")
-    second = pipeline.run(path, out, quiet=True)
+    second = pipeline.run(path, out)
     assert first.written[0].case.case not in {w.case.case for w in second.written}
     assert all(w.case.task != "Muscle" or w.case.answers == (label,) for w in second.written)
     assert label not in {a for w in second.written if w.case.task != "Muscle" for a in w.case.answers}
@@ -104,7 +104,7 @@ def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(t
     out = tmp_path / "set"
     with model_server(lambda prompt, before: "\n".join(said)) as (address, log):
         for _ in range(2):
-            made = pipeline.run(path, out, open_writer("m", address), Asking(), quiet=True)
+            made = pipeline.run(path, out, open_writer("m", address), Asking())
         asked = len(log.asked)
     assert asked == made.funnel["model_questions"]["asked"]  # the second run pays nothing
     assert made.funnel["model_questions"]["against the rules"] > made.funnel["model_questions"]["to review"] == 1
@@ -113,7 +113,7 @@ def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(t
     template = good.replace("CT", "<modality>")
     assert template in candidates.read_text()
     candidates.write_text(candidates.read_text().replace(f"{template},", f"{template},yes"))
-    kept = pipeline.run(path, out, quiet=True)
+    kept = pipeline.run(path, out)
     masks = [w for w in kept.written if w.case.granularity == "Mask Level"]
     assert masks
     assert {w.question for w in masks} == {good}

@@ -118,13 +118,11 @@ def test_what_the_tsv_says_is_what_vlmevalkit_reads(made):
 
 def test_the_same_seed_gives_the_same_set_and_another_one_another(tmp_path):
     path = write_all(tmp_path, only={"coco", "folders"})
-    runs = [pipeline.run(path, tmp_path / name, quiet=True).written for name in ("one", "two")]
+    runs = [pipeline.run(path, tmp_path / name).written for name in ("one", "two")]
     assert [(w.question, w.choice, w.split) for w in runs[0]] == [(w.question, w.choice, w.split) for w in runs[1]]
     other = tmp_path / "sources.yaml"
     other.write_text(path.read_text() + "seed: 7\n")
-    assert [w.choice for w in pipeline.run(other, tmp_path / "three", quiet=True).written] != [
-        w.choice for w in runs[0]
-    ]
+    assert [w.choice for w in pipeline.run(other, tmp_path / "three").written] != [w.choice for w in runs[0]]
 
 
 def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
@@ -132,7 +130,7 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
     from curation.gmai import items
 
     path = write_all(tmp_path, only={"coco", "nifti"})
-    whole = [(w.question, w.choice) for w in pipeline.run(path, tmp_path / "whole", quiet=True).written]
+    whole = [(w.question, w.choice) for w in pipeline.run(path, tmp_path / "whole").written]
     read = Counter()
     real = items._read
 
@@ -146,12 +144,12 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
     out = tmp_path / "killed"
     for dying.after in (0, 1, 4, 9):
         with pytest.raises(KeyboardInterrupt):
-            pipeline.run(path, out, quiet=True)
+            pipeline.run(path, out)
         assert not (out / "dataset").exists()
         with (out / "private" / "journal.jsonl").open("a") as journal:
             journal.write('{"dataset": "coco-ct", "un')
     dying.after = -1
-    assert [(w.question, w.choice) for w in pipeline.run(path, out, quiet=True).written] == whole
+    assert [(w.question, w.choice) for w in pipeline.run(path, out).written] == whole
     assert set(read.values()) == {1}
 
 
@@ -161,24 +159,24 @@ def test_a_journal_that_names_files_is_rewritten_and_serves(tmp_path, monkeypatc
 
     path = write_all(tmp_path, only={"nifti", "csv_many"})
     path.write_text(path.read_text() + "min_area: 0.05\n")
-    pipeline.run(path, tmp_path / "set", quiet=True)
+    pipeline.run(path, tmp_path / "set")
     journal, listed = tmp_path / "set" / "private" / "journal.jsonl", file_names(tmp_path / "set" / "dataset")
     keyed = journal.read_text()
     assert any("(" in file for file in listed.values()) and not any(file in keyed for file in listed.values())
     journal.write_text(re.sub(r"f-[0-9a-f]{16}", lambda made: listed[made[0]], keyed))
     (tmp_path / "set" / "dataset.names.csv").unlink()
     monkeypatch.setattr(items, "_read", None)  # nothing is read again
-    pipeline.run(path, tmp_path / "set", quiet=True)
+    pipeline.run(path, tmp_path / "set")
     assert journal.read_text() == keyed and file_names(tmp_path / "set" / "dataset") == listed
 
 
 def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
     path = write_all(tmp_path, only={"folders"})
-    first = pipeline.run(path, tmp_path / "set", quiet=True)
+    first = pipeline.run(path, tmp_path / "set")
     pictures = sorted((tmp_path / "set" / "private" / "pictures").iterdir())
     pictures[0].unlink()
     save(tmp_path / "folders" / "nevus" / "Pn0_a.png", np.full((64, 64), 9, np.uint8))
-    second = pipeline.run(path, tmp_path / "set", quiet=True)
+    second = pipeline.run(path, tmp_path / "set")
     assert len({w.case.item.picture for w in second.written} - {w.case.item.picture for w in first.written}) == 1
     assert len(second.written) == len(first.written)
 
@@ -206,7 +204,7 @@ def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_
         json.dumps({"datasets": [{"name": "a", "reader": "folders", "path": folder, "modality": "Dermoscopy"}]})
     )
     with pytest.raises(BadInput, match=said) as told:
-        pipeline.run(tmp_path / "s.yaml", out, quiet=True)
+        pipeline.run(tmp_path / "s.yaml", out)
     assert "\n" not in str(told.value)
     assert not (out / "dataset").exists()
     assert not (out / "tsv").exists()
@@ -214,22 +212,22 @@ def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_
 
 def test_a_good_set_stays_when_a_later_run_can_make_nothing(tmp_path):
     path = write_all(tmp_path, only={"folders"})
-    pipeline.run(path, tmp_path / "set", quiet=True)
+    pipeline.run(path, tmp_path / "set")
     before = {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()}
     (tmp_path / "labels.csv").write_text("name,task\nmelanoma,Bakery\n")
     path.write_text(path.read_text() + "labels: labels.csv\n")
     with pytest.raises(BadInput, match="Bakery"):
-        pipeline.run(path, tmp_path / "set", quiet=True)
+        pipeline.run(path, tmp_path / "set")
     assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == before
 
 
 def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_path):
     path = write_all(tmp_path, only={"coco", "folders"})
-    first = pipeline.run(path, tmp_path / "set", quiet=True)
+    first = pipeline.run(path, tmp_path / "set")
     victim = first.written[3].case.case
     validation.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
     validation.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
-    second = pipeline.run(path, tmp_path / "set", quiet=True)
+    second = pipeline.run(path, tmp_path / "set")
     before = {w.case.case: (w.question, w.choice) for w in first.written}
     after = {w.case.case: (w.question, w.choice) for w in second.written}
     assert victim not in after
@@ -245,14 +243,14 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
 
 def test_multiple_choice_comes_from_exhaustive_sets_alone(tmp_path):
     path = write_all(tmp_path, only={"csv_many"})
-    made = pipeline.run(path, tmp_path / "set", quiet=True)
+    made = pipeline.run(path, tmp_path / "set")
     assert any(w.case.is_multiple for w in made.written)
     for w in made.written:
         assert {w.choice.options[at] for at in w.choice.right} == w.case.present
         assert len(w.choice.right) < len(w.choice.options)
     path.write_text(path.read_text().replace("exhaustive: true", "exhaustive: false"))
     with pytest.raises(BadInput, match="not labelled exhaustively"):
-        pipeline.run(path, tmp_path / "set", quiet=True)
+        pipeline.run(path, tmp_path / "set")
 
 
 def test_tables_and_funnel_count_what_is_there(made):
@@ -299,27 +297,27 @@ def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
 def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tmp_path):
     path = write_all(tmp_path, only={"nifti"})
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  ethics: IRB 2026-17"))
-    pipeline.run(path, tmp_path / "set", quiet=True)
+    pipeline.run(path, tmp_path / "set")
     card = tmp_path / "set" / "dataset" / "README.md"
     assert "- **Approval:** nifti-ct: IRB 2026-17" in card.read_text()
     with pytest.raises(BadInput, match="de-identified"):
         dataset_files(card.parent, "ORG/set", private=True)
     (tmp_path / "about.yaml").write_text("deidentification: drawn by a program\n")
-    pipeline.run(path, tmp_path / "set", quiet=True)
+    pipeline.run(path, tmp_path / "set")
     assert "- **Deidentification:** drawn by a program" in card.read_text() and "IRB 2026-17" in card.read_text()
     assert dataset_files(card.parent, "ORG/set", private=True).files
     (tmp_path / "about.yaml").write_text("deidentified: yes\n")
     with pytest.raises(BadInput, match=r"about\.yaml: does not say"):
-        pipeline.run(path, tmp_path / "set", quiet=True)
+        pipeline.run(path, tmp_path / "set")
 
 
 def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
     """The journal of a run without it serves; every question shows the slices of one label in order, with the target marked on each."""
     path = write_all(tmp_path, only={"nifti"})
-    alone = pipeline.run(path, tmp_path / "set", quiet=True)
+    alone = pipeline.run(path, tmp_path / "set")
     journal = (tmp_path / "set" / "private" / "journal.jsonl").read_bytes()
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  together: true"))
-    made = pipeline.run(path, tmp_path / "set", quiet=True)
+    made = pipeline.run(path, tmp_path / "set")
     assert (tmp_path / "set" / "private" / "journal.jsonl").read_bytes() == journal
     assert made.funnel["read"]["nifti-ct"]["pictures"] == alone.funnel["read"]["nifti-ct"]["pictures"]
     assert alone.funnel["read"]["nifti-ct"]["patients"] == 4, (
@@ -348,7 +346,7 @@ def test_a_model_without_images_is_scored_per_branch_and_mesh_ids_are_in_the_car
     path = write_all(tmp_path, only={"coco"}, labels="labels.csv")
     with model_server(lambda prompt, before: "A") as (address, log):
         for _ in range(2):
-            made = pipeline.run(path, tmp_path / "set", quiet=True, blind_model=open_writer("m", address))
+            made = pipeline.run(path, tmp_path / "set", blind_model=open_writer("m", address))
         assert len(log.asked) == len(made.written)
     table = pd.read_csv(tmp_path / "set" / "report" / "blind_model.csv")
     assert table["questions"].sum() == len(made.written)

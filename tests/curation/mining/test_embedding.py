@@ -53,7 +53,7 @@ def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, d
     library, *local, name = encoder.split(":")
     spec = encoder_spec(":".join([library, *local, str(models / name)]), pooling)
     loaded = load_encoder(spec)
-    together = np.load(embed(images, tmp_path / "a", loaded, batch_size=4, quiet=True))
+    together = np.load(embed(images, tmp_path / "a", loaded, batch_size=4))
     assert together.shape == (10, dimensions)
     index = pd.read_parquet(tmp_path / "a" / "images.parquet")
     files = file_names(tmp_path / "a")
@@ -155,10 +155,10 @@ def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_p
     with files[0].open("ab") as file:
         file.write(b"torn")
     resumed, after = counting(load_encoder(encoder_spec(name)))
-    found = np.load(embed(images, tmp_path / "a", resumed, batch_size=1, quiet=True))
+    found = np.load(embed(images, tmp_path / "a", resumed, batch_size=1))
     assert 3 <= done < 10
     assert len(after) == 10 - done
-    whole = embed(images, tmp_path / "b", load_encoder(encoder_spec(name)), batch_size=1, quiet=True)
+    whole = embed(images, tmp_path / "b", load_encoder(encoder_spec(name)), batch_size=1)
     np.testing.assert_array_equal(found, np.load(whole))
 
 
@@ -170,38 +170,38 @@ def test_other_weights_under_the_same_name_are_another_encoder(models, images, t
 
     shutil.copytree(models / "dinov2", tmp_path / "model")
     name = f"transformers:{tmp_path / 'model'}"
-    first = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True)
-    assert embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True) == first
+    first = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)))
+    assert embed(images, tmp_path / "a", load_encoder(encoder_spec(name))) == first
     torch.manual_seed(9)
     Dinov2Model(Dinov2Model.from_pretrained(tmp_path / "model").config).save_pretrained(tmp_path / "model")
-    second = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True)
+    second = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)))
     settings = tmp_path / "model" / "preprocessor_config.json"
     settings.write_text(settings.read_text().replace('"shortest_edge": 32', '"shortest_edge": 40'))
-    third = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)), quiet=True)
+    third = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)))
     assert len({first, second, third}) == 3
     assert len(np.unique([np.load(path)[0, 0] for path in (first, second, third)])) == 3
 
 
 def test_what_was_embedded_costs_nothing_again(models, images, tmp_path):
     loaded = load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}"))
-    whole = np.load(embed(images, tmp_path / "whole", loaded, batch_size=2, quiet=True))
+    whole = np.load(embed(images, tmp_path / "whole", loaded, batch_size=2))
     killed, before = counting(loaded, fail_after=4)
     with pytest.raises(KeyboardInterrupt):
-        embed(images, tmp_path / "a", killed, batch_size=2, quiet=True)
+        embed(images, tmp_path / "a", killed, batch_size=2)
     assert not list((tmp_path / "a").glob("*.npy"))
     resumed, after = counting(loaded)
-    np.testing.assert_array_equal(np.load(embed(images, tmp_path / "a", resumed, batch_size=2, quiet=True)), whole)
+    np.testing.assert_array_equal(np.load(embed(images, tmp_path / "a", resumed, batch_size=2)), whole)
     assert len(before) + len(after) == 10
     (images / "copy.png").write_bytes((images / "0.png").read_bytes())
     again, more = counting(loaded)
-    path = embed(images, tmp_path / "a", again, batch_size=2, quiet=True)
+    path = embed(images, tmp_path / "a", again, batch_size=2)
     assert more == []  # the same bytes under another name
     assert len(np.load(path)) == 11
 
 
 def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path):
     loaded = load_encoder(encoder_spec(f"transformers:{models / 'clip'}", name="clip"))
-    embed(images, tmp_path / "a", loaded, dtype="float16", quiet=True)
+    embed(images, tmp_path / "a", loaded, dtype="float16")
     array = open_embeddings(tmp_path / "a", "clip")
     assert isinstance(array, np.memmap)
     assert array.dtype == np.float16
@@ -211,7 +211,6 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
         images,
         tmp_path / "a",
         load_encoder(encoder_spec(f"transformers:{models / 'clip'}", "mean", name="clip")),
-        quiet=True,
     )
     with pytest.raises(BadInput, match="could be clip-"):
         open_embeddings(tmp_path / "a", "clip")
@@ -220,7 +219,6 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
         images,
         tmp_path / "a",
         load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}", name="dinov2")),
-        quiet=True,
     )
     with pytest.raises(BadInput, match="images changed"):
         open_embeddings(tmp_path / "a", sorted((tmp_path / "a").glob("clip-*.npy"))[0].stem)
@@ -351,7 +349,7 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
     os.mkfifo(folder / "pipe.png")
     with open(os.fsencode(folder) + b"/latin_\xe9.png", "wb") as file:  # noqa: PTH123
         picture.save(file, "PNG")
-    index = index_images(folder, tmp_path / "out", quiet=True)
+    index = index_images(folder, tmp_path / "out")
     assert index["file"].tolist() == ["a.png", "deep/b.png", "line\nbreak.png"]
     bad = (
         pd.read_csv(tmp_path / "out" / "unreadable.csv")

@@ -90,9 +90,9 @@ def vectors(out):
 @pytest.mark.parametrize("store", [in_memory, in_folder, on_the_hub])
 def test_an_address_gives_the_vectors_of_a_folder(store, form, request, tmp_path):
     images = drawn(7)
-    embed(_folder(images, tmp_path), tmp_path / "a", ENCODER, quiet=True)
+    embed(_folder(images, tmp_path), tmp_path / "a", ENCODER)
     address = store(form(images), request)
-    embed(address, tmp_path / "b", ENCODER, batch_size=3, quiet=True)
+    embed(address, tmp_path / "b", ENCODER, batch_size=3)
     ours, theirs = vectors(tmp_path / "b"), vectors(tmp_path / "a")
     assert ours.keys() == theirs.keys()
     assert len(ours) == 7
@@ -117,13 +117,13 @@ def test_what_was_embedded_is_not_read_again_and_what_changed_is(tmp_path, monke
     address = in_memory(images, None)
     whole = Remote.read
     monkeypatch.setattr(Remote, "read", lambda self, name: read.append(name) or whole(self, name))
-    embed(address, tmp_path / "out", ENCODER, quiet=True)
+    embed(address, tmp_path / "out", ENCODER)
     read.clear()
-    embed(address, tmp_path / "out", ENCODER, quiet=True)
+    embed(address, tmp_path / "out", ENCODER)
     assert read == ["broken.jpg"]
     read.clear()
     fsspec.filesystem("memory").pipe("/bucket/0.png", drawn(1, seed=9)["0.png"])
-    embed(address, tmp_path / "out", ENCODER, quiet=True)
+    embed(address, tmp_path / "out", ENCODER)
     assert set(read) == {"broken.jpg", "0.png"}
 
 
@@ -136,7 +136,7 @@ def test_what_was_embedded_is_not_read_again_and_what_changed_is(tmp_path, monke
 )
 def test_an_address_without_images_is_one_line_and_nothing_is_written(address, words, tmp_path):
     with pytest.raises(BadInput, match=words):
-        embed(address, tmp_path / "out", ENCODER, quiet=True)
+        embed(address, tmp_path / "out", ENCODER)
     assert not list(tmp_path.iterdir())
 
 
@@ -148,5 +148,5 @@ def test_an_address_that_fails_while_it_is_read_lists_no_image_as_broken(tmp_pat
 
     monkeypatch.setattr(MemoryFileSystem, "cat_file", gone)
     with pytest.raises(BadInput, match=r"cannot be read .*connection reset"):
-        embed(address, tmp_path / "out", ENCODER, quiet=True)
+        embed(address, tmp_path / "out", ENCODER)
     assert not (tmp_path / "out" / "unreadable.csv").exists()

@@ -93,7 +93,7 @@ def slowly(self, start, stop):
     yield from blocks(self, start, stop)
     time.sleep(0.2)
 PairSearch.blocks = slowly
-mine(*made(), Path(sys.argv[2]), Choice(), quiet=True)
+mine(*made(), Path(sys.argv[2]), Choice())
 """
 
 

@@ -47,7 +47,6 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
             images,
             tmp_path / "alone",
             load_encoder(encoder_spec(f"transformers:{models / model}", name=name)),
-            quiet=True,
         )
         ours, alone = (np.load(embedding_path(tmp_path / folder, name)) for folder in ("ray", "alone"))
         np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)

@@ -232,9 +232,9 @@ def chat(url, **settings):
 def test_questions_are_written_checked_and_asked_again(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
-        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)), quiet=True)
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)))
         asked = len(log.asked)
-        again = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)), quiet=True)
+        again = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)))
         assert len(log.asked) == asked  # nothing is paid twice
     assert again == funnel == json.loads((tmp_path / "q" / "funnel.json").read_text())
     assert all(system == SYSTEM for system, _ in log.asked)
@@ -258,9 +258,7 @@ def test_a_letter_once_given_stays_when_pairs_are_added_or_taken_away(tmp_path):
     kept = {}
     with model_server(template) as (url, _):
         for count, seed in ((5, 0), (12, 0), (3, 0), (12, 7)):
-            write_questions(
-                pairs.head(count), captions, chat(url), tmp_path / "q", Asking(min_caption=0, seed=seed), quiet=True
-            )
+            write_questions(pairs.head(count), captions, chat(url), tmp_path / "q", Asking(min_caption=0, seed=seed))
             letters = read_drafts(tmp_path / "q").set_index("pair_id")["correct_1"].to_dict()
             kept = letters | kept
             assert letters == {key: kept[key] for key in letters}
@@ -273,7 +271,7 @@ def test_a_reply_may_hold_any_sign_that_ends_a_line_and_half_a_character(tmp_pat
     reply = "\u2028Well\x85now\u2029\n" + PLAIN.format("The left lung", "The right lung") + "\nbye \ud83d"
     with model_server(lambda prompt, before: reply) as (url, log):
         for _ in range(2):
-            funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(min_caption=0), quiet=True)
+            funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(min_caption=0))
         assert len(log.asked) == 1
     assert funnel["written"] == 1
     assert read_journal(tmp_path / "q" / "journal.jsonl")[0]["reply"].endswith("bye ?")
@@ -300,14 +298,14 @@ def test_a_killed_run_goes_on_with_a_torn_line(tmp_path):
 
     with model_server(template) as (url, log):
         with pytest.raises(KeyboardInterrupt):
-            write_questions(pairs, captions, Killed(chat(url, in_flight=1)), tmp_path / "q", Asking(), quiet=True)
+            write_questions(pairs, captions, Killed(chat(url, in_flight=1)), tmp_path / "q", Asking())
         journal = tmp_path / "q" / "journal.jsonl"
         kept = [entry["id"] for entry in read_journal(journal)]
         assert len(kept) == 4
         with journal.open("a") as file:
             file.write('{"id": "11-111", "status": "ans')
         log.asked.clear()
-        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
     assert funnel["written"] == 10
     first_tries = [prompt for _, prompt in log.asked]
     assert not any(f"Image1: a{key.split('-')[0]} " in prompt for key in kept for prompt in first_tries)
@@ -320,11 +318,9 @@ def test_a_refusal_counts_and_a_dead_server_does_not(tmp_path):
         model_server(lambda prompt, before: 500) as (url, _),
         pytest.raises(BadInput, match="gives no answers any more"),
     ):
-        write_questions(
-            made_pairs(4)[0].iloc[:3], captions | made_pairs(4)[1], chat(url), tmp_path / "q", Asking(), quiet=True
-        )
+        write_questions(made_pairs(4)[0].iloc[:3], captions | made_pairs(4)[1], chat(url), tmp_path / "q", Asking())
     with model_server(template) as (url, _):
-        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
     assert funnel["written"] == 2
 
 
@@ -332,17 +328,17 @@ def test_a_pair_the_server_fails_on_is_asked_again_by_the_next_run_only(tmp_path
     pairs, captions = made_pairs(3)
     down = lambda prompt, before: 500 if "Image1: a1 " in prompt else template(prompt, 1)  # noqa: E731
     with model_server(down) as (url, log):
-        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
         assert funnel["not_written"] == {"no reply from the server": 1}
         assert sum("Image1: a1 " in prompt for _, prompt in log.asked) == TRIES
     with model_server(lambda prompt, before: template(prompt, 1)) as (url, _):
-        assert write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)["written"] == 3
+        assert write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())["written"] == 3
 
 
 def test_a_journal_is_not_used_for_other_captions(tmp_path):
     pairs, captions = made_pairs(3)
     with model_server(template) as (url, _):
-        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
         with pytest.raises(BadInput, match="other images or captions"):
             write_questions(
                 pairs,
@@ -350,7 +346,6 @@ def test_a_journal_is_not_used_for_other_captions(tmp_path):
                 chat(url),
                 tmp_path / "q",
                 Asking(),
-                quiet=True,
             )
 
 
@@ -358,7 +353,7 @@ def test_a_journal_is_not_used_for_other_captions(tmp_path):
 def written(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, _):
-        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
     return tmp_path / "q"
 
 
@@ -372,9 +367,9 @@ def test_unknown_categories_are_refused_never_guessed(written):
         return "Pulmonary, Head and Neck" if image.startswith("b") else "**pulmonary**."
 
     with model_server(answer) as (url, log):
-        result = categorize(read_drafts(written), chat(url), written, Asking(), quiet=True)
+        result = categorize(read_drafts(written), chat(url), written, Asking())
         asked = len(log.asked)
-        categorize(read_drafts(written), chat(url), written, Asking(), quiet=True)
+        categorize(read_drafts(written), chat(url), written, Asking())
         assert len(log.asked) == asked
     assert result["refused"] == {"a1.png": "Hepatic"}
     given = read_given(written)
@@ -390,14 +385,14 @@ def test_categories_are_discovered_from_a_list(written):
         "- Vascular (2, 4)\n\nCaption 5 fits none."
     )
     with model_server(lambda prompt, before: reply) as (url, log):
-        names = discover(read_drafts(written), chat(url), written, Asking(), quiet=True)
+        names = discover(read_drafts(written), chat(url), written, Asking())
     assert names == ["Thoracic", "Head and Neck", "Vascular"]
     assert log.asked[0][1].count("\nCaption ") == 20
     with (
         model_server(lambda prompt, before: "I cannot.") as (url, _),
         pytest.raises(BadInput, match="lists no categories"),
     ):
-        discover(read_drafts(written), chat(url), written, Asking(), quiet=True)
+        discover(read_drafts(written), chat(url), written, Asking())
 
 
 @pytest.mark.parametrize(
@@ -417,7 +412,7 @@ def test_categories_are_read_only_when_nothing_else_is_said(reply, names):
 
 def test_patterns_are_asked_with_every_pair(written):
     with model_server(lambda prompt, before: "1. Side of the opacity") as (url, log):
-        assert patterns(read_drafts(written), chat(url), written, Asking(), quiet=True) == "1. Side of the opacity"
+        assert patterns(read_drafts(written), chat(url), written, Asking()) == "1. Side of the opacity"
     prompt = log.asked[0][1]
     assert "\nPair 9\nFirst image description: " in prompt
     assert "Confusing multiple choice question: Which lung shows the opacity? A: The " in prompt
@@ -430,10 +425,10 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_written(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
         with pytest.raises(BadInput, match="no pairs"):
-            write_questions(pairs.iloc[:0], captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+            write_questions(pairs.iloc[:0], captions, chat(url), tmp_path / "q", Asking())
         assert not (tmp_path / "q").exists()
         with lock(tmp_path / "q", "write"), pytest.raises(BadInput, match="another process"):
-            write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(), quiet=True)
+            write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
         assert not log.asked
     for bad in ({"tries": 0}, {"temperature": -1}):
         with pytest.raises(BadInput, match="--t"):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataset_builders.images.lookup import ImageError, check_image, rgb_of
-from dataset_builders.images.metadata import ADAM7, _unpacked_size, file_name, strip_metadata
+from dataset_builders.images.lookup import ADAM7, ImageError, check_image, png_bytes, rgb_of
+from dataset_builders.images.metadata import file_name, strip_metadata
 from tests.planting import KINDS, found_in, image_file, picture, planted
 
 
@@ -64,8 +64,8 @@ def test_bytes_hidden_behind_or_in_the_pixels_of_a_png_are_dropped(seed):
 def test_rows_of_a_png_are_counted(depth, colour):
     for width, height in ((1, 1), (5, 3), (8, 8), (17, 2)):
         row = (width * depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour] + 7) // 8
-        start = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big")
-        assert _unpacked_size(start + bytes((depth, colour, 0, 0, 0))) == height * (1 + row)
+        header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((depth, colour, 0, 0, 0))
+        assert png_bytes(header) == height * (1 + row)
     pixels = np.zeros((height, width), int)
     for left, top, right, down in ADAM7:
         pixels[top::down, left::right] += 1
