@@ -3,10 +3,13 @@
 import atexit
 import os
 import shutil
+import ssl
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from tests.processes import collect_less_garbage, shared_folder
@@ -20,6 +23,10 @@ shared_folder()  # made here, before there are other test processes
 # One thread each: the test processes share the processors, and threads that wait for each other there cost more than they give.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# Made once, not for each use: certificates are read for every client (.05 s), commands are assembled for every call (.13 s).
+ssl.create_default_context = cache(ssl.create_default_context)
+typer.main.get_command = cache(typer.main.get_command)
 
 # The same examples in every run, so that no change fails for another one's; `--hypothesis-profile=explore` looks for new ones.
 # How fast an example runs is the machine's affair: other work on it must fail no test.
