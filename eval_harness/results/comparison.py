@@ -114,7 +114,8 @@ def _flat(result: Result) -> dict[str, Any]:
                 found |= {f"{part}.{name}.{inner}": deeper for inner, deeper in value.items()}
             else:
                 found[f"{part}.{name}"] = value
-    found["deviations"] = document["deviations"] or None
+    silent = None if result.kind == "published" else "none"  # a paper may only not say them
+    found["deviations"] = document["deviations"] or silent
     return found
 
 

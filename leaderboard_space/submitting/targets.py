@@ -15,6 +15,7 @@ from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import read_questions
 from leaderboard_space.data.store.trusted_data import TrustedData, TrustedSplit
+from leaderboard_space.html import plural
 
 
 @dataclass(frozen=True)
@@ -81,4 +82,4 @@ def _label(benchmark: Benchmark) -> str:
     name = LABELS[benchmark.family] if benchmark.name == benchmark.family else benchmark.name
     kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[benchmark.origin]
     part = f", {benchmark.selection}" if benchmark.selection else ""
-    return f"{name}, {benchmark.split}, {benchmark.questions:,} questions{part}{kind}"
+    return f"{name}, {benchmark.split}, {plural(benchmark.questions, 'question')}{part}{kind}"

@@ -13,7 +13,7 @@ from eval_harness.benchmarks import spec
 from eval_harness.results import Score
 from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.data.topics import Label, matching, topics
 from leaderboard_space.front import Front
 from leaderboard_space.service import Service
 from leaderboard_space.views.model_pages import model
@@ -28,7 +28,7 @@ from tests.leaderboard_space.claims import (
     plain,
     rounds_to,
 )
-from tests.leaderboard_space.generated import FACET, Raw, apart, standing
+from tests.leaderboard_space.generated import FACET, Raw, apart, in_order, standing
 
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
@@ -154,26 +154,67 @@ def check_topics(front: Front, family: str, sections: list[dict[str, Raw]]) -> N
             for score in cell.values()
         ]
         check_behind(page, [score for _, score in cells])
+        section = front.service.query({"format": family}).section
+        own = ranked[front.service.board.snapshot.sections[family].index(section)]
         for part in re.findall(r'<section class="part">.*?</section>', page, re.DOTALL):
-            check_topic_part(part, front._of(next((label for label, how in held if how == "same"), held[0][0])), cells)
+            check_topic_cells(part, family, [label for label, _ in held], own)
+            check_topic_part(part, front._of(next((label for label, how in held if how == "same"), held[0][0])))
         return
 
 
-def check_topic_part(part: str, ranked: Standings, cells: list[tuple[str, Score]]) -> None:
-    """One benchmark's part of a topic's page: its sentence by the marks of its first column, and every value by some cell of that model."""
-    for n in re.findall(r"<small>[^<]* · n ([\d,]+)</small>", part):
-        assert any(score.n == int(n.replace(",", "")) for _, score in cells), n
-    shown = {}
-    for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL):
-        own = [score for model, score in cells if model == html.unescape(name)]
-        for kind, value, mark in re.findall(r'<td class="([\w ]+)"[^>]*><b>(.*?)</b> <span class="mark">(.)<', line):
-            assert any(
-                score.value is not None
-                and rounds_to(html.unescape(value), score.value)
-                and kind.endswith(" few") == (score.n_cases < 30)
-                for score in own
-            ), (name, value, kind)
-            shown.setdefault(html.unescape(name), (value, mark))
+def check_topic_cells(part: str, family: str, labels: Sequence[Label], truth: dict[str, Raw]) -> None:
+    """One benchmark's table on a topic's page: every cell is what the result that stands for the model has under that very label, by the
+    score that its column names; a model without a number there has a dash."""
+    heads = re.findall(
+        r'data-sort="\d+"><button[^>]*>(.*?)</button><small>(?:related · )?(.*?) · n ([\d,]+)</small>', part
+    )
+    lines = re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL)
+    by_shown = {label.shown: label for label in labels}
+    models = {key: found for key, found in truth.items() if found.result.model.kind != "baseline"}
+    columns = []
+    for shown, metric, n in heads:
+        label = by_shown[html.unescape(shown)]
+        held = {key: found.cells.get(label.facet, {}).get(label.value, {}) for key, found in models.items()}
+        named = {
+            key: score
+            for key, scores in held.items()
+            for name, score in scores.items()
+            if info_of(name, family).label == html.unescape(metric) and score.value is not None
+        }
+        columns.append(
+            {
+                one.result.model.name: (named[key], one.units is None)
+                for key, one in reversed(in_order(models))
+                if key in named
+            }
+        )
+        assert not named or max(score.n for score in named.values()) == int(n.replace(",", "")), (label, n)
+    assert {html.unescape(name) for name, _ in lines} == {name for column in columns for name in column}, (
+        lines,
+        columns,
+    )
+    for name, line in lines:
+        cells = re.findall(r'<td class="([\w ]+)"[^>]*>(.*?)</td>', line)
+        for (kind, body), column in zip(cells, columns, strict=True):
+            score, is_printed = column.get(html.unescape(name), (None, False))
+            if score is None:
+                assert (kind, body) == ("none", "–"), (name, kind, body)
+                continue
+            value, mark = re.fullmatch(r'<b>(.*?)</b> <span class="mark">(.)</span> <small>.*</small>', body).groups()  # type: ignore[union-attr]
+            assert rounds_to(html.unescape(value), score.value or 0.0), (name, body, score)
+            assert kind.endswith(" few") == (score.n_cases < 30), (name, kind, score)
+            # Corrected for all tests of the page: no more are significant than each by itself.
+            marks = {"better": "▲≈", "worse": "▼≈", "no different": "≈", None: "·≈"}
+            assert is_printed or mark in marks[score.verdict], (body, score)
+
+
+def check_topic_part(part: str, ranked: Standings) -> None:
+    """The sentence of one benchmark's part of a topic's page, by the marks of its first column."""
+    shown = {
+        html.unescape(name): found[1]
+        for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', part, re.DOTALL)
+        if (found := re.match(r'<th.*?</th><td class="[\w ]+"[^>]*><b>.*?</b> <span class="mark">(.)<', line))
+    }
     models = [row for row in ranked.models if row.entry.result.model.name in shown]
     names = {row.entry.result.model.name for row in models}
     said = plain(re.search(r'<p class="asked">(.*?)</p>', part)[1])  # type: ignore[index]
@@ -183,7 +224,7 @@ def check_topic_part(part: str, ranked: Standings, cells: list[tuple[str, Score]
         Truth(
             f"{name} ({row.entry.account})" if (name := row.entry.result.model.name) and f"{name} (" in said else name,
             row.score.value or 0.0,
-            SIGNS[shown[name][1]],
+            SIGNS[shown[name]],
             row.first or 0,
         )
         for row in models

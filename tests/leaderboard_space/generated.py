@@ -191,6 +191,11 @@ def by_shown_name(truth: dict[str, Raw]) -> dict[str, Raw]:
 def standing(truth: dict[str, Raw]) -> dict[str, Raw]:
     """Model -> the result that stands for it among those ranked: the one that landed first, those that never landed last."""
     found: dict[str, Raw] = {}
-    for _, one in sorted(truth.items(), key=lambda item: (item[1].landed_at is None, item[1].landed_at or "", item[0])):
+    for _, one in in_order(truth):
         found.setdefault(one.result.model.name, one)
     return found
+
+
+def in_order(truth: dict[str, Raw]) -> list[tuple[str, Raw]]:
+    """The results, the one that landed first first, those that never landed last."""
+    return sorted(truth.items(), key=lambda item: (item[1].landed_at is None, item[1].landed_at or "", item[0]))

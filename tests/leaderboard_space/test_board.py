@@ -22,6 +22,7 @@ from leaderboard_space.sentences.findings import headline
 from leaderboard_space.service import Service
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare
+from tests.leaderboard_space.claims import check_words
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'
@@ -228,7 +229,7 @@ def test_published_results_alone_make_a_board() -> None:
     both = [["category", "Cerebral"], ["category", "Spinal"]]
     shown = Service(board).view({"format": "mediconfusion", "branches": both})["html"]
     assert "Set accuracy: known of parts of this selection, not of the whole." in shown and "Published cells" in shown
-    assert ">20.0 <small>" in shown and ">17.2 <small>" in shown and "no finer answers" in shown
+    assert ">20.0 <small>" in check_words(shown) and ">17.2 <small>" in shown and "no finer answers" in shown
 
 
 def test_formats_unknown_to_the_board_are_named(tmp_path: Path) -> None:
