@@ -1,12 +1,13 @@
 """Whether ranks separate what can be separated, and no more: simulated models, and what any test could do.
 
 PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60] [--seed 1]
-    [--layout MediConfusion]     (about 2 minutes)
+    [--layout MediConfusion] [--random 0]     (about 3 minutes; --random: how many cells that nobody chose are drawn instead)
 
 Outcomes of a model are correlated within components (ICC, by the mechanism `coin` of interval_coverage.py), and between models by a shared
 difficulty of each unit with the same mechanism (`shared`). The second table is of other tests of the leader against each of the others, on
-the same kind of draws: `known` is told the true variance and uses Dunnett's critical value, which no test of the scores' difference can
-beat; `weighted` counts a component of m units as m / (1 + rho (m - 1)), rho the correlation that the models themselves show.
+the same kind of draws: `flips` is the sign-flip test alone; `known` is told the true variance and uses Dunnett's critical value, which no
+test of the scores' difference can beat; `weighted` counts a component of m units as m / (1 + rho (m - 1)), rho the correlation that the
+models themselves show.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from benchmarks.scoring.interval_coverage import MEDICONFUSION
+from benchmarks.scoring.interval_coverage import MECHANISMS, MEDICONFUSION, other_layout, random_layout
+from benchmarks.scoring.interval_coverage import hits as hits_per_cluster
 from eval_harness.scores.comparing.comparisons import pairwise
+from eval_harness.scores.comparing.pooled import pooled_p_values
 from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
 from eval_harness.scores.comparing.sign_flips import listed_sign_flips
 from eval_harness.scores.outcomes import Outcomes
@@ -51,11 +54,24 @@ def outcomes(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, 
 
 def draw(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, shared: float) -> RankRanges:
     """The ranks of models with these true shares, in one draw."""
-    hits = outcomes(rng, shares, sizes, icc, shared).astype(np.float32)
-    cluster, names = np.repeat(np.arange(len(sizes)), sizes), tuple(str(number) for number in range(len(shares)))
-    units = np.arange(len(cluster)).astype(object)
-    pairs = pairwise(Outcomes(names, "m", hits, np.ones_like(hits), cluster, units, True))
-    return rank_ranges(pairs.value, pairs.p)
+    packed = per_cluster(sums_of(outcomes(rng, shares, sizes, icc, shared), sizes), sizes)
+    pairs = pairwise(packed)
+    return rank_ranges(pairs.value, pairs.p, pooled=pooled_p_values(packed))
+
+
+def sums_of(hits: Floats, sizes: Ints) -> Floats:
+    """Hits per component (M, G)."""
+    found: Floats = np.add.reduceat(hits, np.r_[0, np.cumsum(sizes)[:-1]], axis=1)
+    return found
+
+
+def per_cluster(sums: Floats, sizes: Ints) -> Outcomes:
+    """Hits per component (M, G) as the tests take them."""
+    models, base = tuple(str(number) for number in range(len(sums))), np.broadcast_to(sizes, sums.shape)
+    numbers = np.arange(len(sizes))
+    return Outcomes(
+        models, "m", sums.astype(np.float32), base.astype(np.float32), numbers, numbers.astype(object), True
+    )
 
 
 def led(models: int) -> Floats:
@@ -78,11 +94,22 @@ def equals(
     return float(np.mean([~one.may_lead[0] for one in found])), float(np.mean([one.apart.any() for one in found]))
 
 
+def against_first(sums: Floats, sizes: Ints) -> dict[str, Floats]:
+    """Of the first model against each of the others (M - 1,), from hits per component (M, G): 1 where it is better, -1 where worse, 0 where
+    that is not sure; by sign flips alone (`flips`), and by the rule of rank 1 (`today`)."""
+    apart, rivals = sums[0] - sums[1:], len(sums) - 1
+    flips = listed_sign_flips(apart, np.ones(rivals, np.int64))[0]
+    level, ahead = min(0.05, 0.1 / rivals), np.sign(apart.sum(axis=1))
+    surely = flips < 0.05 / (rivals * (rivals + 1) / 2)  # told apart by the first step of Holm's correction
+    possible = pooled_p_values(per_cluster(sums, sizes))[0, 1:] < level
+    beaten = (flips < level) | surely
+    return {"flips": ahead * beaten, "today": ahead * (beaten & possible)}
+
+
 def other_tests(hits: Floats, sizes: Ints, icc: float) -> dict[str, Floats]:
-    """Of the first model against each of the others (M - 1,): 1 where it is better, -1 where worse, 0 where that is not sure; by today's
-    test, with the variance `known`, and `weighted`."""
+    """The same from hits (M, U), with the variance `known`, and `weighted`."""
     starts, models = np.r_[0, np.cumsum(sizes)[:-1]], len(hits)
-    sums = np.add.reduceat(hits, starts, axis=1)
+    sums = sums_of(hits, sizes)
     apart = sums[0] - sums[1:]
     truth = hits.mean(axis=1)
     spread = truth * (1 - truth) * (sizes * (1 + icc * (sizes - 1))).sum()
@@ -93,13 +120,11 @@ def other_tests(hits: Floats, sizes: Ints, icc: float) -> dict[str, Floats]:
     together = np.square(np.add.reduceat(centred, starts, axis=1)) - squares
     rho = float(np.clip(together.sum() / max((squares * (sizes - 1)).sum(), 1e-9), 0, 1))
     weighted = apart / (1 + rho * (sizes - 1))
-    level = min(0.05, 0.1 / (models - 1))
     ahead = np.sign(apart.sum(axis=1))
-    return {
-        "today": ahead * (listed_sign_flips(apart, np.ones(models - 1, np.int64))[0] < level),
+    return against_first(sums, sizes) | {
         "known": ahead * (np.abs(known) > dunnett(models - 1)),
         "weighted": ahead
-        * (listed_sign_flips(weighted, np.zeros(models - 1, np.int64))[0] < level)
+        * (listed_sign_flips(weighted, np.zeros(models - 1, np.int64))[0] < min(0.05, 0.1 / (models - 1)))
         * (ahead == np.sign(weighted.sum(axis=1))),
     }
 
@@ -135,13 +160,53 @@ def unlike_by_size(models: int, sizes: Ints, up: float) -> Floats:
     return shares
 
 
+def left_out(draws: int, seed: int) -> tuple[str, dict[str, float]]:
+    """A cell that nobody chose: 2 to 60 models that are equal on the whole, and how often (share of draws) the first one is left out, by
+    `flips` and by `today`. Equal in every component, or the first, or all, better in some components and worse in the others."""
+    rng = np.random.default_rng([seed, 4])
+    kind = str(rng.choice(("equal", "the first by size", "the first by component", "all by size")))
+    name, sizes = (random_layout if rng.random() < 0.6 else other_layout)(rng)
+    models, share = int(np.exp(rng.uniform(np.log(2), np.log(61)))), float(rng.uniform(0.1, 0.9))
+    icc, mechanism = (0.0 if rng.random() < 0.15 else float(rng.uniform(0.02, 0.6))), str(rng.choice(MECHANISMS))
+    logs = np.log(sizes)
+    large = sizes >= np.quantile(sizes, rng.uniform(0.3, 0.99)) if "size" in kind else rng.random(len(sizes)) < 0.5
+    slope = {"all by size": logs, "equal": np.zeros(len(sizes))}.get(kind, large.astype(float))
+    slope = slope - (slope * sizes).sum() / sizes.sum()
+    slope *= 0.9 * min(share, 1 - share) / max(np.abs(slope).max(), 1e-9)
+    factor = rng.uniform(-1, 1, models) * (np.arange(models) == 0 if kind.startswith("the first") else 1)
+    shares = share + factor[:, None] * slope
+    sums = np.stack([hits_per_cluster(rng, sizes, one, icc, mechanism, draws) for one in shares], axis=1).astype(float)
+    found = [against_first(one, sizes) for one in sums]
+    return f"{kind}, {models} models at {share:.2f}, ICC {icc:.2f} ({mechanism}), {name}", {
+        rule: float(np.mean([(one[rule] < 0).any() for one in found])) for rule in found[0]
+    }
+
+
+def print_random(cells: int, draws: int, seed: int) -> None:
+    """How often the designated best is left out over cells that nobody chose, and the worst of them."""
+    found = [left_out(draws, seed + number) for number in range(cells)]
+    allowed = 0.05 + 2 * np.sqrt(0.05 * 0.95 / draws)
+    for rule in ("flips", "today"):
+        missed = np.array([one[rule] for _, one in found])
+        print(
+            f"{rule}: left out in {100 * missed.mean():.1f} % of draws on average, {100 * missed.max():.1f} % at most; "
+            f"over {100 * allowed:.1f} % in {(missed > allowed).sum()} of {cells} cells ({draws} draws each)"
+        )
+        for text, one in sorted(found, key=lambda cell: -cell[1][rule])[:5]:
+            print(f"    {100 * one[rule]:.1f} % {text}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--models", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--layout", choices=[*LAYOUTS], default="MediConfusion")
+    parser.add_argument("--random", type=int, default=0)
     options = parser.parse_args()
+    if options.random:
+        print_random(options.random, options.draws, options.seed)
+        return
     draws, models, seed, sizes = options.draws, options.models, options.seed, LAYOUTS[options.layout]
     print(f"{options.layout}: {models} models, {draws} draws, seed {seed}; percent of draws\n")
     print(
@@ -158,7 +223,8 @@ def main() -> None:
     if options.layout != "MediConfusion":
         return
     print(
-        "\nToday's test, `known` and `weighted`:\n\n| ICC | .6 among .2: at most 3 share rank 1 | equal at .5: designated best left out | "
+        "\n`flips`, `today`, `known` and `weighted`:\n\n"
+        "| ICC | .6 among .2: at most 3 share rank 1 | equal at .5: designated best left out | "
         "the same of models equal on the whole, unlike by size |"
     )
     print("|---|---|---|---|")

@@ -14,6 +14,7 @@ from scipy import special
 
 from eval_harness.results import Verdict
 from eval_harness.scores.comparing.comparisons import PairedTest, Pairs, paired_test, pairwise
+from eval_harness.scores.comparing.pooled import pooled_p_values
 from eval_harness.scores.comparing.ranks import RankRanges, holm, rank_ranges
 from eval_harness.scores.intervals import (
     CLUSTERED,
@@ -41,6 +42,7 @@ __all__ = [
     "paired_test",
     "pairwise",
     "poisson_binomial",
+    "pooled_p_values",
     "published_interval",
     "rank_ranges",
     "verdict",

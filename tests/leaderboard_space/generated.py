@@ -50,13 +50,19 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
     origin = str(rng.choice(["phantom", "official", "custom"]))
     name = family if origin != "custom" else "somebodys-own"
     selection = "--limit 7" if rng.random() < 0.15 else None
+    beside = np.random.default_rng([seed, 3])
     for at in range(models):
         skill, drawn = float(rng.choice([0.0, 0.3, 0.3, 0.7, 1.0])), 1 if alike else int(rng.integers(0, 10**6))
+        given = answers(keyed, 0.5 if alike else skill, seed=drawn)
+        if beside.random() < 0.7:
+            given = given.assign(tokens_in=beside.integers(50, 5000, len(given)), tokens_out=beside.integers(1, 900))
         folder = add_run(
-            store, family, asked, answers(keyed, 0.5 if alike else skill, seed=drawn), f"Model {at}",
+            store, family, asked, given, f"Model {at}",
             str(rng.choice(["open", "medical", "proprietary"])), name=name, origin=origin, selection=selection,
         )  # fmt: skip
         _said(folder, rng)
+        if size := int(beside.choice([0, 7, 34, 720])):
+            change(folder, lambda result, size=size: result["model"].update(parameters=size * 10**8))  # type: ignore[misc]
         if rng.random() < 0.08:
             (folder / "answers.parquet").write_bytes(b"PAR1 no")
     another = np.random.default_rng([seed, 2])
@@ -122,7 +128,8 @@ def printed(family: str, seed: int) -> list[Result]:
 
 @dataclass(frozen=True)
 class Raw:
-    """A result as its files say it: whole scores, and per facet value; `units` None: its answers cannot be read."""
+    """A result as its files say it: whole scores, and per facet value; `units` None: its answers cannot be read; `tokens` per answer, 0
+    where nothing is said of them."""
 
     result: Result
     scores: Scores
@@ -131,6 +138,7 @@ class Raw:
     account: str | None = None
     withdrawn: bool = False
     landed_at: str | None = None
+    tokens: float = 0.0
 
 
 def raw(store: Path, section: Section) -> dict[str, Raw]:
@@ -157,7 +165,8 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         if section.family != "mediconfusion" and section.family in FACET:
             facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
             cells = cells | {facet: _alone(section.family, facet, asked, given) for facet in facets}
-        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said)
+        tokens = np.nan_to_num((given["tokens_in"] + given["tokens_out"]).astype(float).mean())
+        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said, float(tokens))
     return found
 
 

@@ -15,11 +15,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from eval_harness.results import Result, Score
 from eval_harness.scores import METRICS
 from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparing.pooled import pooled_p_values
+from eval_harness.scores.outcomes import pack
 from eval_harness.submissions.submission import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
@@ -119,7 +122,8 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
                     pages += 1
         check_breakdown(service, family, section, truth)
         check_comparison(board, family, section, truth)
-        check_other_views(service, family, section, truth)
+        check_other_views(service, family, section, truth, whole["state"]["metric"])
+        check_printed(service, family, section, truth)
         pages += 3
     if not board.snapshot.sections[family]:
         assert "No results yet." in service.view({"format": family})["html"]
@@ -128,7 +132,7 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
     return pages
 
 
-def check_other_views(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
+def check_other_views(service: Service, family: str, section: Section, truth: dict[str, Raw], metric: str) -> None:
     """Plots with their captions, the organs and modalities, and the list of what is known of a result."""
     page = check_words(service.breakdown({"format": family, "section": section.key, "shown": "all"}))
     points = set(
@@ -144,6 +148,8 @@ def check_other_views(service: Service, family: str, section: Section, truth: di
             words in plot for words in ("Dashed lines are chance.", "Short dashes are chance", "The dashed line is")
         )
         assert dashed == ('class="guess"' in plot), plain(plot)[:300]
+        assert ("Bars are 95% intervals." in plot) == ('class="bar"' in plot), plain(plot)[:300]
+    check_size_and_cost(page, truth, metric, family)
     if '<table class="board transfer"' in page:
         table = page[page.index('<table class="board transfer"') :]
         cells = [cell for found in truth.values() for held in found.cells.values() for cell in held.values()]
@@ -166,6 +172,57 @@ def check_other_views(service: Service, family: str, section: Section, truth: di
         assert listed.get("Reader") == (
             str(found.result.reader_version or 1) if found.result.kind == "measured" else None
         )
+
+
+def check_size_and_cost(page: str, truth: dict[str, Raw], metric: str, family: str) -> None:
+    """The plots by size and by tokens: who stands in them, with which numbers, and how many models state no size."""
+    shown = {key: one for key, one in truth.items() if one.result.model.kind != "baseline" and not one.withdrawn}
+    sizes = {key: (one.result.model.parameters or 0) / 1e9 for key, one in shown.items()}
+    for name, of in {"size": sizes, "cost": {key: one.tokens for key, one in shown.items()}}.items():
+        known = {
+            key
+            for key in shown
+            if of[key] and (metric in shown[key].scores) and shown[key].scores[metric].value is not None
+        }
+        found = re.search(rf'<section class="plot" data-plot="{name}".*?</section>', page, re.DOTALL)
+        assert (found is not None) == (len(known) >= 3 and info_of(metric).unit == "percent"), (name, known)
+        if found is None:
+            continue
+        points = re.findall(r"<title>([^<]*)</title>", found[0].partition('<svg class="slim"')[0])
+        assert len(points) == len(known), (points, known)
+        for key in known:
+            one, at = shown[key], f"{of[key]:,.1f}" if name == "size" else f"{round(of[key]):,}"
+            words = rf"{re.escape(one.result.model.name)}(?: \(.*\))?: {re.escape(info_of(metric, family).label.lower())} (\S+), {at}"
+            said = [match[1] for point in points if (match := re.fullmatch(words, html.unescape(point)))]
+            assert any(rounds_to(value, one.scores[metric].value or 0.0) for value in said), (key, words, points)
+        silent = {one.result.model.name for one in shown.values() if not one.result.model.parameters}
+        number = re.search(r"([\d,]+) models? states? no size", plain(found[0]))
+        assert name == "cost" or (int(number[1]) if number else 0) == len(silent), (number, silent)
+
+
+def check_printed(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
+    """The table of what papers print within a selection of two parts: every cell is the number printed for that part."""
+    facet = FACET.get(family, "")
+    printed = {
+        one.result.model.name: one.cells.get(facet, {}) for one in truth.values() if one.result.kind == "published"
+    }
+    if {"one", "two"} - {label for cells in printed.values() for label in cells}:
+        return
+    asked = {"format": family, "section": section.key, "shown": "all", "branches": [[facet, "one"], [facet, "two"]]}
+    shown = service.view(asked)
+    page, metric = check_words(shown["html"]), shown["state"]["metric"]
+    check_behind(page, [score for cells in printed.values() for scores in cells.values() for score in scores.values()])
+    table = re.search(r'data-table="cells".*?</table>', page, re.DOTALL)
+    assert table is not None, page[:500]
+    heads = re.findall(r'<th scope="col" data-sort="(one|two)">', table[0])
+    for name, line in re.findall(r'<tr><th scope="row">(.*?) <small>.*?</th>(.*?)</tr>', table[0]):
+        for label, body in zip(heads, re.findall(r"<td[^>]*>(.*?)</td>", line), strict=True):
+            score = printed[html.unescape(name)].get(label, {}).get(metric)
+            value = html.unescape(body).partition(" <small>")[0]
+            assert (value == "–") == (score is None) and (score is None or rounds_to(value, score.value or 0.0)), (
+                name,
+                body,
+            )
 
 
 def _holds_everything(family: str, label: str, truth: dict[str, Raw]) -> bool:
@@ -313,13 +370,17 @@ def check_submitted(found: Raw, family: str) -> None:
         r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>',
         page,
     )
-    for label, value, ends, _, n, verdict in rows:
+    for label, value, ends, chance, n, verdict in rows:
         score = named[html.unescape(label)]
         assert score.value is None or rounds_to(value.removesuffix(" %"), score.value), (label, value, score)
         if score.low is not None and score.high is not None:
             low, high = ends.split("–")
             assert rounds_to(low, score.low) and rounds_to(high, score.high), (label, ends, score)
-        assert int(n.partition(" ")[0].replace(",", "")) == score.n, (label, n, score)
+        assert chance == "–" if score.chance is None else rounds_to(chance, score.chance), (label, chance, score)
+        assert n == (f"{score.n:,}" if score.n == score.n_cases else f"{score.n:,} ({score.n_cases:,} cases)"), (
+            label,
+            n,
+        )
         said = {"better": "significantly better", "worse": "significantly worse", "no different": "not told apart"}
         assert verdict.startswith(said.get(score.verdict or "", "")) and bool(verdict) == bool(score.verdict), (
             label,
@@ -339,7 +400,7 @@ def check_places(
     cell: tuple[str, str] | None,
 ) -> None:
     """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair alone; who shares rank 1 is not beaten by
-    anybody even at the strictest correction for all pairs (Bonferroni's)."""
+    anybody even at the strictest correction for all pairs (Bonferroni's), unless the variance of all models speaks against it."""
     if cell is not None or (METRICS.get(metric) and METRICS[metric].unit == "count"):
         return
     compared = {
@@ -347,6 +408,8 @@ def check_places(
     }
     compared = {key: frame for key, frame in compared.items() if truth[key].result.model.kind != "baseline"}
     place = {key: int(shown.partition("–")[0]) for key, _, shown, *_ in rows if key in compared}
+    pooled = pooled_p_values(pack(compared, metric)) if compared else np.zeros((0, 0))  # type: ignore[arg-type]
+    possible = dict(zip(compared, pooled < 0.1 / max(len(compared) - 1, 2), strict=True))
     for key in compared:
         ahead = [other for other in compared if (held[other].value - held[key].value) * (1 if up else -1) > 1e-9]  # type: ignore[operator]
         p = [paired_test(compared[key], compared[other], metric).p for other in ahead]  # type: ignore[arg-type]
@@ -354,7 +417,8 @@ def check_places(
             assert p and min(p) < 0.05, (metric, key, place[key], p)
         if place[key] == 1:
             pairs = len(compared) * (len(compared) - 1) / 2
-            assert not p or min(p) * pairs >= 0.05, (metric, key, p)
+            sure = [one for one, other in zip(p, ahead, strict=True) if possible[key][list(compared).index(other)]]
+            assert not sure or min(sure) * pairs >= 0.05, (metric, key, sure)
 
 
 def check_breakdown(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:

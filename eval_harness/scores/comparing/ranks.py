@@ -33,6 +33,7 @@ class RankRanges:
     `may_lead` (M,): the model may be the best. Out is whom another, ahead of it, beats with one-sided p under 5 % / (M - 1), that is
     two-sided p under 10 % / (M - 1), and never p >= 5 %: the comparison with the best (Hsu 1984; here with Bonferroni's correction, so
     that it holds for any dependence). The best model, or of equally good ones any designated one, is wrongly out in at most 5 % of draws.
+    For both, a difference has to reach the level of `may_lead` by the variance that all models show together, too (`pooled.py`).
     `first`, `last` (M,): the ranks a model may hold. `first` is 1 + the models told apart from it and better, at least 2 where it may
     not lead, so that exactly those share rank 1 who may be the best; `last` is M - the models told apart from it and worse. `first` is
     the rank that is shown.
@@ -47,12 +48,17 @@ class RankRanges:
     may_lead: NDArray[np.bool_]
 
 
-def rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> RankRanges:
-    """The ranks that M models may hold, from their values (M,), no NaN, and the uncorrected p-values (M, M) of `pairwise`."""
+def rank_ranges(
+    value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05, pooled: Floats | None = None
+) -> RankRanges:
+    """The ranks that M models may hold, from their values (M,), no NaN, and the uncorrected p-values (M, M) of `pairwise` and, where
+    answers are known, of `pooled_p_values`."""
     models = len(value)
-    apart = holm(p) < level
+    for_first = min(level, 2 * level / max(models - 1, 1))
+    possible = np.ones_like(p, dtype=bool) if pooled is None else pooled < for_first
+    apart = possible & (holm(p) < level)
     ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
-    beaten = ahead & (apart | (p < min(level, 2 * level / max(models - 1, 1))))
+    beaten = ahead & (apart | (possible & (p < for_first)))
     may_lead = np.logical_not(beaten.any(axis=1))
     first = 1 + (apart & ahead).sum(axis=1)
     return RankRanges(np.maximum(first, 2 - may_lead), models - (apart & ahead.T).sum(axis=1), apart, may_lead)

@@ -16,8 +16,9 @@ from eval_harness.scores.intervals import NORMAL
 from leaderboard_space.data.ranks.ranking import Floats, MetricUnits
 
 
-def p_values(units: MetricUnits) -> Floats:
-    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `statistics.pairwise`."""
+def p_values(units: MetricUnits) -> tuple[Floats, Floats]:
+    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `statistics.pairwise`, and
+    `statistics.pooled_p_values`."""
     runs = units.top.shape[0]
     top = units.per_cluster(np.ascontiguousarray(units.top, dtype=np.float32))
     base = units.per_cluster(units.base.astype(np.float32))
@@ -30,7 +31,7 @@ def p_values(units: MetricUnits) -> Floats:
         units=np.empty(0, dtype=object),
         paired=units.base.shape[0] == 1 or bool(np.all(units.base == units.base[0])),
     )
-    return np.asarray(statistics.pairwise(outcomes).p, dtype=float)
+    return statistics.pairwise(outcomes).p, statistics.pooled_p_values(outcomes)
 
 
 def unpaired_p_values(scores: Sequence[Score], are_counts: bool = False) -> Floats:

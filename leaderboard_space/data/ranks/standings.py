@@ -275,11 +275,13 @@ def _ranked(
     p: Floats = np.ones((len(models), len(models)))
     if len(here) < len(models):
         p = unpaired_p_values([row.score for row in models], are_counts)
+    pooled: Floats = np.zeros_like(p)  # of printed numbers the one test is all there is
     if here and units is not None and outcomes is not None:
         runs = [outcomes.row_of[models[number].entry.key] for number in here]
-        p[np.ix_(here, here)] = p_values(units.of(np.array(runs)))
+        block = np.ix_(here, here)
+        p[block], pooled[block] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
-    found = rank_ranges(values, p, higher)
+    found = rank_ranges(values, p, higher, pooled=pooled)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
     ahead = (found.apart & above).sum(axis=1)
     behind = found.apart.sum(axis=1) - ahead

@@ -111,7 +111,9 @@ def test_the_eleven_prompts_of_the_ablation_differ_and_keep_question_and_options
         assert "  " not in text
     assert "\n" not in texts[7]
     hashes = {PROMPTS["mediconfusion", f"mc-{i}"].text_hash for i in range(11)}
-    assert len(hashes) == 11 and all(re.fullmatch(r"[0-9a-f]{16}", one) for one in hashes)  # as stored results hold them
+    assert len(hashes) == 11 and all(
+        re.fullmatch(r"[0-9a-f]{16}", one) for one in hashes
+    )  # as stored results hold them
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from eval_harness.scores.statistics import (
     pack,
     paired_test,
     pairwise,
+    pooled_p_values,
     rank_ranges,
     verdict,
 )
@@ -134,15 +135,17 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
         row.entry.key: pd.read_parquet(row.entry.answers) for row in rows if row.recomputed and row.entry.answers
     }
     by_key = {key: units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
-    pairs = pairwise(pack(by_key, metric))
-    board_p = p_values(outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models])))
+    pairs, pooled = pairwise(pack(by_key, metric)), pooled_p_values(pack(by_key, metric))
+    board_p, _ = p_values(
+        outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models]))
+    )
     assert len(pairs.models) > 2
     for i, one in enumerate(pairs.models):
         for j, other in enumerate(pairs.models[:i]):
             expected = paired_test(by_key[one], by_key[other], metric).p
             assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (one, other)
     if len(rows) == len(measured):
-        found = rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
+        found = rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False, pooled=pooled)
         for row in rows:
             index = pairs.models.index(row.entry.key)
             assert (row.first, row.last) == (found.first[index], found.last[index])
