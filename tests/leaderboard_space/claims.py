@@ -290,12 +290,15 @@ def check_model_verdicts(said: str, verdicts: Sequence[str | None]) -> None:
 
 def check_behind(page: str, scores: list[Score]) -> None:
     """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
-    for low, high, n, of in re.findall(
-        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b", html.unescape(page)
+    for low, high, n, of, chance in re.findall(
+        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b(?:, chance (not known|[\d.]+))?",
+        html.unescape(page),
     ):
         assert any(
             (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
             and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
             and (bool(low) or score.low is None)
+            and (not chance or (chance == "not known") == (score.chance is None))
+            and (score.chance is None or not chance or chance == "not known" or rounds_to(chance, score.chance))
             for score in scores
-        ), (low, high, n, of)
+        ), (low, high, n, of, chance)

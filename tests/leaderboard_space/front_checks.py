@@ -193,6 +193,10 @@ def check_topic_cells(part: str, family: str, labels: Sequence[Label], truth: di
         lines,
         columns,
     )
+    order = [html.unescape(name) for name, _ in lines]
+    known = [name for name in order if name in columns[0]] if columns else []
+    values = [columns[0][name][0].value or 0.0 for name in known]
+    assert order[: len(known)] == known and values in (sorted(values), sorted(values, reverse=True)), (order, values)
     for name, line in lines:
         cells = re.findall(r'<td class="([\w ]+)"[^>]*>(.*?)</td>', line)
         for (kind, body), column in zip(cells, columns, strict=True):

@@ -115,6 +115,7 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
                     "branches": branches,
                 }
                 shown = service.view(asked)
+                assert shown["state"]["metric"] in METRICS, shown["state"]
                 if shown["state"]["metric"] == metric:
                     check_panel(
                         check_words(shown["html"]), truth, metric, (FACET[family], label) if label else None, family

@@ -271,6 +271,8 @@ def test_cases_show_options_key_and_who_chose_what(store: Path) -> None:
     key = f"mediconfusion/{board.snapshot.sections['mediconfusion'][0].key}"
     page = cases.page(board, {"set": key, "find": "pair 7:"})
     assert "4 cases match" in page and page.count("<em>key</em>") == 8 and "baseline: oracle" in page
+    options = re.findall(r'<li class="(key|)">(.*?)</li>', page)
+    assert len(options) == 16 and all((kind == "key") == ("baseline: oracle" in line) for kind, line in options)
     everything = cases.page(board, {"set": key, "page": "2", "order": "wrong"})
     assert "40 cases." in everything and "Page 2 of 5" in everything
     assert "0 cases match" in cases.page(board, {"set": key, "find": "<script>"})

@@ -112,15 +112,20 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
 
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`."""
+    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`. Where nobody has a score of the whole,
+    those of its parts."""
     if "scores" not in section.memory:  # of hundreds of results, and asked for with every request
-        section.memory["scores"] = {name for entry in section.entries for name in entry.result.scores}
+        parts = (
+            cell for entry in section.entries for held in entry.result.breakdown.values() for cell in held.values()
+        )
+        whole = {name for entry in section.entries for name in entry.result.scores}
+        section.memory["scores"] = whole or {name for cell in parts for name in cell}
     there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
     headline = HEADLINE.get(section.family)
     order = [headline, *(name for name in METRICS if name != headline)]
     known = [name for name in order if name in there]
-    return [str(name) for name in known] + sorted(there - set(known))
+    return [str(name) for name in known] + sorted(there - set(known)) or [HEADLINE[section.family]]
 
 
 def methods_of(section: Section) -> list[str]:

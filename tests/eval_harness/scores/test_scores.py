@@ -83,6 +83,18 @@ def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
     assert score("halt-medvqa", halt(), answers(right).assign(status=status)).scores["average"].value == 0
 
 
+def test_only_a_yes_no_question_may_be_answered_with_more_than_its_key() -> None:
+    """The authors' ProbMed reader reads both words; of several choices elsewhere all have to be the key."""
+    asked = halt()
+    keys = asked["answer"].tolist()
+    more = answers({name: sorted({*key, 0, 1}) for name, key in zip(asked["question_id"], keys, strict=True)})
+    other = answers({name: [(key[0] + 1) % 5] for name, key in zip(asked["question_id"], keys, strict=True)})
+    for kind in ("single", "multiple", "yes_no"):
+        graded = grade("halt-medvqa", asked.assign(question_type=kind), more).right[:, 0]
+        assert graded.tolist() == [kind == "yes_no" or {*key} == {*key, 0, 1} for key in keys]
+        assert not grade("halt-medvqa", asked.assign(question_type=kind), other).right.any()
+
+
 def test_samples_are_averaged() -> None:
     right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
     wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}

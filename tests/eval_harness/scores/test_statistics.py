@@ -13,6 +13,7 @@ from benchmarks.leaderboard_space import ranks_simulation
 from benchmarks.scoring import interval_coverage
 from dataset_builders.errors import BadInput
 from eval_harness.scores import statistics
+from eval_harness.scores.clustered import under_correlation
 from eval_harness.scores.comparing.sign_flips import HOW, listed_sign_flips
 from eval_harness.scores.intervals import wilson
 
@@ -54,6 +55,22 @@ def test_it_covers_for_clusters_that_nobody_chose() -> None:
         *interval_coverage.random_cells(25, draws=1000, seed=7),
     ):
         assert found.coverage >= 0.93 - 0.016, found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bias_and_degrees_of_freedom_are_those_of_the_matrices(seed: int) -> None:
+    """CR2's expectation and Satterthwaite's degrees of freedom in closed form, against trace(A S) and trace(A S A S)."""
+    rng = np.random.default_rng(seed)
+    clusters, many = int(rng.integers(3, 9)), rng.integers(1, 4, 3)
+    kinds = rng.uniform(1, clusters, 3)
+    h, v = kinds / (kinds @ many), rng.uniform(0.1, 3.0, 3)
+    each, spread = np.repeat(h, many), np.diag(np.repeat(v, many))
+    centre = np.eye(len(each)) - np.outer(each, np.ones(len(each)))  # residual sums from sums
+    form = centre.T @ np.diag(1 / (1 - each)) @ centre
+    expected, squared = np.trace(form @ spread), np.trace(form @ spread @ form @ spread)
+    bias, df = under_correlation(h, v[None, :], many.astype(float))
+    assert bias[0] == pytest.approx(expected / np.trace(spread))
+    assert df[0] == pytest.approx(max(1.0, expected**2 / squared))
 
 
 def test_without_clusters_it_covers_whatever_the_share() -> None:

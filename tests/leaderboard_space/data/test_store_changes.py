@@ -97,12 +97,12 @@ def change(store: Path, model: str, edit: Any) -> None:
 def test_numbers_that_cannot_be_neither_lead_nor_hide(store: Path) -> None:
     """Of a result without answers nothing can be computed again; a percentage of 1e308 must not be first for it."""
     change(store, "Model-0", lambda result: result["scores"]["average"].update(value=1e308, high=1e308))
-    change(store, "Model-1", lambda result: result["scores"]["average"].update(n=-1))
+    change(store, "Model-1", lambda result: [result["scores"][name].update(n=-1) for name in ("average", "fake")])
     board = Board(store)
     assert measured(board) == 1
     page = Service(board).view({"format": FORMAT})["html"]
     assert "Model 0: average 1e+308 of n 30, which cannot be, is left out." in page
-    assert "Model 1: average" in page
+    assert "Model 1: 2 numbers that cannot be (such as " in page and ") are left out." in page
     assert page.count("<tr class=") == 1 + 1  # the one that is left, and its group's head
     assert "leads" not in page and "Model 2 is" in page
 

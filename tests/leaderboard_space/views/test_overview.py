@@ -244,6 +244,7 @@ def test_a_topic_shows_each_benchmarks_own_numbers(front: Front) -> None:
                 label.shown for label, _ in matching(topic, [one for one in labels if one.family == part.family])
             }
             assert not part.rest or f"Also related: {', '.join(part.rest)}"[:300] in plain(page)
+        assert ("<h3>Knows nothing of it</h3>" in page) == any(not part.known for part in front.parts(topic, labels))
         assert "average" not in plain(page).lower().replace("average accuracy", "") or "Average" in page
     assert cells > 1000
 

@@ -62,6 +62,26 @@ def test_names_cover_neither_dots_nor_each_other_nor_the_edge(frame: Frame) -> N
     assert name == "" and taken is everywhere
 
 
+def check_ticks(picture: ElementTree.Element) -> None:
+    """The numbers under a logarithmic axis stand where they say, as the points do: one line through them all."""
+    bottom = max(float(node.get("y", "0")) for node in picture.iter("text")) - 20  # under the ticks stands the label
+    ticks = [
+        (float(node.get("x", "")), float((node.text or "").replace(",", "")))
+        for node in picture.findall("text[@class='mid']")
+        if bottom - 10 < float(node.get("y", "")) < bottom + 15 and re.fullmatch(r"[\d.,]+", node.text or "")
+    ]
+    points = [
+        (float(mark.get("cx", "")), float((point.findtext("title") or "").rpartition(", ")[2].replace(",", "")))
+        for point in picture.iter("g")
+        for mark in point.findall("circle")
+    ]
+    assert len(ticks) >= 2 and points
+    at, value = np.array(ticks).T
+    slope, start = np.polyfit(np.log(value), at, 1)
+    for x, size in (*ticks, *((x, size) for x, size in points if size >= 2)):  # a size is said with one digit
+        assert abs(start + slope * np.log(size) - x) < 0.05 * slope, (x, size)
+
+
 @pytest.mark.parametrize("family", list(BENCHMARKS))
 def test_every_point_of_a_plot_is_named_and_stands_where_its_numbers_say(service: Service, family: str) -> None:
     page = service.breakdown({"format": family})
@@ -76,6 +96,8 @@ def test_every_point_of_a_plot_is_named_and_stands_where_its_numbers_say(service
         assert (wide.get("class"), slim.get("class")) == ("wide", "slim")
         assert len(list(wide.iter("g"))) == len(list(slim.iter("g"))) >= 3
         for picture in (wide, slim):
+            if name == "size":
+                check_ticks(picture)
             heights = []
             named = 0
             for point in picture.iter("g"):
