@@ -376,7 +376,7 @@ def test_ranks_separate_what_can_be_separated_and_no_more() -> None:
 def test_a_best_model_that_is_unlike_the_others_by_cluster_size_is_not_left_out() -> None:
     """Models that are equal on the whole, better in some clusters and worse in others: cells where the sign-flip test alone leaves the
     designated best out too often."""
-    for seed in (53,):
+    for seed in (53, 77):
         cell, missed = ranks_simulation.left_out(150, seed)
         assert missed["flips"] > 0.08 and missed["today"] <= 0.05 + 0.036, (cell, missed)
 
