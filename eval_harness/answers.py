@@ -26,7 +26,7 @@ from eval_harness.answer_reading.said import said_of
 from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing
 from eval_harness.benchmarks import part, spec
 
-READER_VERSION = 6
+READER_VERSION = 7
 """Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
 
 
@@ -109,8 +109,10 @@ def _read_marked(raw: str, texts: OptionTexts, question_type: str, question: str
 
 def _read_first_turn(raw: str, texts: OptionTexts, question_type: str, question: str | None) -> Reading | None:
     """What a response says explicitly before a question that the model went on to put to itself ("B\nQuestion: ...")."""
-    turn = _NEXT_QUESTION.search(raw, 1)
-    before = raw[: turn.start() + 1].strip() if turn else ""
+    turn = _WORD_AND_QUESTION.match(raw)
+    before = turn[1] if turn else ""
+    if turn is None and (turn := _NEXT_QUESTION.search(raw, 1)) is not None:
+        before = raw[: turn.start() + 1].strip()
     if not before:
         return None
     reading = _read_marked(before, texts, question_type, question)
@@ -128,6 +130,10 @@ _NEXT_QUESTION = re.compile(
     r"|(?<=\n)#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b)",
     re.IGNORECASE,
 )
+
+
+_WORD_AND_QUESTION = re.compile(r"\s*(\w{1,12}[.!]?)\s*\n\s*[A-Z][^\n?.!]{4,200}\?\s*(?:\n|$)")
+"""A line of one word and a question ("Yes.\\n\\nIs there a person in the image?")."""
 
 
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours") -> pd.DataFrame:

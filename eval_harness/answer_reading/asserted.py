@@ -248,6 +248,8 @@ _UNHARMED = re.compile(
 )
 
 
+_WHICH_IS = re.compile(r", which (?:is|are) an? [^.,;\n]+", re.IGNORECASE)
+_SENTENCES = re.compile(r"(?<=[.!?])\s+")
 _DEFINITION = phrase(
     "is are refer refers",
     r"\b(?:is|are) (?:\w+ly )?(?:used|defined|a (?:type|kind|form|condition|disease|procedure|device|rare|common)|an? \w+ (?:that"
@@ -267,7 +269,7 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
     if (named := _fragment(text, texts)) is not None:
         return (named,)
     if _DEFINITION.search(text):
-        return None
+        text = " ".join(part for part in _SENTENCES.split(_WHICH_IS.sub("", text)) if not _DEFINITION.search(part))
     known = texts.known
     said: set[str] = set()
     asserted: set[str] = set()
@@ -302,6 +304,7 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
         if not ONLY_NEAR.search(text, *clause) and (seen or (short and not DEFINES_AFTER.match(text, match.end()))):
             asserted.add(word)
     whole = [option for option, stems in enumerate(texts.stems) if stems and stems <= said]
+    whole = whole or [option for option, stems in enumerate(texts.heads) if stems and stems <= said]
     whole = [option for option in whole if not any(texts.stems[option] < texts.stems[other] for other in whole)]
     if len(whole) > 1:
         return ()

@@ -179,7 +179,7 @@ def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool
     return not strict or _ENDS.match(text, end) is not None or _REASON.match(text, end) is not None
 
 
-_LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
+_LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:\.\.\.\s*)?(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
 
 
 def last_line_letter(text: str, count: int) -> Found:

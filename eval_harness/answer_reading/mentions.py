@@ -108,11 +108,30 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
     meant, denied = _labelled(text, texts)
     if len(meant) + len(denied) == 1 and only_lists(text, texts):
         return None
+    if not multiple and (after := _after_list(text, count, texts)) is not None:
+        return after
     alive = [option for option in meant if option not in denied]
     right = [option for option in alive if meant[option]]
     if right and len(meant) + len(denied) > len(right):
         alive = right
     return tuple(alive) if len(alive) == 1 or (multiple and 0 < len(alive) < count) else None
+
+
+def _after_list(text: str, count: int, texts: OptionTexts) -> Found:
+    """The one option that is named, with its letter, after a list of all options with one a line."""
+    mentions = text_mentions(text, texts)
+    for start in range(len(mentions) - count):
+        listed, after = mentions[start : start + count], mentions[start + count :]
+        if not all(
+            mention.labelled and mention.options == (place,) and ITEM.search(text[: mention.start][-8:])
+            for place, mention in enumerate(listed)
+        ):
+            continue
+        named = {option for mention in after for option in mention.options}
+        meant = [mention for mention in after if not is_denied(text, mention.start, mention.end)]
+        clear = len(named) == 1 and len(meant) == len(after) and any(mention.labelled for mention in after)
+        return tuple(named) if clear else None
+    return None
 
 
 def only_lists(text: str, texts: OptionTexts) -> bool:

@@ -49,7 +49,8 @@ class OptionTexts:
     """Options ready to be found in a text. `pattern` finds them, longest first; `index` maps the words found to the option (None where two
     options read the same); `common` are options that are everyday words, `negative` those that begin with a negation; `longest` is the
     most characters an option has; `lone` are options that are one letter; `leads` the first words; `stems` are the stems of each
-    option's words, `telling` those that no other option has, `known` all of them, denied or not; `exact` maps options as formulas to
+    option's words, `heads` those before its first comma ("femoral neck fracture, Garden II"), `telling` those that no other option has,
+    `known` all of them, denied or not; `exact` maps options as formulas to
     them; `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; `listed`: the words of
     the list of options, each after its letter."""
 
@@ -59,6 +60,7 @@ class OptionTexts:
     common: frozenset[int]
     negative: frozenset[int]
     stems: tuple[frozenset[str], ...]
+    heads: tuple[frozenset[str], ...]
     telling: tuple[frozenset[str], ...]
     known: frozenset[str]
     longest: int
@@ -259,6 +261,7 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         common,
         negative,
         own,
+        _heads(options, own),
         telling,
         frozenset(word.removeprefix(DENIED) for stems in own for word in stems),
         longest,
@@ -268,6 +271,17 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         numeric,
         status,
         listed,
+    )
+
+
+def _heads(options: Sequence[str], own: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """The stems before the first comma of each option; none where it has no comma, or another option has them all."""
+    heads = [_stems(words_of(option.partition(",")[0])) if "," in option else frozenset() for option in options]
+    return tuple(
+        head
+        if len(head) > 1 and own[i] and not any(head <= other for other in (*own[:i], *own[i + 1 :]))
+        else frozenset()
+        for i, head in enumerate(heads)
     )
 
 

@@ -24,6 +24,7 @@ _OTHERS_TURN = re.compile(
     r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
 )
 _ECHO = re.compile(r"\s*(?:user|human):.{0,4000}?\n\s*assistant:(?=.*\w)", re.IGNORECASE | re.DOTALL)
+_OWN_NAME = re.compile(r"\s*assistant\s*:\s*(?=\w)", re.IGNORECASE)
 _PROGRAM = re.compile(r"```py(?:thon)?\b.*?(?:```|\Z)", re.DOTALL)
 _CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)|disclaimer:)(?: that)?"
@@ -44,6 +45,13 @@ _FIELD = re.compile(
     r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
     re.IGNORECASE,
 )
+_JSON_OBJECT = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
+_LABEL_FIELD = re.compile(
+    r"[\"'](?:label|class(?:ification)?|category|diagnosis|verdict|result|response)[\"']\s*:\s*"
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\")(?=\s*[,}\n])",
+    re.IGNORECASE,
+)
+"""A field that holds the answer of a response that is one JSON object and has no field that is called so."""
 _SHORT_HTML = re.compile(r"<([biup])>([^<>]{0,400})</\1>", re.IGNORECASE)
 _LATEX = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|boldsymbol|emph|mathsf|texttt|underline|fbox)\s*\{([^{}]*)\}"
@@ -102,6 +110,8 @@ def marked_answers(text: str, most: int) -> list[tuple[str, str]]:
     the last first."""
     if "{" in text and text.find("{") < text.rfind(":"):
         fields = list(_FIELD.finditer(text, text.find("{")))
+        if not fields and _JSON_OBJECT.match(text) and len(labels := list(_LABEL_FIELD.finditer(text))) == 1:
+            fields = labels
         if fields:
             return [(field["value"].strip("\"'[] ").replace('"', ""), "") for field in fields[: -most - 1 : -1]]
     if "<" not in text and "\\" not in text:
@@ -118,7 +128,7 @@ def without_markers(response: str) -> str:
     text = response if response.isascii() else unicodedata.normalize("NFKC", response)
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL.sub(" ", _own_turn(text))
-    if (echo := _ECHO.match(text)) is not None:
+    if (echo := _ECHO.match(text) or _OWN_NAME.match(text)) is not None:
         text = text[echo.end() :]
     if "```py" in text and (rest := _PROGRAM.sub("\n", text)).strip():
         text = rest

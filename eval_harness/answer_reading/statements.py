@@ -245,7 +245,7 @@ _ORDINAL = phrase(
     "first second third fourth fifth",
 )
 _TEXT_IS_BEST = re.compile(
-    r"[\"')\]]*(?: \([A-Z]\))?(?:\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct"
+    r"[\"')\]]*(?: \([A-Z]\))?(?!\s*\n)(?:\s+(?:as\s+)?the (?:(?:most|only) (?:likely|probable|plausible|fitting|appropriate)|correct"
     r"|best) \w+|\s+(?:is|would be|remains) my \w+"
     r"|\s+(?:(?:more|most) \w+ly|best|better) (?:\w+s\b(?<!ss))"
     r"|\s+(?:is|are|would be|appears to be)\s+(?:by far )?(?:the )?(?:most similar|most alike|closest|nearest)\b"

@@ -179,17 +179,27 @@ def _labelled_option(text: str, texts: OptionTexts) -> Found:
 
 
 def _last_line(said: Said) -> Found:
-    if said.multiple or not said.lettered:
+    if said.multiple or "\n" not in said.text:
         return None
-    letter = last_line_letter(said.text, said.count)
+    letter = last_line_letter(said.text, said.count) if said.lettered else None
     return _last_line_with_text(said) if letter is None else letter
 
 
 def _last_line_with_text(said: Said) -> Found:
-    """A last line that is one option with its letter, after a line that ends with a colon ("... is:\\n(D) sarcoidosis")."""
+    """A last line that is one option, with its letter or as a whole sentence, after a sentence and not in a list of options."""
     before, _, line = said.text.rpartition("\n")
-    fits = before.rstrip().endswith(":") and len(line) <= said.texts.longest + 20
-    return _labelled_option(line, said.texts) if fits else None
+    if not before or len(line) > said.texts.longest + 20:
+        return None
+    if before.rstrip().endswith(":"):
+        return _labelled_option(line, said.texts)
+    above = before.rpartition("\n")[2]
+    if not above.rstrip(" \"'").endswith((".", "!")) or _ITEM.match(above) or plain_words(above) in said.texts.index:
+        return None
+    place = said.texts.index.get(plain_words(line)) if line[:1].isalnum() else None
+    return _labelled_option(line, said.texts) if place is None else (place,)
+
+
+_ITEM = re.compile(r"\W*(?:\d{1,2}|[A-Za-z])[.):]\s|\s*[-•–]\s")
 
 
 def _statement(said: Said, start: int = 0) -> Found:
@@ -280,7 +290,16 @@ _GEOMETRY = re.compile(r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ice
 
 
 def _texts(said: Said) -> Found:
-    return None if said.only_words else asserted_texts(said.text, said.texts, said.multiple)
+    if said.only_words:
+        return None
+    return (
+        ()
+        if _ASKS_BACK.search(said.text, len(said.text) - 200)
+        else asserted_texts(said.text, said.texts, said.multiple)
+    )
+
+
+_ASKS_BACK = re.compile(r"(?:^|[.!\n])\s*which (?:of|one|option)\b[^.!?\n]*\?\W*$", re.IGNORECASE)
 
 
 def _telling(said: Said) -> Found:

@@ -32,7 +32,8 @@ _ABOUT = re.compile(
     re.IGNORECASE,
 )
 _IN_THE_IMAGE = re.compile(
-    r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:image|picture|figure|scan)\b",
+    r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:(?:chest|ct|mri?) )?"
+    r"(?:image|picture|figure|scan|x-?ray|radiograph)\b",
     re.IGNORECASE,
 )
 _PREAMBLE = re.compile(
@@ -48,9 +49,9 @@ _UNSURE = re.compile(
     re.IGNORECASE,
 )
 _FINDING = re.compile(
-    r"\W*(?:(?:is|are|was|were) there(?: any| an?)?\b(?P<there>.+)"
-    r"|(?:does|do|did) (?P<subject>(?:[\w-]+ ){1,6}?)(?:show|demonstrate|reveal|have|contain|indicate|depict|suggest"
-    r"|display)s?\b(?P<shows>.+)"
+    rf"\W*(?:(?:is|are|was|were) there(?: any| an?)?\b(?P<there>.+?)(?:\s{FOUND})?\W*"
+    r"|(?:does|do|did|can|could) (?P<subject>(?:[\w-]+ ){1,6}?)(?:show|demonstrate|reveal|have|contain|indicate|depict|suggest"
+    r"|display|provide)s?\b(?P<shows>.+)"
     r"|(?:can|could)(?: you see| we see|(?= .* be\b))\b(?P<seen>.+?)(?:\bbe\b.*)?"
     rf"|(?:is|are|was|were)\b(?P<present>.+?)\b{FOUND}\b.*)$",
     re.IGNORECASE,
@@ -106,6 +107,17 @@ GAP = 4
 
 
 def repeats(text: str, question: str) -> str | None:
+    """`_repeats` of a response, or of the first sentence of a long one that takes nothing back later."""
+    verdict = _repeats(text, question)
+    if verdict is None and len(text) > SHORT and not _TAKES_BACK.search(text):
+        return _repeats(text.partition(". ")[0][:SHORT], question)
+    return verdict
+
+
+_TAKES_BACK = re.compile(r"\b(?:no|not|however|but|although|though|yet|instead)\b", re.IGNORECASE)
+
+
+def _repeats(text: str, question: str) -> str | None:
     """Whether a declarative response says what the question asks, in its words and their order: "Is X larger than Y?" - "X is larger
     than Y." is yes, "X is not larger than Y." no. A finding may be described further ("Is there an X in the Y?" - "There is a small X in
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
@@ -119,7 +131,7 @@ def repeats(text: str, question: str) -> str | None:
         if _ABNORMALITY.search(question) and _whole_is_normal(text) == "yes":
             return "no"
         if _ABNORMAL.search(question):
-            verdict = repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
+            verdict = _repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
             return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
     about = _ABOUT.sub("", question)
     asked = _FINDING.match(about)
@@ -136,7 +148,7 @@ def repeats(text: str, question: str) -> str | None:
     if not content.issuperset(wanted) and not says(text, _SETS_ASIDE):
         return None
     said: set[str] = set()
-    for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
+    for sentence in _SENTENCES.split(text):
         if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
             continue
         if other := _INSTEAD.search(sentence):
@@ -155,7 +167,11 @@ def repeats(text: str, question: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _asked(question: str) -> str:
     """What a question asks, spelt as responses are, without what it says before it asks and after."""
-    return _PREAMBLE.sub("", spell_out((question[: question.rfind("?") + 1] or question).strip()))
+    asked = _AND_IF_SO.sub("?", question[: question.rfind("?") + 1] or question)
+    return _PREAMBLE.sub("", spell_out(asked.strip()))
+
+
+_AND_IF_SO = re.compile(r",? (?:and|or),? if (?:so|yes|any|not)\b[^?]*\?$", re.IGNORECASE)
 
 
 def _replaces_one(said: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
@@ -170,6 +186,24 @@ def names_finding(text: str, question: str) -> bool | None:
     if words and (any(word.startswith(words[-1]) for word in said) or (said and words[-1].startswith(said[-1]))):
         return True  # perhaps cut within the word
     return None if set(said).isdisjoint(words) else False
+
+
+def denies_signs(text: str, question: str) -> str | None:
+    """`no` where a response sees no sign of what the question asks for, and takes nothing back ("appears normal, with no signs of
+    glaucoma")."""
+    words = _finding_words(question)
+    if not words or is_negated(question):
+        return None
+    for sentence in _SENTENCES.split(text):
+        signs = _NO_SIGNS.search(sentence)
+        if signs and not _UNSURE.search(sentence) and _repeats_words(_content(sentence[signs.end() :]), words, 0):
+            return None if _BUT.search(text) else "no"
+    return None
+
+
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
+_NO_SIGNS = re.compile(r"\b(?:no|without)(?: any)?(?: \w+)? (?:signs?|evidence|indications?) of\b", re.IGNORECASE)
+_BUT = re.compile(r"\b(?:however|but|although|though|yet)\b", re.IGNORECASE)
 
 
 def counts(text: str, question: str) -> str | None:

@@ -63,7 +63,7 @@ _STATEMENT = phrase(
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
     rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
     rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes5>yes)|(?P<no5>no))\b(?=\W*(?:$|[.,;!\n]|[-–—]\s))"
-    r"|\b(?:the|this|that) (?:(?:statement|claim|assertion) )?is "
+    r"|\b(?:the|this|that) (?:(?:statement|claim|assertion)(?:,? \"[^\"\n]{1,200}\",?| that [^.\n]{1,200}?)? )?is "
     r"(?:(?P<yes4>true|correct)|(?P<no4>false|incorrect|not true|not correct))\b",
 )
 _FOREIGN_STATEMENT = phrase(

@@ -101,6 +101,21 @@ def test_letters_read_the_same_for_every_option_and_dress() -> None:
             assert read_choice(dress.format(letter), options).choice == (position,), dress.format(letter)
 
 
+def test_what_closes_a_response_reads_the_same_for_every_option() -> None:
+    listed = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, CHEST, strict=False))
+    for letter, text in zip(LETTERS, CHEST, strict=False):
+        for response in (
+            f"The film shows one thing.\n\n{letter}) {text}",
+            f"The film shows one thing.\n{text}.",
+            f"The film shows one thing.\n\n{listed}\n\nThe most likely finding is **{letter}) {text}**.",
+            f"The film shows one thing.\n\n{listed}\n\nIt fits best.\n\n{letter}) {text}",
+            json.dumps({"label": text, "reason": f"No {CHEST[0]}, no {CHEST[1]}."}),
+            f'```json\n{{"diagnosis": "{text}", "reason": "It looks like {CHEST[2]}',
+        ):
+            assert read(response, CHEST) == letter, response
+    assert read(f"The film shows one thing.\n\n{listed}", CHEST) == ""
+
+
 @pytest.mark.parametrize("letter", "EFGHJKZ")
 @pytest.mark.parametrize(
     "dress", ["{}", "({})", "The answer is {}.", "Answer: {}", "{}. Something else", "I choose {}."]
