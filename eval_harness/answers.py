@@ -132,7 +132,7 @@ _NEXT_QUESTION = re.compile(
 )
 
 
-_WORD_AND_QUESTION = re.compile(r"\s*(\w{1,12}[.!]?)\s*\n\s*[A-Z][^\n?.!]{4,200}\?\s*(?:\n|$)")
+_WORD_AND_QUESTION = re.compile(r"\s*(\w{1,12}[.!]?)[^\S\n]*\n\s*[A-Z][^\n?.!]{4,200}\?\s*(?:\n|$)")
 """A line of one word and a question ("Yes.\\n\\nIs there a person in the image?")."""
 
 

@@ -121,12 +121,14 @@ def _after_list(text: str, count: int, texts: OptionTexts) -> Found:
     """The one option that is named, with its letter, after a list of all options with one a line."""
     mentions = text_mentions(text, texts)
     for start in range(len(mentions) - count):
-        listed, after = mentions[start : start + count], mentions[start + count :]
         if not all(
-            mention.labelled and mention.options == (place,) and ITEM.search(text[: mention.start][-8:])
-            for place, mention in enumerate(listed)
+            mention.labelled
+            and mention.options == (place,)
+            and ITEM.search(text[max(0, mention.start - 8) : mention.start])
+            for place, mention in enumerate(mentions[start : start + count])
         ):
             continue
+        after = mentions[start + count :]
         named = {option for mention in after for option in mention.options}
         meant = [mention for mention in after if not is_denied(text, mention.start, mention.end)]
         clear = len(named) == 1 and len(meant) == len(after) and any(mention.labelled for mention in after)
