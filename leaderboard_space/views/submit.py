@@ -123,10 +123,9 @@ def hidden_checked(problems: Sequence[str], per_day: int) -> str:
 def hidden_scored(score: HiddenScore) -> str:
     """The one number that leaves the hidden test."""
     label = info_of(score.metric).label
-    return (
-        f'<div class="mp-page report"><h2 class="finding">{text(label)}: {number(score.value)} % of {count(score.questions)} '
-        f'questions.</h2><p class="sub">{plural(score.remaining, "scoring")} left on {text(score.day)} (UTC).</p></div>'
-    )
+    said = f"{text(label)}: {number(score.value)} % of {plural(score.questions, 'question')}."
+    left = f"{plural(score.remaining, 'scoring')} left on {text(score.day)} (UTC)."
+    return f'<div class="mp-page report"><h2 class="finding">{said}</h2><p class="sub">{left}</p></div>'
 
 
 def how_to_add(folder: str, command: str) -> str:

@@ -294,6 +294,7 @@ def check_behind(page: str, scores: list[Score]) -> None:
         r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b(?:, chance (not known|[\d.]+))?",
         html.unescape(page),
     ):
+        assert not low or float(low) <= float(high), (low, high)
         assert any(
             (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
             and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))

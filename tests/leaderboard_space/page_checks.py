@@ -27,8 +27,10 @@ from eval_harness.submissions.submission import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.tree import shown_label
 from leaderboard_space.service import Service
 from leaderboard_space.views import submit
+from leaderboard_space.views.charts.slopes import ASPECTS as SLOPES
 from tests.leaderboard_space.claims import (
     Truth,
     check_behind,
@@ -155,6 +157,15 @@ def check_other_views(service: Service, family: str, section: Section, truth: di
         table = page[page.index('<table class="board transfer"') :]
         cells = [cell for found in truth.values() for held in found.cells.values() for cell in held.values()]
         check_behind(table[: table.index("</table>")], [score for cell in cells for score in cell.values()])
+        check_aspects(page, known)
+    for name, without, with_ in set(
+        re.findall(r"<title>([^<]*): (\S+) without, (\S+) with adversarial questions</title>", page)
+    ):
+        held = known[html.unescape(name)].scores
+        both = [(held[f"{one}_without_adversarial"].value, held[one].value) for one in SLOPES]
+        assert any(
+            a is not None and b is not None and rounds_to(without, a) and rounds_to(with_, b) for a, b in both
+        ), (name, without, with_)
     for found in [found for found in truth.values() if found.units is not None][:2]:
         check_submitted(found, family)
     for key, found in truth.items():
@@ -173,6 +184,30 @@ def check_other_views(service: Service, family: str, section: Section, truth: di
         assert listed.get("Reader") == (
             str(found.result.reader_version or 1) if found.result.kind == "measured" else None
         )
+
+
+def check_aspects(page: str, known: dict[str, Raw]) -> None:
+    """The table of image types and aspects: every cell is that of its type and its aspect, of the result that the table names."""
+    table = re.search(r"<h3>([^<]*): every image type and aspect.*?</table>", page, re.DOTALL)
+    if table is None:
+        return
+    cells = {
+        shown_label("image_type", label): held
+        for label, held in known[html.unescape(table[1])].cells["image_type"].items()
+    }
+    metrics = re.findall(r'<th scope="col" data-sort="([^"]*)"', table[0])[1:]
+    lines = re.findall(r'<tr><th scope="row">(.*?) <small>n ([\d,]+)</small></th>(.*?)</tr>', table[0])
+    assert lines and metrics
+    for label, n, line in lines:
+        held = cells[html.unescape(label)]
+        shown = re.findall(r"<td[^>]*>(.*?)</td>", line)
+        for metric, body in zip(metrics, shown, strict=True):
+            score, value = held.get(metric), html.unescape(body).partition("<i>")[0]
+            if score is None or score.value is None:
+                assert value == "–", (label, metric, body)
+            else:
+                assert rounds_to(value, score.value), (label, metric, body, score)
+        assert int(n.replace(",", "")) == max(held[metric].n for metric in metrics if metric in held), (label, n)
 
 
 def check_size_and_cost(page: str, truth: dict[str, Raw], metric: str, family: str) -> None:

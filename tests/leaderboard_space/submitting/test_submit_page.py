@@ -13,10 +13,13 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.submissions.hidden_test import HiddenScore
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab, draw
+from leaderboard_space.submitting.waiting import Waiting
+from leaderboard_space.views import submit
 from leaderboard_space.views.submit import grouped
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, said
 from tests.helpers import write_lines
@@ -106,6 +109,28 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     assert len(outcome["problems"]) == sum(map(len, used)) and not outcome["ok"]
     assert "scores" not in outcome and "<table" not in report and "%" not in page and not send.interactive
     assert " --" not in page
+
+
+@pytest.mark.parametrize("many", [1, 2, 50, 51, 52, 1200])
+def test_every_number_of_the_page_is_that_of_what_it_counts(many: int) -> None:
+    """Sets of questions, problems and their kinds, open submissions, scorings that are left."""
+    ending = "" if many == 1 else "s"
+    page = shown(submit.page("", [(f"set {at}", str(at)) for at in range(many)], True))
+    assert f"question ids: {many:,} set{ending} of questions" in page
+    found = submit.refused(
+        [f"file {'x' * (at + 1)}: is cut off" for at in range(many)] + ["line 1: odd", "line 2: odd"]
+    )
+    kinds, more = many + 1, many + 1 - submit.MOST_PROBLEMS
+    assert f"{many + 2:,} problems of {kinds:,} kinds" in shown(found)
+    assert found.count("<li>") == min(kinds, submit.MOST_PROBLEMS)
+    assert (f"and {more:,} other kind{'s' * (more != 1)} of problem" in shown(found)) == (more > 0)
+    waits = [Waiting(at, f"Add result {at}", "reader", "2026-01-01", "http://x", "refused") for at in range(many)]
+    listed = submit.waiting(waits)
+    assert f"{many:,} submission{ending} to be verified" in listed and listed.count('<th scope="row">') == many
+    assert f"{many:,} scoring{ending} a day" in submit.hidden_checked([], many)
+    score = HiddenScore(value=41.26, questions=many, remaining=many, day="2026-01-01", metric="accuracy")
+    said = shown(submit.hidden_scored(score))
+    assert f"41.3 % of {many:,} question{ending}." in said and f"{many:,} scoring{ending} left on 2026-01-01" in said
 
 
 def test_a_table_of_other_columns_is_told_which_it_has(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
