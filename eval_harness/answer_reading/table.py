@@ -182,6 +182,9 @@ def _last_line(said: Said) -> Found:
     if said.multiple or "\n" not in said.text:
         return None
     letter = last_line_letter(said.text, said.count) if said.lettered else None
+    if letter is None and said.letters and (small := _SMALL_LETTER.search(said.text, max(0, len(said.text) - 40))):
+        place = LETTERS.find(small[1].upper())
+        letter = (place,) if place < said.count else None
     return _last_line_with_text(said) if letter is None else letter
 
 
@@ -190,13 +193,20 @@ def _last_line_with_text(said: Said) -> Found:
     before, _, line = said.text.rpartition("\n")
     if not before or len(line) > said.texts.longest + 20:
         return None
-    if before.rstrip().endswith(":"):
-        return _labelled_option(line, said.texts)
-    above = before.rpartition("\n")[2]
-    if not above.rstrip(" \"'").endswith((".", "!")) or _ITEM.match(above) or plain_words(above) in said.texts.index:
-        return None
+    above = before.rpartition("\n")[2].rstrip(" \"'")
     place = said.texts.index.get(plain_words(line)) if line[:1].isalnum() else None
+    if above.endswith(":"):
+        place = None if _OPENS_LIST.search(above) else place
+    elif not above.endswith((".", "!")) or _ITEM.match(above) or plain_words(above) in said.texts.index:
+        return None
     return _labelled_option(line, said.texts) if place is None else (place,)
+
+
+_SMALL_LETTER = re.compile(r"[.!?:]\s*\n\s*\(?([a-z])[).]?\s*$")
+"""A last line that is a letter in lower case."""
+_OPENS_LIST = re.compile(
+    r"\b(?:options?|choices?|following|each|all|these|those|are|were|include\w*|consider\w*)\b", re.IGNORECASE
+)
 
 
 _ITEM = re.compile(r"\W*(?:\d{1,2}|[A-Za-z])[.):]\s|\s*[-•–]\s")

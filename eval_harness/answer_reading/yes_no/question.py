@@ -147,6 +147,7 @@ def _repeats(text: str, question: str) -> str | None:
         return None
     if not content.issuperset(wanted) and not says(text, _SETS_ASIDE):
         return None
+    copula = not finding and not named and _COPULA.match(question) is not None
     said: set[str] = set()
     for sentence in _SENTENCES.split(text):
         if sentence.rstrip().endswith("?") or _UNSURE.search(sentence):
@@ -157,11 +158,17 @@ def _repeats(text: str, question: str) -> str | None:
                 said.add("no")
                 continue
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
+            if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(words):
+                continue  # "the left ventricle": nothing is said of it
             if (verdict := _verdict(clause, wanted, bool(finding), named)) is not None:
                 said.add(verdict)
             elif not finding and _replaces_one(_content(clause), wanted):
                 said.add("")
     return said.pop() if len(said) == 1 and said != {""} else None
+
+
+_COPULA = re.compile(r"\W*(?:is|are|was|were)\b", re.IGNORECASE)
+_ARTICLES = re.compile(r"\b(?:the|an?|this|these)\b", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
