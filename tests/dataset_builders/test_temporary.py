@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dataset_builders.build import build, replacing
-from dataset_builders.files import OLD_SECONDS, remove_abandoned, temporary_folder
+from dataset_builders.files import OLD_SECONDS, remove_abandoned, replace_file, temporary_folder
 
 HOLD = """
 import sys, time
@@ -94,6 +95,19 @@ def test_many_at_once_leave_nothing_and_lose_nothing(tmp_path, seed):
     for thread in threads:
         thread.join()
     assert trouble == [] and list(tmp_path.iterdir()) == []
+
+
+def test_threads_that_replace_the_same_file_do_not_take_each_others_half(tmp_path):
+    both = threading.Barrier(2)
+
+    def write(path):
+        path.write_bytes(b"whole")
+        both.wait(10)  # each has its half when the first renames its own
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(replace_file, tmp_path / "file", write) for _ in range(2)]:
+            done.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_bytes() == b"whole"
 
 
 def test_an_error_leaves_nothing(tmp_path):
