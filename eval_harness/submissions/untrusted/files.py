@@ -11,7 +11,7 @@ import json
 import math
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -88,9 +88,7 @@ def read_records(path: Path, found: Found) -> Iterator[Placed]:
 
     Lines and entries that are no records are noted in `found`. Raises BadInput for a file that cannot be one at all.
     """
-    head = check_file(path)
-    readers = {"parquet": _parquet, "document": _document, "lines": json_lines, "table": _csv}
-    records = readers[_kind(path, head)](path, found)
+    records = _reader_of(path, check_file(path))(path, found)
     try:
         for count, (where, record) in enumerate(records):
             if count >= MAX_RECORDS:
@@ -105,23 +103,22 @@ def read_records(path: Path, found: Found) -> Iterator[Placed]:
 def check_file(path: Path, largest: int = MAX_FILE) -> bytes:
     """The first bytes of a plain file of bearable size. Raises BadInput for anything else, archives and pickles among them."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise BadInput(f"{path}: is no plain file. {FORMS}")
-        if about.st_size == 0:
-            raise BadInput(f"{path}: is empty. {FORMS}")
-        if about.st_size > largest:
-            raise BadInput(
-                f"{path}: has {about.st_size:,} bytes; at most {largest:,} are read. Leave out what is no answer."
-            )
-        with path.open("rb") as file:
-            head = file.read(4096)
+        about, head = path.stat(), b""
+        if stat.S_ISREG(about.st_mode):
+            with path.open("rb") as file:
+                head = file.read(4096)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file or run folder.") from None
-    except BadInput:
-        raise
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    if not stat.S_ISREG(about.st_mode):
+        raise BadInput(f"{path}: is no plain file. {FORMS}")
+    if about.st_size == 0:
+        raise BadInput(f"{path}: is empty. {FORMS}")
+    if about.st_size > largest:
+        raise BadInput(
+            f"{path}: has {about.st_size:,} bytes; at most {largest:,} are read. Leave out what is no answer."
+        )
     if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
         raise BadInput(f"{path}: is a pickle. Pickles can run code and are never loaded. {FORMS}")
     for signature, name in _SIGNATURES:
@@ -132,15 +129,15 @@ def check_file(path: Path, largest: int = MAX_FILE) -> bytes:
     return head
 
 
-def _kind(path: Path, head: bytes) -> str:
-    """`parquet`, `lines` (one JSON object a line), `document` (one JSON value over many lines) or `table` (CSV)."""
+def _reader_of(path: Path, head: bytes) -> Callable[[Path, Found], Iterator[Placed]]:
+    """Who reads a file: Parquet, lines (one JSON object each), a document (one JSON value over many lines), or CSV."""
     if head.startswith(b"PAR1"):
-        return "parquet"
+        return _parquet
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"["):
-        return "document"
+        return _document
     if not text.startswith(b"{"):
-        return "table"
+        return _csv
     with path.open("rb") as file:
         line = b""
         while not line.strip():
@@ -149,9 +146,9 @@ def _kind(path: Path, head: bytes) -> str:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return "document" if len(line) > MAX_LINE or line.strip() in (b"{", b"\xef\xbb\xbf{") else "lines"
+        return _document if len(line) > MAX_LINE or line.strip() in (b"{", b"\xef\xbb\xbf{") else json_lines
     entries = isinstance(value, dict) and value and all(isinstance(part, dict) for part in value.values())
-    return "document" if entries and not more else "lines"
+    return _document if entries and not more else json_lines
 
 
 def parse_object(text: str | bytes, constants: bool = False) -> Record:
@@ -225,11 +222,9 @@ def json_lines(path: Path, found: Found, constants: bool = False, torn: bool = F
 
 def _csv(path: Path, found: Found) -> Iterator[Placed]:
     with path.open("rb") as file:
-        _, header = next(_lines(file, path))
+        start, (_, header) = 0, next(_lines(file, path))
         if header.lower().startswith("sep="):  # Excel's own way to name the divider
-            start, header = file.tell(), next(_lines(file, path), (0, ""))[1]
-        else:
-            start = 0
+            start, (_, header) = file.tell(), next(_lines(file, path), (0, ""))
         file.seek(start)
         delimiter = _delimiter(header)
         if header.count(delimiter) > 200:
@@ -282,10 +277,9 @@ def _delimiter(header: str) -> str:
 
 def _document(path: Path, found: Found) -> Iterator[Placed]:
     """The entries of one JSON list or object. It is held whole: only to be called in the sandbox, which bounds what that may take."""
+    content = path.read_bytes().decode("utf-8-sig")
     try:
-        value = _parsed(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise
+        value = _parsed(content)
     except ValueError as error:
         raise BadInput(printable(f"{path}: is no valid JSON ({str(error)[:200]}). {FORMS}")) from None
     is_list = isinstance(value, list)
@@ -339,9 +333,7 @@ def parquet_rows(source: Path | bytes, columns: Sequence[str] = (), most_bytes: 
                 for number in range(about.num_columns)
             ]
             unused = size - sum(chunk.total_compressed_size for chunk in chunks)
-            if (
-                not columns and unused > MOST_UNUSED
-            ):  # files of answers written for medprobe only: other tools write what they like
+            if not columns and unused > MOST_UNUSED:  # of files that medprobe wrote: other tools write what they like
                 raise wrong(f"has {unused:,} bytes beside its rows (metadata, gaps), at most {MOST_UNUSED:,} are read")
             wanted = [name for name in names if name in columns] or names
             if columns and not (IDENTITIES & set(names) and "response" in names):
