@@ -17,6 +17,7 @@ from eval_harness.benchmarks import spec
 from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import score, units
+from eval_harness.scores.summary import summarise
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 
@@ -174,7 +175,7 @@ def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame) ->
     found = {}
     for label, part in asked.groupby(facet):
         said = given[given["question_id"].isin(part["question_id"])]
-        found[str(label)] = score(family, part.reset_index(drop=True), said).scores
+        found[str(label)] = summarise(units(family, part.reset_index(drop=True), said))
     return found
 
 

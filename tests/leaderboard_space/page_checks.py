@@ -94,10 +94,11 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
     """Every page of the board over a store; returns how many pages were checked. Raises AssertionError."""
     board = Board(store, extra)
     service = Service(board)
-    pages = 0
+    pages, truths = 0, []
     for section in board.snapshot.sections[family]:
         board.outcomes(section)
         truth = raw(store, section)
+        truths.append(truth)
         whole = service.view({"format": family, "section": section.key, "shown": "all"})
         metrics = re.findall(
             r'<option value="([^"]*)"', re.search(r"<select data-metric>(.*?)</select>", whole["html"])[1]
@@ -131,7 +132,7 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
     if not board.snapshot.sections[family]:
         assert "No results yet." in service.view({"format": family})["html"]
     else:
-        check_front(service, family, [raw(store, section) for section in board.snapshot.sections[family]])
+        check_front(service, family, truths)
     return pages
 
 
