@@ -29,6 +29,7 @@ FACET_LABEL = {
     "modality": "Modality",
     "keyword": "Keyword",
     "image_type": "Image type",
+    "aspect": "Aspect",
     "source_dataset": "Source",
 }
 UNLABELLED = "unlabelled"

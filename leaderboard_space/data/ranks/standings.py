@@ -112,14 +112,13 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
 
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`. Where nobody has a score of the whole,
-    those of its parts."""
+    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`: those that papers print only by the
+    values of a facet among them. Where nobody has a score of the whole, those of its parts."""
     if "scores" not in section.memory:  # of hundreds of results, and asked for with every request
-        parts = (
-            cell for entry in section.entries for held in entry.result.breakdown.values() for cell in held.values()
-        )
         whole = {name for entry in section.entries for name in entry.result.scores}
-        section.memory["scores"] = whole or {name for cell in parts for name in cell}
+        parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]
+        cells = (cell for result in parted for held in result.breakdown.values() for cell in held.values())
+        section.memory["scores"] = whole.union(*cells)
     there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
     headline = HEADLINE.get(section.family)

@@ -71,7 +71,7 @@ def markdown(who: Identity, lines: Sequence[Line]) -> str:
             source,
         )
         rows.append(f"| {' | '.join(_in_cell(cell) for cell in cells)} |")
-    return f"### Reliability of {_in_cell(who.name)}, measured with medprobe\n\n" + "\n".join(rows) + "\n"
+    return f"### Reliability of {_in_cell(who.name)}, from the medprobe board\n\n" + "\n".join(rows) + "\n"
 
 
 def _in_cell(said: str) -> str:

@@ -35,9 +35,12 @@ Cells = dict[str, dict[str, Score]]
 
 
 def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """What the section can be broken down by: the facets that its source gives, and the metrics."""
-    there = {facet for entry in section.entries for facet in entry.result.breakdown}
-    found = [facet for facet in FACETS.get(section.family, ()) if facet in there or _labelled(outcomes, facet)]
+    """What the section can be broken down by: the facets that its source gives, others that results are broken down by (the step of
+    ProbMed's Table 6), and the metrics."""
+    there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
+    facets = FACETS.get(section.family, ())
+    found = [facet for facet in facets if facet in there or _labelled(outcomes, facet)]
+    found += [facet for facet in there if facet not in facets]
     return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.family).first_facet)
 
 
@@ -259,7 +262,7 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     label = info_of(name, family).label if facet == METRICS_FACET else shown_label(facet, name)
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
-    size = count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})"
+    size = (count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})") if n else "not known"
     return (
         f'<th scope="col" data-sort="{text(name, 200)}"><button type="button" class="sorts"><span>{text(label, 48)}</span></button>'
         f"<small>n {size}</small></th>"

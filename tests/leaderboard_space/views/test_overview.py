@@ -16,10 +16,11 @@ from eval_harness.scores import HEADLINE
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.trust import binomial_p_value, holm, p_against_guessing, verdicts
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import Front
-from leaderboard_space.html import WORDS
+from leaderboard_space.html import WORDS, number
 from leaderboard_space.sentences import Trust
 from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import address_of
@@ -263,6 +264,27 @@ def test_every_label_is_found_and_shown_by_a_topic(front: Front) -> None:
         for query in {label.value, label.shown, label.shown.upper()}:
             assert own & {html.escape(hit["address"]) for hit in front.search({"query": query})}, (label, query)
         assert (label.family, label.value) in shown, label
+
+
+def test_every_score_that_papers_print_is_found_and_shown(front: Front) -> None:
+    """Also one that they print only by image type or by aspect: its hit leads to a page with its numbers."""
+    for family, sections in front.service.board.snapshot.sections.items():
+        section, values = sections[0], dict[str, set[str]]()
+        for result in (entry.result for entry in section.entries):
+            cells = [cell for held in result.breakdown.values() for cell in held.values()]
+            for metric, score in (item for scores in (result.scores, *cells) for item in scores.items()):
+                if not metric.startswith("share_"):
+                    digits = 0 if info_of(metric, family).unit == "count" else 1
+                    values.setdefault(metric, set()).add(number(score.value, digits))
+        for metric, numbers in values.items():
+            address = address_of("b", family, s=section.key, m=metric)
+            hits = front.search({"query": info_of(metric, family).label})
+            assert html.unescape(address) in {hit["address"] for hit in hits}, (family, metric)
+            asked = {"format": family, "section": section.key, "metric": metric}
+            view = front.service.view(asked)
+            assert view["state"]["metric"] == metric and "not known of this selection" not in view["html"], metric
+            page = view["html"] + front.service.breakdown(asked)
+            assert set(re.findall(r">([\d.,]+)<", page)) & numbers, (family, metric)
 
 
 def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(front: Front) -> None:
