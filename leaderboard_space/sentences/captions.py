@@ -95,7 +95,7 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
     lines = [f"{MARK[verdict]} {said}" for verdict, said in meaning.items() if verdict in seen]
     if set(seen) - {None}:
         lines.append("each cell is tested by itself, at 95%")
-    return [*lines, *([f"italic grey: fewer than {FEW} cases"] if few else [])]
+    return [*lines, *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else [])]
 
 
 def behind(low: float | None, high: float | None, n: int, n_cases: int) -> str:
