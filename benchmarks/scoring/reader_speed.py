@@ -1,7 +1,8 @@
 """CPU time of reading one response against the limit of the gate: 50 us and 1 us a character. Run: python reader_speed.py
 
 Ordinary answers (the project's own cases) and what a model in a loop or a hostile submitter writes: one unit repeated. Best of several
-runs, in microseconds; `of limit` above 1 is over it. `--seed` draws further units of words and signs, `--units` how many.
+runs, in microseconds; `of limit` above 1 is over it, and fails for repeated units. `--seed` draws further units of words and signs,
+`--units` how many.
 """
 
 from __future__ import annotations
@@ -117,12 +118,15 @@ def main() -> None:
     for unit in (*UNITS, *drawn):
         for length in (2_000, 40_000, 400_000):
             for kind, options in (("single", OPTIONS), ("multiple", OPTIONS), ("yes_no", ["yes", "no"])):
-                share = microseconds((unit * length)[:length], options, kind, 2) / limit(length)
+                response = (unit * length)[:length]
+                share = microseconds(response, options, kind, 2) / limit(length)
+                if share > 0.9:  # perhaps only on a busy machine
+                    share = min(share, microseconds(response, options, kind, 10) / limit(length))
                 worst = max(worst, share)
                 if share > 1:
                     print(f"{unit!r} x {length:,} {kind}: {share:.2f} of limit")
     print(f"repeated units: {len(UNITS) + len(drawn)}, worst {worst:.2f} of limit")
-    sys.exit(worst > 2)
+    sys.exit(worst > 1)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from eval_harness.answer_reading.letters import Found, most
 from eval_harness.answer_reading.mentions import COMPOUND, ITEM, PROSE, REST, WORD, Mention, only_lists, text_mentions
 from eval_harness.answer_reading.options import DENIED, STOP, OptionTexts, stem
 from eval_harness.answer_reading.polarity import clause_start, is_denied, negated_before
-from eval_harness.answer_reading.words import beginnings, phrase, says_between
+from eval_harness.answer_reading.words import beginnings, phrase, says_between, says_stems
 
 ASSERTS = phrase(
     "is are was were be show shows showing shown reveal depict display demonstrate illustrate represent indicate suggest consistent"
@@ -88,7 +88,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     Of several the one that the last sentence concludes counts. Numbers and formulas are read only of a response without workings, or
     of a last sentence without any other number."""
     mentions = text_mentions(text, texts)
-    if len(mentions) > most(text):
+    if not mentions or len(mentions) > most(text):
         return None
     if only_lists(text, texts):
         return ()
@@ -264,7 +264,7 @@ def telling_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
     three or more telling words one may be missing, of eight or more a quarter. A response of a few words that are all one option's
     names it, if another option has not all of them ("thyroid" for "thyroid gland").
     """
-    if len(text) > PROSE or texts.known.isdisjoint(stem(word.lower()) for word in WORD.findall(text)):
+    if len(text) > PROSE or not says_stems(text, texts.beginnings):
         return None
     if (named := _fragment(text, texts)) is not None:
         return (named,)

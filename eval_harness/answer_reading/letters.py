@@ -15,9 +15,9 @@ from eval_harness.answer_reading.plain_text import CJK
 from eval_harness.answer_reading.polarity import denied_after, is_asked, is_denied, is_past, is_supposed
 from eval_harness.answer_reading.words import (
     ONE_LETTER,
-    Phrase,
     beginnings,
     phrase,
+    phrase_of,
     places,
     says,
     says_between,
@@ -49,10 +49,10 @@ _AFTER_A = re.compile(
     r"|the|i|it|this|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
     re.IGNORECASE,
 )
-_ENDS = re.compile(rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK}])")
+ENDS = re.compile(rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK}])")
 _GENUS = r"\.\s?(?:coli|difficile|diff|albicans|faecalis|perfringens|tetani|botulinum|aureus|histolytica|pylori)\b"
 _PART_OF_A_NAME = re.compile(rf"['-]\w|\s?[%°+]|\.\w|{_GENUS}")
-_REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
+REASON = re.compile(r"\s+(?:because|since|as|is|are|based|given|due|not|rather|instead)\b")
 
 
 _VERB = re.compile(r"\s+(?:is|was|would|can|could|does|has|seems|appears)\b")
@@ -69,12 +69,21 @@ def position(letter: str, count: int) -> int:
     return place if place < count else -1
 
 
+_MAY_BE_LETTER = re.compile(
+    rf"(?:[B-HJ-Z]|A(?!(?i:{_AFTER_A.pattern}))|(?:(?<=[\]☐☑☒ners]\s)|(?<=[\"'(\[{{<«「]))A|A(?=\W+(?i:yes|no)\b)"
+    rf"|[Ia-z](?={ENDS.pattern}|\s*[=–-]|\s+is\b))(?![^\W_])"
+)
+"""Not the article A, the pronoun I, or what is left of "patient's"."""
 _RUN_OF_CAPITALS = re.compile(r"(?<![^\W_])[A-Z]{2,26}(?![^\W_])")
 
 
 def may_name_letters(text: str, multiple: bool) -> bool:
     """Whether a letter stands by itself anywhere, or several together: without one no rule for letters can find any."""
-    return says(text, ONE_LETTER) or (multiple and _RUN_OF_CAPITALS.search(text) is not None)
+    if says(text, ONE_LETTER):
+        for place in places(text, ONE_LETTER):
+            if _MAY_BE_LETTER.match(text, place) is not None:
+                return True
+    return multiple and _RUN_OF_CAPITALS.search(text) is not None
 
 
 def whole_letters(text: str, count: int, multiple: bool) -> Found:
@@ -157,7 +166,7 @@ def letter_list(text: str, start: int, count: int, strict: bool = False) -> tupl
         place = position(more[2], count)
         if more["by"] == ";" and _VERB.match(text, more.end()):  # "the answer is C; A is a distractor"
             break
-        if place in letters and not _ENDS.match(text, more.end()):  # "between C and D, D is better": a new clause
+        if place in letters and not ENDS.match(text, more.end()):  # "between C and D, D is better": a new clause
             break
         alternatives |= more["by"].lower().strip(".").split(" ")[0] in _ALTERNATIVES
         letters.append(place)
@@ -173,10 +182,10 @@ def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool
     if match["close"] or (start > 0 and text[start - 1] in "\"'([{<"):
         return True
     if letter.islower() or letter == "I":
-        return _ENDS.match(text, end) is not None
+        return ENDS.match(text, end) is not None
     if letter == "A" and _AFTER_A.match(text, end):
         return False
-    return not strict or _ENDS.match(text, end) is not None or _REASON.match(text, end) is not None
+    return not strict or ENDS.match(text, end) is not None or REASON.match(text, end) is not None
 
 
 _LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:\.\.\.\s*)?(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
@@ -193,7 +202,7 @@ def last_line_letter(text: str, count: int) -> Found:
     return (position(last[2], count),)
 
 
-_INLINE_LABEL = Phrase(re.compile(r"(?<![^\W_])([A-Z])[\"']?[:)]\s"), ONE_LETTER)
+_INLINE_LABEL = phrase_of(re.compile(r"(?<![^\W_])([A-Z])[\"']?[:)]\s"), ONE_LETTER)
 _ALONE_ON_ITS_LINE = re.compile(rf"[^\w\n]{{0,6}}(?:[Oo]ption )?{OPEN}[A-Z]{CLOSE}[^\w\n]{{0,2}}\n")
 _LEAD = re.compile(
     rf"\W{{0,6}}(?:options?\s+)?{OPEN}([A-Z]|[a-z](?=[)\].:]))(?![^\W_])"
@@ -226,7 +235,7 @@ _VERDICT_WORDS = (
     " eliminated excluded ruled most very highly"
 )
 VERDICT_WORDS = words_in(_VERDICT_WORDS)
-_VERDICT = Phrase(
+_VERDICT = phrase_of(
     re.compile(
         rf"(?<![^\W_])([A-Z])(?![^\W_]){CLOSE}[\s:.)(=\-–—]{{1,4}}(?:(?:[Ii]s|[Ww]as|[Tt]his is)\s+)?(?:the\s+)?"
         r"(?:(?P<right>(?i:correct|right"
@@ -286,7 +295,7 @@ def ticked(text: str, count: int, multiple: bool) -> Found:
 _BRACKETED = re.compile(
     r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
 )
-_BARE = Phrase(re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])"), ONE_LETTER)
+_BARE = phrase_of(re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])"), ONE_LETTER)
 _MORE = re.compile(rf"\s*(?:,\s*)?(?P<by>{_OR}|{_AND})\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}")
 _NAMES = frozenset(
     "vitamin hepatitis influenza type grade class stage group category factor protein complex segment zone level weber hep stanford phase"
@@ -331,12 +340,12 @@ def bracketed_letters(text: str, count: int, multiple: bool) -> Found:
 
 
 def _in_brackets(text: str) -> Iterator[re.Match[str]]:
-    starts = places(text, _BRACKETED_FIRST)
-    found = (_BRACKETED.match(text, start) or _BRACKETED.match(text, max(0, start - 1)) for start in starts)
-    return filter(None, found)
+    opened = [start - 1 for start in places(text, ONE_LETTER) if start and text[start - 1] in "([\"'"]
+    starts = sorted((*opened, *places(text, _LETTER_WORDS)))
+    return filter(None, (_BRACKETED.match(text, start) for start in starts))
 
 
-_BRACKETED_FIRST = ONE_LETTER | beginnings("option choice answer letter")
+_LETTER_WORDS = beginnings("option choice answer letter")
 
 
 def bare_letters(text: str, count: int, multiple: bool) -> Found:
@@ -360,7 +369,7 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
     alive: dict[int, None] = {}
     denied: set[int] = set()
     passed = 0
-    alternatives = _HEDGE.search(text) is not None
+    alternatives = False
     left_to_look = most(text)
     for match, group in found:
         if match.start() < passed:
@@ -384,7 +393,7 @@ def _alive(text: str, count: int, multiple: bool, found: Iterator[tuple[re.Match
         else:
             alternatives |= either
             alive.update(dict.fromkeys(places))
-    if alternatives:
+    if alternatives or not alive or _HEDGE.search(text) is not None:
         return None
     left = tuple(place for place in alive if place not in denied and place >= 0)
     return left if len(left) == 1 or (multiple and 0 < len(left) < count) else None

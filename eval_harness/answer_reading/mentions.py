@@ -103,7 +103,8 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
 
     A list of all options with a verdict on each counts by the verdicts.
     """
-    if is_crossed(text, texts):
+    mentions = text_mentions(text, texts)
+    if not any(mention.labelled for mention in mentions) or is_crossed(text, texts):
         return None
     meant, denied = _labelled(text, texts)
     if len(meant) + len(denied) == 1 and only_lists(text, texts):

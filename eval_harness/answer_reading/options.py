@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.plain_text import CJK, exact, has_status, spell_out, spell_status
-from eval_harness.answer_reading.words import NEVER, Phrase, beginnings, phrase_of, words_in
+from eval_harness.answer_reading.words import NEVER, Phrase, first_letters, phrase_of_options, words_in
 
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
 _WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
@@ -22,6 +22,7 @@ _TOO_COMMON = frozenset(
 STOP = words_in("the of in on at to and or with for by from is are was be an as it its this that into other than both")
 _NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", "none", "non"})
 _IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
+_REGULAR = {stem: word for word, stem in _IRREGULAR.items()}
 _SUFFIX = re.compile(
     r"(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
     r"|ified|ify|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
@@ -50,9 +51,9 @@ class OptionTexts:
     options read the same); `common` are options that are everyday words, `negative` those that begin with a negation; `longest` is the
     most characters an option has; `lone` are options that are one letter; `leads` the first words; `stems` are the stems of each
     option's words, `heads` those before its first comma ("femoral neck fracture, Garden II"), `telling` those that no other option has,
-    `known` all of them, denied or not; `exact` maps options as formulas to
-    them; `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-" of a marker; `listed`: the words of
-    the list of options, each after its letter."""
+    `known` all of them, denied or not (`beginnings`: how words with these stems begin); `exact` maps options as formulas to them
+    (`exact_begins`: their first characters); `numeric` are options that are numbers or formulas; `status` whether options say "+" or "-"
+    of a marker; `listed`: the words of the list of options, each after its letter."""
 
     words: tuple[tuple[str, ...], ...]
     pattern: Phrase
@@ -63,10 +64,12 @@ class OptionTexts:
     heads: tuple[frozenset[str], ...]
     telling: tuple[frozenset[str], ...]
     known: frozenset[str]
+    beginnings: frozenset[str]
     longest: int
     lone: dict[str, int]
     leads: tuple[str, ...]
     exact: dict[str, int | None]
+    exact_begins: frozenset[str]
     numeric: frozenset[int]
     status: bool
     listed: str
@@ -246,14 +249,16 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         for i, option in enumerate(words)
         if len(option) == 1 and len(option[0]) == 1 and option[0].isalpha()
     }
-    first = beginnings(" ".join(" ".join(_forms(key.split(" ")[0])) for key in index))
-    said = beginnings(" ".join(" ".join(_forms(max(key.split(" "), key=len))) for key in index))
     found = NEVER
     if index:
         pattern = "|".join(_pattern(key.split(" ")) for key in sorted(index, key=len, reverse=True))
-        found = phrase_of(re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE), first, said)
+        first = " ".join(" ".join(_forms(key.split(" ")[0])) for key in index)
+        longest_words = " ".join(" ".join(_forms(max(key.split(" "), key=len))) for key in index)
+        anywhere = re.compile(rf"(?<!\d[.,])(?<!non-)(?<!non )(?:{pattern})", re.IGNORECASE)
+        found = phrase_of_options(anywhere, first, longest_words)
     listed = " ".join(" ".join((letter.lower(), *option)) for letter, option in zip(LETTERS, words, strict=False))
     status = status or any(option[-1:] in (("positive",), ("negative",)) and len(option) > 1 for option in words)
+    known = frozenset(word.removeprefix(DENIED) for stems in own for word in stems)
     return OptionTexts(
         words,
         found,
@@ -263,11 +268,13 @@ def option_texts(options: tuple[str, ...]) -> OptionTexts:
         own,
         _heads(options, own),
         telling,
-        frozenset(word.removeprefix(DENIED) for stems in own for word in stems),
+        known,
+        first_letters(" ".join(f"{stem} {stem}{stem[-1]} {_REGULAR.get(stem, '')}" for stem in known)),
         longest,
         lone,
         leads,
         formulas,
+        frozenset(key[0] for key in formulas),
         numeric,
         status,
         listed,

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 
-from eval_harness.answer_reading.words import words_in
+from eval_harness.answer_reading.words import beginnings, says, words_in
 
 _SPECIAL = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
@@ -75,7 +75,7 @@ _CONTRACTED = (
 CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _CJK_EDGE = re.compile(rf"(?<=[{CJK}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{CJK}])")
 _BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
-_SIGNS = re.compile(r"[^\w\s]{4}")
+_SIGNS, _ASCII_SIGNS = re.compile(r"[^\w\s]{4}"), re.compile(r"[!-/:-@\[-^`{-~]{4}")
 
 _ERROR = re.compile(
     r"failed to obtain answer|^\W*an (?:\w+ )?error (?:has )?occurred\b"
@@ -95,6 +95,10 @@ _ERROR_SIGNS = (
     "quota", "context length", "connection", "timed out", "out of memory", "api key", "api_key", "status code", "max retries", "api call",
 )  # fmt: skip
 """What the text of an error says, in lower case."""
+_ERROR_WORDS = beginnings(
+    "fail traceback http gateway unavailable requests rate ratelimit quota length connection timed memory api status retries"
+)
+"""Words of which such a text says one, if neither error nor exception."""
 
 
 def holds(text: str, parts: Iterable[str]) -> bool:
@@ -155,7 +159,8 @@ def plain(text: str) -> str:
         text = _BLANKS.sub(" ", text)
     if "\n" in text:
         text = _LINES.sub("\n", text.replace(" \n", "\n"))
-    return spell_out(_RUN.sub(r"\1\1\1", text) if _SIGNS.search(text) else text).strip()
+    signs = _ASCII_SIGNS if text.isascii() else _SIGNS
+    return spell_out(_RUN.sub(r"\1\1\1", text) if signs.search(text) else text).strip()
 
 
 def spell_out(text: str) -> str:
@@ -169,7 +174,7 @@ def spell_out(text: str) -> str:
         text = _IS_SHORT.sub(" is", text)
     text = spell_measures(text)
     lowered = text.lower()
-    if holds(lowered, _BRITISH):
+    if holds(lowered, _VOWELS) and holds(lowered, _BRITISH):
         text = _ENDS_IN_RE.sub("er", _EXTRA_VOWEL.sub("", text))
     if "annot" in text:
         text = text.replace("cannot", "can not").replace("Cannot", "Can not")
@@ -182,15 +187,18 @@ _EXTRA_VOWEL = re.compile(
     re.IGNORECASE,
 )
 _ENDS_IN_RE = re.compile(r"(?:(?<=met|lit|fib|tit)|(?<=cent))re(?=s?\b)", re.IGNORECASE)
+_VOWELS = ("ae", "oe", "our", "tre", "bre")
 _BRITISH = words_in(
     "aem oedem oesoph oestr rrhoe pnoe foet faec caec paed anaesth aetiol tumour colour metre litre fibre titre centre"
 )
-"""British spelling, which is made American: haemorrhage, oedema, diarrhoea, foetal, tumour, fibre."""
+"""British spelling, which is made American (haemorrhage, oedema, diarrhoea, foetal, tumour, fibre), and what each of these holds."""
 
 
 def is_error(text: str) -> bool:
     """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
     beginning = text[:400].lower()
+    if len(text) > 40 and not says(text, _ERROR_WORDS) and "error" not in beginning and "exception" not in beginning:
+        return False
     return holds(beginning, _ERROR_SIGNS) and _ERROR.search(beginning) is not None
 
 
@@ -225,7 +233,7 @@ def _boxed(text: str) -> list[tuple[int, int]]:
     return found
 
 
-_DIGIT = re.compile(r"\d|[℃√\\]")
+_DIGIT = re.compile(r"[\d℃√\\]")
 
 
 def _as_word(found: re.Match[str]) -> str:
@@ -234,7 +242,7 @@ def _as_word(found: re.Match[str]) -> str:
 
 
 _STEPS = tuple(
-    (tuple(marks.split("|")), re.compile(pattern, re.IGNORECASE), put)
+    (tuple(marks.split("|")), marks[0] in "f\\°", re.compile(pattern, re.IGNORECASE), put)
     for marks, pattern, put in (
         ("frac", r"\\[dt]?frac\s*\{([^{}]{1,40})\}\s*\{([^{}]{1,40})\}", r"\1/\2"),
         ("\\circ|\\degree", r"\^?\s?\{?\\circ\b\}?|\\degree\b", "°"),
@@ -250,12 +258,12 @@ _STEPS = tuple(
             r"(?:(?P<atleast>>=|[≥⩾]|at least|(?:no|not) less than|(?:greater|more|larger|higher) than or equal to)"
             r"|(?P<atmost><=|[≤⩽]|at most|(?:no|not) more than|(?:less|lower|smaller|fewer) than or equal to)"
             r"|(?P<lessthan>(?<![-=|<])<|(?:less|lower|smaller|fewer) than|below|under)"
-            r"|(?P<morethan>(?<![-=|>])>|(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=[\d.])",
+            r"|(?P<morethan>(?<![-=|>])>|(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=\.?\d)",
             _as_word,
         ),
         (
             "-|−|–|‒|+|±|minus|negative",
-            r"(?P<plusminus>±\s*(?=[\d.]))|(?P<minus>(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d))"
+            r"(?P<plusminus>±\s*(?=\.?\d))|(?P<minus>(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d))"
             r"|(?P<plus>(?<![\w.,)\]}°%\"'])\+(?=\.?\d))",
             _as_word,
         ),
@@ -268,12 +276,17 @@ _STEPS = tuple(
         ("millimet", r"(?<=\d)\s*(?:millimet(?:er|re)s?)\b", " mm"),
         ("centimet", r"(?<=\d)\s*(?:centimet(?:er|re)s?)\b", " cm"),
         ("%|cent", r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
-        ("", r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b", r"\1 \2"),
+        (
+            "m|kg|cc|week|day|year|hour",
+            r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b",
+            r"\1 \2",
+        ),
         (" to ", r"(?<=\d) to (?=\d)", "-"),
         ("between", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
     )
 )
-"""What is written out, in this order: marks of which a text must hold one, the pattern, what is put in its place."""
+"""What is written out, in this order: marks of which a text must hold one, whether anywhere or near a number; the pattern, what is put in
+its place."""
 _LONG_STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{1,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
 _STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{0,9})\s?(?:\(([+-])\)|([+−-])(?:ve)?(?![\w+−-]|\s?\d))")
 
@@ -297,11 +310,22 @@ def spell_measures(text: str) -> str:
     """Comparison signs, minus, plus, degrees and percent before or after numbers as words; LaTeX fractions as a/b."""
     if _DIGIT.search(text) is None:
         return text
-    lowered = text.lower()
-    for marks, pattern, put in _STEPS:
-        if holds(lowered, marks) and (spelt := pattern.sub(put, text)) != text:
-            text, lowered = spelt, spelt.lower()
+    near, lowered = _around_numbers(text), text.lower()
+    for marks, anywhere, pattern, put in _STEPS:
+        if holds(lowered if anywhere else near, marks) and (spelt := pattern.sub(put, text)) != text:
+            text, near, lowered = spelt, _around_numbers(spelt), spelt.lower()
     return text
+
+
+def _around_numbers(text: str) -> str:
+    """What stands around the numbers of a text, in lower case: most marks change nothing elsewhere."""
+    numbers = [found.span() for found in _NUMBER.finditer(text)]
+    if 45 * len(numbers) >= len(text):
+        return text.lower()
+    return "|".join([text[max(0, start - 30) : end + 15] for start, end in numbers]).lower()
+
+
+_NUMBER = re.compile(r"\d[\d.,]*")
 
 
 def spell_status(text: str, letters: bool = True) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from eval_harness.answer_reading.words import beginnings, by_word, is_wide, phrase, says, says_any, says_between
+from eval_harness.answer_reading.words import beginnings, is_wide, phrase, says, says_any, says_between
 
 _BOUNDARY = re.compile(
     r"(?=[.!?;\n,…bhawsm而])(?:[.!?](?=\s)|[;\n]|\b(?:but(?<!anything but)(?<!everything but)(?<!\ball but)|however|although"
@@ -280,7 +280,6 @@ _DECLINES = tuple(
     )
 )
 """Each with the words that it may begin with, and others of which it needs one."""
-_DECLINES_BY_WORD = by_word(_DECLINES)
 _UNDECIDED = phrase(
     "not uncertain inconclusive indeterminate insufficient hard difficult do no it remains is unclear maybe perhaps can cannot answer"
     " response",
@@ -302,7 +301,7 @@ def _ends(text: str) -> str:
 
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
-    return says_any(_ends(text), _DECLINES_BY_WORD)
+    return says_any(_ends(text), _DECLINES)
 
 
 _DISCLAIMS = phrase(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from eval_harness.answer_reading.letters import may_name_letters
 from eval_harness.answer_reading.options import OptionTexts, option_texts
@@ -12,20 +13,25 @@ Found = tuple[int, ...] | None
 """What a rule finds: positions, () for more than one option without saying which, None where it does not apply."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Said:
     """A response made plain (`text`; `raw` with its markup), with the options it may name. `letters`: options may be named by letter
-    (not where a question wants yes or no as a word); `lettered`: and a letter that may be one is there; `yes_no`: the two options are
-    yes and no; `question` only where it may be used."""
+    (not where a question wants yes or no as a word); `yes_no`: the two options are yes and no; `by_text`: options may be named by their
+    text (not by the mere words yes and no, which have rules of their own); `question` only where it may be used."""
 
     text: str
     raw: str
     texts: OptionTexts
     multiple: bool
     letters: bool
-    lettered: bool
     yes_no: bool
+    by_text: bool
     question: str | None
+
+    @cached_property
+    def lettered(self) -> bool:
+        """Whether options may be named by letter, and a letter that may be one is there."""
+        return self.letters and may_name_letters(self.text, self.multiple)
 
     @property
     def count(self) -> int:
@@ -33,20 +39,16 @@ class Said:
 
     @property
     def named(self) -> OptionTexts:
-        """The options as texts to be looked for: yes and no are everyday words, which have rules of their own."""
-        return _NO_TEXTS if self.only_words else self.texts
-
-    @property
-    def only_words(self) -> bool:
-        return self.yes_no and self.texts.longest <= 3
+        """The options as texts to be looked for."""
+        return self.texts if self.by_text else _NO_TEXTS
 
 
 def said_of(raw: str, text: str, texts: OptionTexts, question_type: str, question: str | None) -> Said:
     if texts.status:
         text = spell_status(text, any(len(option[0]) == 1 for option in texts.words if option))
-    leads = len(texts.leads) == 2 and set(texts.leads) == {"yes", "no"}
+    yes_no = texts.leads in (("yes", "no"), ("no", "yes"))
     multiple, letters = question_type == "multiple", question_type != "yes_no"
-    return Said(text, raw, texts, multiple, letters, letters and may_name_letters(text, multiple), leads, question)
+    return Said(text, raw, texts, multiple, letters, yes_no, not yes_no or texts.longest > 3, question)
 
 
 _NO_TEXTS = option_texts(())

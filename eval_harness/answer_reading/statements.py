@@ -12,7 +12,9 @@ from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import (
     CLOSE,
     CLOSED,
+    ENDS,
     OPEN,
+    REASON,
     Found,
     head_at,
     is_named_thing,
@@ -23,19 +25,20 @@ from eval_harness.answer_reading.letters import (
     only_letters,
     position,
 )
-from eval_harness.answer_reading.mentions import LABEL_GAP, labelled_options, text_mentions
+from eval_harness.answer_reading.mentions import LABEL_GAP, REST, labelled_options, text_mentions
 from eval_harness.answer_reading.options import OptionTexts, named_option
 from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
 from eval_harness.answer_reading.words import (
     ONE_LETTER,
-    Phrase,
+    WIDE,
     beginnings,
+    bits_of,
     in_lower_case,
     is_wide,
     phrase,
+    phrase_of,
     places,
-    says,
 )
 
 _LINK = r"\b(?:is|are|was|would be|should be|must be|seems to be|appears to be|ist|lautet|est|es)\b|\b[èé]|:|=>|=|->|→|⇒|–|—|\s-\s"
@@ -72,7 +75,13 @@ _DOUBTED = phrase(
     r"\b(?:doubt|not (?:say|think|believe|sure|certain|agree|claim|mean|confirm))\s+(?:(?:that|if|whether)\s+)?(?:(?:the|it|my)\s+)?"
     r"(?:(?:correct|right|best|final)\s+)?$",
 )
-_LONE = Phrase(re.compile(r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])"), ONE_LETTER)
+_LONE = phrase_of(
+    re.compile(
+        r"(?<![^\W_])(?:[B-Zb-z]|[Aa](?![^\S\n]+[a-z]))(?![^\W_])"
+        rf"(?:(?<=[\"'(\[{{<].)|(?={ENDS.pattern}|[»」]|{REASON.pattern}))"
+    ),
+    ONE_LETTER,
+)
 _CHOOSE = phrase(
     "i we therefore thus hence so consequently finally in overall change changing revise revising update correct switch switching"
     " wait actually correction scratch on it this must best right choose choosing select selecting pick picking guess guessing left"
@@ -119,11 +128,15 @@ _REASON = re.compile(
 def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) -> Found:
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
-    for statements in (_after_cue, _chosen, _called, _text_called, _ordinal, _in_other_words):
-        for place, found in statements(text, count, texts, multiple):
-            if place >= best[0]:
-                best = (place, found)
-            break
+    said = bits_of(text)
+    for statements, words in _KINDS:
+        if not any(said & each == each for each in words):
+            continue
+        place, found = next(statements(text, count, texts, multiple), best)
+        if place >= len(text):
+            return found
+        if place >= best[0]:
+            best = (place, found)
     return best[1]
 
 
@@ -133,7 +146,7 @@ def _looked_at(text: str) -> int:
 
 
 Statements = Iterator[tuple[int, tuple[int, ...]]]
-"""Statements of one kind, the last first: where each begins and what it names."""
+"""Statements of one kind, the last first: where each begins, or the end of a text that ends with it, and what it names."""
 
 
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
@@ -145,7 +158,9 @@ def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Sta
         cue = _CUE.match(text, start)
         if cue is None or not _is_cue(text, cue, multiple):
             continue
-        if (found := _target(text, cue.end(), count, texts, multiple)) is not None:
+        if (letters := _ending(text, cue.end(), count)) is not None:
+            yield len(text), letters
+        elif (found := _target(text, cue.end(), count, texts, multiple)) is not None:
             yield cue.start(), found
 
 
@@ -181,8 +196,6 @@ def _is_subject(text: str, start: int, texts: OptionTexts) -> bool:
 
 def _called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "B is correct", "A and C are the right answers"."""
-    if not says(text, _CALLS_CORRECT):
-        return
     passed = 0
     found = []
     for head in _capitals(text, 3 * _looked_at(text))[-_looked_at(text) :]:
@@ -213,7 +226,7 @@ _OPENING = frozenset("\"'([{<«「")
 
 def _text_called(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "sarcoidosis is the most likely diagnosis"."""
-    if multiple or not says(text, _CALLS_TEXT):
+    if multiple:
         return
     mentions = text_mentions(text, texts)
     for mention in reversed(mentions[-_looked_at(text) :]):
@@ -274,6 +287,17 @@ def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -
             yield match.start(), found
 
 
+_KINDS = (
+    (_after_cue, (_CUES.bit, WIDE)),
+    (_chosen, (_CHOOSE.bits | _LONE.bits,)),
+    (_called, (_CALLS_CORRECT.bit | ONE_LETTER.bit,)),
+    (_text_called, (_CALLS_TEXT.bit,)),
+    (_ordinal, (_ORDINAL.bits,)),
+    (_in_other_words, (_OTHER_WORDS.bits, WIDE)),
+)
+"""The kinds of statements, each with the words (bits of vocabularies) of which a text has to say all of one group."""
+
+
 def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
     """Whether "answer ... is" opens an answer, and not "the other options are", "if the answer were", "answer with"."""
     word, link = cue["word"].lower(), cue["link"].lower()
@@ -328,6 +352,13 @@ def _called_correct(
     if _denied_in_clause(text, head.start()):
         return None
     return places, end
+
+
+def _ending(text: str, start: int, count: int) -> Found:
+    """The letters at text[start] where they end the text."""
+    found = letters_at(text, start, count, strict=False)
+    ends = found is not None and found != (-1,) and not REST.search(text, letter_list(text, start, count)[1])
+    return found if ends else None
 
 
 def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: bool) -> Found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -51,25 +51,26 @@ Stage = Literal["whole", "explicit", "declining", "implied", "rest"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A row of the table: `find` returns positions, () for more than one option without saying which, None where it does not apply."""
+    """A row of the table: `find` returns positions, () for more than one option without saying which, None where it does not apply; it is
+    asked only of a response with the property `only` of `Said`, if any."""
 
     name: str
     stage: Stage
+    only: Literal["", "lettered", "yes_no", "by_text"]
     find: Callable[[Said], Found]
     decides: str
 
 
 def apply(said: Said, rules: Sequence[Rule] | None = None) -> Reading:
     """The first rule of the table that finds anything decides."""
-    if said.lettered and ("yes" in said.texts.leads or "no" in said.texts.leads) and yes_no_rules.crossed_yes_no(said):
+    if ("yes" in said.texts.leads or "no" in said.texts.leads) and said.lettered and yes_no_rules.crossed_yes_no(said):
         return nothing("more than one option")
     if not said.multiple and _only_lists(said):
         return nothing("every option listed")
     if said.texts.lone and not said.yes_no:
         return _lone(said, rules or RULES)
     for rule in rules or RULES:
-        found = rule.find(said)
-        if found is None:
+        if (rule.only and not getattr(said, rule.only)) or (found := rule.find(said)) is None:
             continue
         if rule.stage == "declining":
             return Reading((), "refused", rule.name)
@@ -87,7 +88,9 @@ _MARKS = re.compile(r"[✓✔✅✗❌✘×☐☑☒\[]")
 def _only_lists(said: Said) -> bool:
     """Whether the response is nothing but the list of the options, each after its letter; perhaps after the question."""
     listed, text = said.texts.listed, said.text
-    if said.count < 2 or not len(listed) <= len(text) <= 2 * len(listed) + 400 or _MARKS.search(text):
+    if said.count < 2 or not len(listed) <= len(text) <= 2 * len(listed) + 400:
+        return False
+    if listed.rpartition(" ")[2] not in plain_words(text[-100:]).split(" ")[-2:] or _MARKS.search(text):
         return False
     words = plain_words(text).removesuffix(" answer")
     if not words.endswith(listed):
@@ -127,21 +130,26 @@ def _whole(said: Said) -> Found:
         return ()
     if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(plain_words(text))) is not None:
         return (place,)
-    if (
-        texts.exact
-        and len(said.raw) <= 4 * texts.longest + 40
-        and (place := texts.exact.get(exact(said.raw))) is not None
-    ):
+    if (place := _formula(said.raw, texts)) is not None:
         return (place,)
     if text.lower().strip(" .") == "none" and (place := texts.index.get("none of the above")) is not None:
         return (place,)
     if said.yes_no and (word := spoken.whole(text)) is not None and word in texts.leads:
         return (texts.leads.index(word),)
-    if not said.lettered:
+    if len(text) > 200 or not (said.letters if len(text) < 12 else said.lettered):
         return None
     found = whole_letters(text, said.count, said.multiple)
     opening = _OPENING.match(text) if found is None and len(text) <= 120 else None
     return whole_letters(text[opening.end() :], said.count, said.multiple) if opening else found
+
+
+def _formula(raw: str, texts: OptionTexts) -> int | None:
+    """The option that a response is as a formula."""
+    if len(raw) > 4 * texts.longest + 40:
+        return None
+    if raw.isascii() and "\\" not in raw and raw.lstrip(" \t\n\r${}*_`")[:1].lower() not in texts.exact_begins:
+        return None
+    return texts.exact.get(exact(raw))
 
 
 _CROSSES = frozenset("✗❌✘")
@@ -164,7 +172,7 @@ _LABEL = re.compile(
 def _after_prefix(said: Said) -> Found:
     """The option of which the exact text is the rest of the response after "the answer is", or after its own letter."""
     text, texts = said.text, said.texts
-    if len(text) > 2 * texts.longest + 80 or said.only_words:
+    if len(text) > 2 * texts.longest + 80:
         return None
     cue = _CUE.match(text)
     named = texts.index.get(plain_words(text[cue.end() :])) if cue else None
@@ -229,7 +237,7 @@ def _final_statement(said: Said) -> Found:
 
 
 def _verdicts(said: Said) -> Found:
-    if not said.lettered or said.texts.common or not VERDICT_WORDS.isdisjoint(said.texts.leads):
+    if said.texts.common or not VERDICT_WORDS.isdisjoint(said.texts.leads):
         return None
     found = verdicts(said.text, said.count, said.multiple)
     return labelled_verdicts(said.text, said.texts) if found is None and said.multiple else found
@@ -238,7 +246,7 @@ def _verdicts(said: Said) -> Found:
 def _leading(said: Said) -> Found:
     """The leading letter, unless it is followed by the text of another option."""
     text, count, texts = said.text, said.count, said.named
-    led = leading_letters(text, count) if said.lettered else None
+    led = leading_letters(text, count)
     if led is None:
         return None
     if len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
@@ -283,13 +291,13 @@ def _names_no_other(said: Said, but: int) -> bool:
 
 
 def _bracketed(said: Said) -> Found:
-    if not said.lettered or said.only_words:
+    if not said.by_text:
         return None
     return () if is_crossed(said.text, said.texts) else bracketed_letters(said.text, said.count, said.multiple)
 
 
 def _bare(said: Said) -> Found:
-    if not said.lettered or said.only_words:
+    if not said.by_text:
         return None
     found = bare_letters(said.text, said.count, said.multiple)
     return None if found is None or _GEOMETRY.search(said.text) else found
@@ -300,79 +308,52 @@ _GEOMETRY = re.compile(r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ice
 
 
 def _texts(said: Said) -> Found:
-    if said.only_words:
-        return None
-    return (
-        ()
-        if _ASKS_BACK.search(said.text, len(said.text) - 200)
-        else asserted_texts(said.text, said.texts, said.multiple)
-    )
+    if _ASKS_BACK.search(said.text, len(said.text) - 200):
+        return ()
+    return asserted_texts(said.text, said.texts, said.multiple)
 
 
 _ASKS_BACK = re.compile(r"(?:^|[.!\n])\s*which (?:of|one|option)\b[^.!?\n]*\?\W*$", re.IGNORECASE)
 
 
 def _telling(said: Said) -> Found:
-    return None if said.only_words else telling_words(said.text, said.texts, said.multiple)
+    return telling_words(said.text, said.texts, said.multiple)
+
+
+def _ticked(said: Said) -> Found:
+    return ticked(said.text, said.count, said.multiple)
+
+
+def _labelled(said: Said) -> Found:
+    return labelled_mentions(said.text, said.count, said.texts, said.multiple)
+
+
+def _declines(declines: Callable[[str], bool]) -> Callable[[Said], Found]:
+    return lambda said: () if declines(said.text) else None
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("whole response", "whole", _whole, "the response is one option: its text, its letter, its formula, yes or no"),
-    Rule(
-        "option text after its label",
-        "whole",
-        _after_prefix,
-        "nothing but a label or 'the answer is' stands before the text",
-    ),
-    Rule("letter on the last line", "explicit", _last_line, "a letter by itself ends the response"),
-    Rule(
-        "answer statement",
-        "explicit",
-        _final_statement,
-        "'the answer is B', 'B is correct', after every verdict; the last counts",
-    ),
-    Rule(
-        "ticked box",
-        "explicit",
-        lambda said: ticked(said.text, said.count, said.multiple) if said.lettered else None,
-        "[ ] A [x] B",
-    ),
-    Rule("verdict on each option", "explicit", _verdicts, "'A: wrong. B: correct.'"),
-    Rule("leading letter", "explicit", _leading, "the response begins with a letter: 'B: a mass', 'B because ...'"),
-    Rule("leading yes or no", "explicit", yes_no_rules.leading_word, "the response begins with yes or no"),
-    Rule(
-        "letter with its option",
-        "explicit",
-        lambda said: labelled_mentions(said.text, said.count, said.texts, said.multiple) if said.lettered else None,
-        "'C. rib fracture' within a sentence",
-    ),
-    Rule("option text", "explicit", _declining_option, "the option that says 'cannot be determined', in its words"),
-    Rule("refusal", "declining", lambda said: () if declines(said.text) else None, "the response declines to judge"),
-    Rule(
-        "undecided",
-        "declining",
-        lambda said: () if said.yes_no and is_undecided(said.text) else None,
-        "it says that it does not know whether yes or no",
-    ),
-    Rule("yes or no by itself", "implied", yes_no_rules.by(spoken.alone), "one of the words between commas or stops"),
-    Rule(
-        "question repeated",
-        "implied",
-        yes_no_rules.repeats,
-        "a statement says word for word what the question asks, or its negation",
-    ),
-    Rule("denial", "implied", yes_no_rules.denies, "'there is no nodule', 'I cannot see any'"),
-    Rule("affirmation", "implied", yes_no_rules.affirms, "'there is a nodule', to a question about what is there"),
-    Rule("letter", "rest", _bracketed, "a letter in brackets or after 'option' that is not denied"),
-    Rule("bare letter", "rest", _bare, "a capital by itself in a short response that can only be an option"),
-    Rule("option text", "rest", _texts, "an option's text where the sentence says that it is there"),
-    Rule("telling words", "rest", _telling, "the words that only one option has, in any order and form"),
-    Rule(
-        "refusal",
-        "declining",
-        lambda said: () if disclaims(said.text) else None,
-        "nothing but the advice to see a doctor",
-    ),
+    Rule("whole response", "whole", "", _whole, "one option: its text, its letter, its formula, yes or no"),
+    Rule("option text after its label", "whole", "by_text", _after_prefix, "only a label or 'the answer is' before"),
+    Rule("letter on the last line", "explicit", "", _last_line, "a letter by itself ends the response"),
+    Rule("answer statement", "explicit", "", _final_statement, "'the answer is B', 'B is correct'; the last counts"),
+    Rule("ticked box", "explicit", "lettered", _ticked, "[ ] A [x] B"),
+    Rule("verdict on each option", "explicit", "lettered", _verdicts, "'A: wrong. B: correct.'"),
+    Rule("leading letter", "explicit", "lettered", _leading, "the response begins with a letter: 'B: a mass'"),
+    Rule("leading yes or no", "explicit", "yes_no", yes_no_rules.leading_word, "the response begins with yes or no"),
+    Rule("letter with its option", "explicit", "lettered", _labelled, "'C. rib fracture' within a sentence"),
+    Rule("option text", "explicit", "", _declining_option, "the option 'cannot be determined', in its words"),
+    Rule("refusal", "declining", "", _declines(declines), "the response declines to judge"),
+    Rule("undecided", "declining", "yes_no", _declines(is_undecided), "it does not know whether yes or no"),
+    Rule("yes or no by itself", "implied", "yes_no", yes_no_rules.by(spoken.alone), "between commas or stops"),
+    Rule("question repeated", "implied", "yes_no", yes_no_rules.repeats, "what the question asks, or its negation"),
+    Rule("denial", "implied", "yes_no", yes_no_rules.denies, "'there is no nodule', 'I cannot see any'"),
+    Rule("affirmation", "implied", "yes_no", yes_no_rules.affirms, "'there is a nodule', where that is asked"),
+    Rule("letter", "rest", "lettered", _bracketed, "a letter in brackets or after 'option' that is not denied"),
+    Rule("bare letter", "rest", "lettered", _bare, "a capital by itself in a short response"),
+    Rule("option text", "rest", "by_text", _texts, "an option's text where the sentence says that it is there"),
+    Rule("telling words", "rest", "by_text", _telling, "the words that only one option has, in any order and form"),
+    Rule("refusal", "declining", "", _declines(disclaims), "nothing but the advice to see a doctor"),
 )
 """Every rule, in the order of the promise: the whole response is an option; an explicit answer, of which the last counts; declining;
 what is implied by a denial or an assertion; the rest. The first that finds anything decides. Names are stored in `answers.parquet`
@@ -400,14 +381,14 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
     if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
         return _decide((place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "whole response")
     listed = lists_itself(said.text, texts)
-    alphabet = Said(said.text, said.raw, _ALPHABET, said.multiple, True, said.lettered, False, None)
+    alphabet = replace(said, texts=_ALPHABET, letters=True, yes_no=False, by_text=True, question=None)
     for rule in rules:
         if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
             continue
         if rule.name in ("option text after its label", "letter with its option"):
             continue
-        found = rule.find(said if rule.name == "option text" else alphabet)
-        if found is None:
+        asked = said if rule.name == "option text" else alphabet
+        if (rule.only and not getattr(asked, rule.only)) or (found := rule.find(asked)) is None:
             continue
         if rule.stage == "declining":
             return Reading((), "refused", rule.name)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, count
 
-_WORD = re.compile(r"[^\W_]+")
+_BEGINNING = re.compile(r"([^\W_]{1,4})[^\W_]*")
 _WIDE = re.compile(r"[\u3040-\uffff✓✔✅✗❌✘×☐☑☒]")
 """Scripts without blanks between words, and signs that patterns look for."""
 
@@ -23,9 +23,30 @@ def words_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def beginnings(words: str) -> frozenset[str]:
-    """Words to be looked for: of each the first four letters."""
-    return frozenset(word[:4] for word in _WORD.findall(words.lower()))
+@dataclass(frozen=True, slots=True, eq=False)
+class Beginnings:
+    """Words to be looked for, each by its first four letters (`words`). `bit` is set in the `says` of a text that holds one of them."""
+
+    words: frozenset[str]
+    bit: int = 0
+
+
+_SAYS: dict[str, int] = {}
+"""The bits of the vocabularies that hold a word."""
+_NUMBERS = count()
+
+
+def first_letters(words: str) -> frozenset[str]:
+    """The first four letters of each word."""
+    return frozenset(_BEGINNING.findall(words.lower()))
+
+
+def beginnings(words: str) -> Beginnings:
+    """Words to be looked for in every text, written as one string."""
+    found = Beginnings(first_letters(words), 1 << next(_NUMBERS))
+    for word in found.words:
+        _SAYS[word] = _SAYS.get(word, 0) | found.bit
+    return found
 
 
 ONE_LETTER = beginnings("a b c d e f g h i j k l m n o p q r s t u v w x y z")
@@ -39,73 +60,114 @@ def in_lower_case(text: str) -> str:
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
 
 
-@lru_cache(maxsize=64)
-def _starts(text: str) -> Mapping[str, list[int]]:
-    """Where the words of a text begin, by their first four letters."""
-    starts: dict[str, list[int]] = {}
-    for word in _WORD.finditer(in_lower_case(text)):
-        starts.setdefault(word[0][:4], []).append(word.start())
-    return starts
+WIDE = 1 << next(_NUMBERS)
+"""A bit that `bits_of` has for texts that are wide."""
 
 
-@lru_cache(maxsize=64)
-def _wide_letters(text: str) -> frozenset[str]:
-    return frozenset() if text.isascii() else frozenset(_WIDE.findall(text))
+class _Index:
+    """The words of a text in lower case, by their first four letters (`words`); the vocabularies of which it says a word (`says`); its
+    wide letters; where words of a vocabulary have been found (`found`)."""
+
+    __slots__ = ("found", "says", "spaced", "wide", "words")
+
+    def __init__(self, text: str) -> None:
+        lowered = in_lower_case(text)
+        blanked = lowered.translate(_SIGNS_AS_BLANKS) if text.isascii() else _SIGN.sub(" ", lowered)
+        self.spaced = f" {blanked} "
+        self.words: defaultdict[str, list[str]] = defaultdict(list)
+        for word in set(blanked.split()):
+            self.words[word[:4]].append(word)
+        self.wide = frozenset() if text.isascii() else frozenset(_WIDE.findall(text))
+        says = WIDE if self.wide else 0
+        for beginning in self.words:
+            says |= _SAYS.get(beginning, 0)
+        self.says = says
+        self.found: dict[Beginnings, list[int]] = {}
+
+    def places(self, vocabulary: Beginnings) -> list[int]:
+        """Where words of a vocabulary begin, ascending."""
+        found = self.found.get(vocabulary)
+        if found is None:
+            said = [word for beginning in vocabulary.words.intersection(self.words) for word in self.words[beginning]]
+            found = sorted(chain.from_iterable([self._places(word) for word in said])) if said else []
+            self.found[vocabulary] = found
+        return found
+
+    def _places(self, word: str) -> list[int]:
+        by_itself, found = f" {word} ", []
+        place = self.spaced.find(by_itself)
+        while place >= 0:
+            found.append(place)
+            place = self.spaced.find(by_itself, place + 1)
+        return found
+
+
+_SIGN = re.compile(r"[\W_]")
+_SIGNS_AS_BLANKS = {code: " " for code in range(128) if not chr(code).isalnum()}
+_index = lru_cache(maxsize=64)(_Index)
 
 
 def is_wide(text: str) -> bool:
     """Whether a text holds a script without blanks between words, or a sign that patterns look for: they may begin anywhere."""
-    return bool(_wide_letters(text))
+    return bool(_index(text).wide)
 
 
-def says(text: str, words: frozenset[str]) -> bool:
-    """Whether a text may say one of the words (`beginnings`)."""
-    return not _starts(text).keys().isdisjoint(words)
+def bits_of(text: str) -> int:
+    """The bits of all vocabularies of which a text may say a word."""
+    return _index(text).says
 
 
-@lru_cache(maxsize=256)
-def places(text: str, words: frozenset[str]) -> list[int]:
-    """Where words with these beginnings begin, ascending."""
-    starts = _starts(text)
-    said = words.intersection(starts) if len(starts) < len(words) else starts.keys() & words
-    return sorted(chain.from_iterable([starts[word] for word in said])) if said else []
+def says(text: str, words: Beginnings) -> bool:
+    """Whether a text may say one of the words."""
+    return _index(text).says & words.bit != 0
 
 
-def says_between(text: str, words: frozenset[str], start: int, stop: int) -> bool:
+def places(text: str, words: Beginnings) -> list[int]:
+    """Where the words begin, ascending."""
+    return _index(text).places(words)
+
+
+def says_between(text: str, words: Beginnings, start: int, stop: int) -> bool:
     """Whether one of the words may begin in text[start:stop]; true of every text that is wide."""
-    if is_wide(text):
+    index = _index(text)
+    if index.wide:
         return True
-    if not says(text, words):
+    if not index.says & words.bit:
         return False
-    found = places(text, words)
+    found = index.places(words)
     first = bisect_left(found, start)
     return first < len(found) and found[first] < stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phrase:
-    """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says one of
-    the words that it `needs`, if any. A text that holds one of the pattern's wide letters or signs (`wide`) is searched as a whole."""
+    """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says a word of
+    each vocabulary whose bit is in `bits`, and one of those that it `needs`, if any. A text that holds one of the pattern's wide letters
+    or signs (`wide`) is searched as a whole."""
 
     pattern: re.Pattern[str]
-    first: frozenset[str]
+    first: Beginnings
+    bits: int = 0
     needs: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
 
     def find(self, text: str, start: int = 0, stop: int | None = None) -> Iterable[re.Match[str]]:
         """Every match in text[start:stop], none of which overlaps the one before."""
-        stop = len(text) if stop is None else stop
-        if self.wide and not self.wide.isdisjoint(_wide_letters(text)):
-            return self.pattern.finditer(text, start, stop)
-        said = _starts(text).keys()
-        if said.isdisjoint(self.first) or (self.needs and said.isdisjoint(self.needs) and not is_wide(text)):
+        index = _index(text)
+        if self.wide and not self.wide.isdisjoint(index.wide):
+            return self.pattern.finditer(text, start, len(text) if stop is None else stop)
+        if not (found := self._places(index)):
             return ()
-        return self._matches(text, start, stop)
+        return self._matches(text, found, start, len(text) if stop is None else stop)
 
-    def _matches(self, text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
-        found = places(text, self.first)
-        for index in range(bisect_left(found, start), bisect_left(found, stop)):
-            place = found[index]
+    def _places(self, index: _Index) -> list[int]:
+        """Where a match may begin."""
+        if index.says & self.bits != self.bits or not (found := index.places(self.first)):
+            return []
+        return [] if self.needs and not index.wide and index.words.keys().isdisjoint(self.needs) else found
+
+    def _matches(self, text: str, found: list[int], start: int, stop: int) -> Iterator[re.Match[str]]:
+        for place in found[bisect_left(found, start) : bisect_left(found, stop)]:
             if place >= start and (match := self.pattern.match(text, place, stop)) is not None:
                 yield match
                 start = max(match.end(), place + 1)
@@ -121,32 +183,50 @@ class Phrase:
 
     def search(self, text: str, start: int = 0, stop: int | None = None) -> re.Match[str] | None:
         """The first match in text[start:stop]."""
-        return next(iter(self.find(text, start, stop)), None)
+        index = _index(text)
+        if self.wide and not self.wide.isdisjoint(index.wide):
+            return self.pattern.search(text, start, len(text) if stop is None else stop)
+        if index.says & self.bits != self.bits or not (found := self._places(index)):
+            return None
+        stop = len(text) if stop is None else stop
+        for place in found[bisect_left(found, start) : bisect_left(found, stop)]:
+            if (match := self.pattern.match(text, place, stop)) is not None:
+                return match
+        return None
 
 
-NEVER = Phrase(re.compile("(?!)"), frozenset())
+NEVER = Phrase(re.compile("(?!)"), Beginnings(frozenset()))
 
 
 def phrase(first: str, pattern: str, needs: str = "") -> Phrase:
     """A phrase in any case, with its words as strings."""
-    return phrase_of(re.compile(pattern, re.IGNORECASE), beginnings(first), beginnings(needs))
+    return phrase_of(re.compile(pattern, re.IGNORECASE), beginnings(first), beginnings(needs) if needs else None)
 
 
-def phrase_of(pattern: re.Pattern[str], first: frozenset[str], needs: frozenset[str] = frozenset()) -> Phrase:
-    return Phrase(pattern, first, needs, frozenset(_WIDE.findall(pattern.pattern)))
+def phrase_of(pattern: re.Pattern[str], first: Beginnings, needs: Beginnings | None = None) -> Phrase:
+    bits = first.bit | (needs.bit if needs else 0)
+    return Phrase(pattern, first, bits, wide=_wide_in(pattern))
 
 
-def by_word(phrases: Iterable[Phrase]) -> dict[str, list[Phrase]]:
-    """Phrases by the words, wide letters and signs that they may begin with."""
-    found: defaultdict[str, list[Phrase]] = defaultdict(list)
-    for each in phrases:
-        for word in each.first | each.wide:
-            found[word].append(each)
-    return dict(found)
+def phrase_of_options(pattern: re.Pattern[str], first: str, needs: str) -> Phrase:
+    """A phrase of one question, whose words are not looked for in every text."""
+    return Phrase(pattern, Beginnings(first_letters(first)), 0, first_letters(needs), _wide_in(pattern))
 
 
-def says_any(text: str, phrases: Mapping[str, list[Phrase]]) -> bool:
-    """Whether a text says any of the phrases (`by_word`): only those are tried that may begin with one of its words."""
-    words = chain(_starts(text).keys() & phrases.keys(), _wide_letters(text) & phrases.keys())
-    tried = {phrase for word in words for phrase in phrases[word]}
-    return any(phrase.search(text) is not None for phrase in tried)
+def _wide_in(pattern: re.Pattern[str]) -> frozenset[str]:
+    return frozenset(_WIDE.findall(pattern.pattern))
+
+
+def says_stems(text: str, stems: frozenset[str]) -> bool:
+    """Whether a text may say a word with one of these stems, each cut to four letters."""
+    return not _index(text).words.keys().isdisjoint(stems)
+
+
+def says_any(text: str, phrases: Iterable[Phrase]) -> bool:
+    """Whether a text says any of the phrases."""
+    index = _index(text)
+    for phrase in phrases:
+        may = index.says & phrase.bits == phrase.bits or not phrase.wide.isdisjoint(index.wide)
+        if may and phrase.search(text) is not None:
+            return True
+    return False

@@ -133,19 +133,11 @@ def _repeats(text: str, question: str) -> str | None:
         if _ABNORMAL.search(question):
             verdict = _repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
             return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
-    about = _ABOUT.sub("", question)
-    asked = _FINDING.match(about)
-    parts = asked.groupdict() if asked else {}
-    content = set(_content(text))
-    if not set(_content(parts.pop("subject", "") or "")) - _GENERIC <= content:
-        return None
-    finding = next((part for part in parts.values() if part), "")
-    named = not finding and _IS_A.match(question) is not None
-    words = _content(_ABOUT.sub("", finding) if finding else about)
-    wanted = _without_generic(words) if finding or named else words
+    subject, finding, named, wanted = _parts(question)
     if not (1 if finding or named else 2) <= len(wanted) <= 40:
         return None
-    if not content.issuperset(wanted) and not says(text, _SETS_ASIDE):
+    content = set(_content(text))
+    if not subject <= content or not (content.issuperset(wanted) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
     said: set[str] = set()
@@ -158,9 +150,9 @@ def _repeats(text: str, question: str) -> str | None:
                 said.add("no")
                 continue
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
-            if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(words):
+            if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(wanted):
                 continue  # "the left ventricle": nothing is said of it
-            if (verdict := _verdict(clause, wanted, bool(finding), named)) is not None:
+            if (verdict := _verdict(clause, wanted, finding, named)) is not None:
                 said.add(verdict)
             elif not finding and _replaces_one(_content(clause), wanted):
                 said.add("")
@@ -179,6 +171,19 @@ def _asked(question: str) -> str:
 
 
 _AND_IF_SO = re.compile(r",? (?:and|or),? if (?:so|yes|any|not)\b[^?]*\?$", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def _parts(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]]:
+    """The words for what is to show a finding; whether the question asks for a finding, or what a thing is; the words that it asks for."""
+    about = _ABOUT.sub("", question)
+    asked = _FINDING.match(about)
+    parts = asked.groupdict() if asked else {}
+    subject = frozenset(_content(parts.pop("subject", "") or "")) - _GENERIC
+    finding = next((part for part in parts.values() if part), "")
+    named = not finding and _IS_A.match(question) is not None
+    words = _content(_ABOUT.sub("", finding) if finding else about)
+    return subject, bool(finding), named, _without_generic(words) if finding or named else words
 
 
 def _replaces_one(said: tuple[str, ...], wanted: tuple[str, ...]) -> bool:

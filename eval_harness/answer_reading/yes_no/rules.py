@@ -33,17 +33,15 @@ def word_found(said: Said, word: str | None) -> Found:
 
 
 def by(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
-    return lambda said: word_found(said, find(said.text)) if said.yes_no else None
+    return lambda said: word_found(said, find(said.text))
 
 
 def leading_word(said: Said) -> Found:
     normal = question.denies_abnormal(said.text, said.question) if said.question else None
-    return word_found(said, normal or spoken.leading(said.text)) if said.yes_no else None
+    return word_found(said, normal or spoken.leading(said.text))
 
 
 def affirms(said: Said) -> Found:
-    if not said.yes_no:
-        return None
     if said.question and (counted := question.counts(said.text, said.question)) is not None:
         return word_found(said, counted)
     if said.question and not question.names_finding(said.text, said.question):
@@ -52,7 +50,7 @@ def affirms(said: Said) -> Found:
 
 
 def denies(said: Said) -> Found:
-    if not said.yes_no or (said.question and question.is_negated(said.question)):
+    if said.question and question.is_negated(said.question):
         return None
     if said.question and question.names_finding(said.text, said.question) is False:
         return None
@@ -63,6 +61,6 @@ def denies(said: Said) -> Found:
 
 
 def repeats(said: Said) -> Found:
-    if not said.yes_no or not said.question:
+    if not said.question:
         return None
     return word_found(said, question.repeats(said.text, said.question))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 
 from eval_harness.answer_reading.polarity import is_supposed
 from eval_harness.answer_reading.words import beginnings, phrase, says
@@ -55,10 +56,14 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _STATEMENT = phrase(
-    "answer response conclusion verdict i therefore thus hence so actually wait correction overall finally in but however the this that",
+    "answer response conclusion verdict",
     rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|="
     rf"|->))+[\s\"'(\[]*{_SURELY}"
-    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
+    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b",
+)
+_IN_OTHER_WORDS = phrase(
+    "i therefore thus hence so actually wait correction overall finally in conclusion but however the this that",
+    r"\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
     rf"|(?P<no2>no))\b(?!\s+(?!to (?:this|the|your)\b)\w)"
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
     rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
@@ -133,14 +138,11 @@ def whole(text: str) -> str | None:
 def stated(text: str) -> str | None:
     """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
     text = _without_pairs(text)
-    said = [
-        (match.start(), _kind(match))
-        for match in _STATEMENT.find(text)
-        if not is_supposed(text, match.start(), match.end())
-    ]
+    statements = [*_IN_OTHER_WORDS.last(text, len(text)), *_STATEMENT.last(text, 40 + len(text) // 30)]
+    said = [(match.start(), _kind(match)) for match in statements if not is_supposed(text, match.start(), match.end())]
     if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
         if {_kind(match) for match in _by_itself(text)} != {last[1].lower()}:
-            return said[-1][1] if said else ""
+            return max(said)[1] if said else ""
         said.append((last.start(1), last[1].lower()))
     for match in _FOREIGN_STATEMENT.find(text):
         if (
@@ -174,8 +176,8 @@ def alone(text: str) -> str | None:
 
 
 def _by_itself(text: str) -> Iterator[re.Match[str]]:
-    """Yes and no between commas or stops."""
-    for match in _ALONE.find(text):
+    """Yes and no between commas or stops; of a text with very many (a model in a loop) the first."""
+    for match in islice(_ALONE.find(text), 40 + len(text) // 60):
         start = match.start()
         if _BEFORE_ALONE.search(text[start - 12 : start] if start > 12 else text[:start]):
             yield match
@@ -218,4 +220,4 @@ def _foreign_lead(text: str) -> str | None:
 
 
 def _kind(match: re.Match[str]) -> str:
-    return next(name for name, value in match.groupdict().items() if value)[:3].rstrip("2345")
+    return str(match.lastgroup)[:3].rstrip("2345")
