@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,21 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     return Predictions({(record["question_id"], record["sample"]): record for record in records}, problems)
 
 
+def answered_ids(path: Path, most: int = 200) -> list[str]:
+    """Ids of questions in the first records of a file of answers, whatever its questions are; none of another harness's log, which names
+    its task. Raises BadInput for a file that cannot be read at all."""
+    if readers.reader_for(path):
+        return []
+    found, ids = Found(), list[str]()
+    for where, record in islice(read_records(path, found), most):
+        if "qa_type" in record and "id" in record and "question_id" not in record:
+            ids += _probing_names(record)
+        else:
+            rows = (_row(identity, said) for _, identity, said in _answers(where, record, {}, found))
+            ids += [row["question_id"] for row in rows if row["question_id"] is not None]
+    return ids
+
+
 def _row(identity: Any, said: Record) -> Record:
     """A record of any file as a row of answers: ids as text, gaps of a table as nothing, what came of the request in our words."""
     if isinstance(identity, float) and identity.is_integer():
@@ -85,11 +101,10 @@ def _answers(where: str, record: Record, keys: dict[str, Any], found: Found) -> 
     if isinstance(pair, str):
         yield from _pair(where, pair, record, found)
     elif "qa_type" in record and "id" in record and "question_id" not in record:
-        parts = [record.get("image_type"), record["id"], record["qa_type"]]
-        if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
+        names = _probing_names(record)
+        if not names:
             found.add(where, "its id or qa_type is no text")
             return
-        names = ["-".join(str(part) for part in parts), "-".join(str(part) for part in parts[1:])]
         name = next((name for name in names if name in keys), names[1])
         options, answer = keys.get(name, ((), ()))
         truth = record.get("gt_ans")
@@ -111,6 +126,14 @@ def _answers(where: str, record: Record, keys: dict[str, Any], found: Found) -> 
                 found.add(where, f"has no {name}; it has {listed(list(record)) or 'no fields'}. {remedy}")
                 return
         yield where, identity, _said(record)
+
+
+def _probing_names(record: Record) -> list[str]:
+    """The ids that a record of ProbMed's output may mean: with its image type in front, as its dataset has them, or without."""
+    parts = [record.get("image_type"), record["id"], record["qa_type"]]
+    if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
+        return []
+    return ["-".join(str(part) for part in parts), "-".join(str(part) for part in parts[1:])]
 
 
 def _pair(where: str, pair: str, record: Record, found: Found) -> Iterator[tuple[str, Any, Record]]:

@@ -27,6 +27,7 @@ from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.gradio_import import get_space, get_upload_folder, gr
+from leaderboard_space.submitting.fitting import fitting_target
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions
@@ -137,6 +138,11 @@ class SubmitTab:
             add,
             outcome(found, found.problems),
         )
+
+    def fitting(self, key: str | None, files: list[str] | None) -> Any:
+        """The choice of questions, changed to those that the files answer."""
+        fits = key if key == HIDDEN or not files else fitting_target(files, targets(self.board, self.trusted), key)
+        return gr.skip() if fits == key else gr.Dropdown(value=fits)
 
     def check_when_complete(
         self, key: str | None, files: list[str] | None, model: str | None, kind: str | None
@@ -258,8 +264,9 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
     told = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
-    for component in form:  # what was scored is no longer what stands in the form
-        component.change(
+    # What was scored is no longer what stands in the form. (A choice that its files make is scored at once.)
+    for changed in (target.input, files.change, model.change, kind.change):
+        changed(
             lambda: gr.Button(interactive=False),
             None,
             send,
@@ -272,14 +279,19 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         tab.check, form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
-    complete = gr.on(  # a form that is complete is scored without being asked
-        [files.upload, model.submit], tab.check_when_complete, form, checked, api_visibility="private", concurrency_limit=CHECKING,
-        concurrency_id="check", show_progress="minimal", show_progress_on=report,
+    at_once: dict[str, Any] = {  # a form that is complete is scored without being asked
+        "fn": tab.check_when_complete, "inputs": form, "outputs": checked, "api_visibility": "private", "concurrency_limit": CHECKING,
+        "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
+    }  # fmt: skip
+    fitted = files.upload(
+        tab.fitting, [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
+        show_progress="hidden",
     )  # fmt: skip
+    complete = [fitted.then(**at_once), model.submit(**at_once)]
     send.click(
         _in_the_name_of_who_asks(tab) if tab.signs_in else tab.send,
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
-        cancels=[scored, complete],  # a score that comes late would replace what became of sending
+        cancels=[scored, *complete],  # a score that comes late would replace what became of sending
     )  # fmt: skip
     return whole, target, waiting
 
