@@ -12,6 +12,7 @@ import gzip
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 from dataset_builders.errors import BadInput
@@ -107,8 +108,14 @@ async def _send(send: Any, status: int, answer: dict[str, Any], packs: bool = Fa
     content = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
     headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
     if packs and len(content) >= COMPRESSED_FROM:
-        content = gzip.compress(content, 1, mtime=0)
+        content = _packed(content)
         headers.append((b"content-encoding", b"gzip"))
     headers.append((b"content-length", str(len(content)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
+
+
+@lru_cache(32)
+def _packed(content: bytes) -> bytes:
+    """`content` compressed: once for all readers who open the same page."""
+    return gzip.compress(content, 1, mtime=0)
