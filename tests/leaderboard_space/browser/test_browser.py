@@ -196,12 +196,21 @@ def test_the_download_holds_what_is_shown(chromium: Any, address: str) -> None:
     assert all(name in body for name in shown(page, "mediconfusion"))
 
 
+PAPER = {"light": "rgb(251, 251, 249)", "dark": "rgb(18, 22, 27)"}
+"""The colour of the page in each theme."""
+
+
+def follow_theme(page: Any, scheme: str) -> None:
+    """The page follows the system's theme, a moment after it has changed."""
+    page.emulate_media(color_scheme=scheme)
+    eventually(lambda: page.evaluate("getComputedStyle(document.body).backgroundColor"), PAPER[scheme])
+
+
 def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str) -> None:
     page = open_page(chromium, address, width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    for scheme, paper in (("light", "rgb(251, 251, 249)"), ("dark", "rgb(18, 22, 27)")):
-        page.emulate_media(color_scheme=scheme)
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+    for scheme in PAPER:
+        follow_theme(page, scheme)
     area = page.locator("#mp-mediconfusion")
     area.get_by_role("radio", name="Phantoms").click()
     area.locator("[role=radio][aria-checked=true]", has_text="Phantoms").wait_for()
@@ -213,8 +222,8 @@ def test_a_phone_needs_no_sideways_scrolling(chromium: Any, address: str) -> Non
 
 def test_the_heat_map_is_teal_above_chance_and_orange_below(chromium: Any, address: str) -> None:
     page = open_page(chromium, address)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
+    for scheme in PAPER:
+        follow_theme(page, scheme)
         page.wait_for_function("document.getAnimations().length === 0")  # colours on their way
         cells = page.evaluate(
             """() => [...document.querySelectorAll('#mp-mediconfusion table.heat td.shade')].map((cell) =>
