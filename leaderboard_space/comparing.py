@@ -197,7 +197,7 @@ def _by_default(draft: Comparison) -> list[Entry]:
         value = score.value if score is not None else None
         answered = draft.has_answers(entry) and len(draft.outcomes.runs if draft.outcomes else ()) > 1
         lowest = math.inf if value is None else (-value if up else value)
-        return not answered, entry.result.model.kind == "baseline", entry.provenance.withdrawal is not None, lowest
+        return not answered, entry.is_baseline, entry.provenance.withdrawal is not None, lowest
 
     ordered = sorted(draft.section.entries, key=order)
     seen: dict[str, Entry] = {}

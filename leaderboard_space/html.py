@@ -9,7 +9,7 @@ import re
 LONGEST = 120
 """Characters of a name or a note that are shown; the rest is behind an ellipsis."""
 
-HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters (not tab and line feed), lone surrogates, and marks that change the direction of the text around them."""
 
 
@@ -22,7 +22,7 @@ def text(value: object, longest: int = LONGEST) -> str:
     plain = str(value)
     if len(plain) > longest:
         plain = plain[: longest - 1] + "…"
-    return html.escape(HIDDEN.sub("\N{REPLACEMENT CHARACTER}", plain), quote=True)
+    return html.escape(INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", plain), quote=True)
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -116,10 +116,9 @@ class Memory:
     def _is_known(self, query: BoardQuery) -> bool:
         """Whether a score of the selection is known, or a printed cell within it (of everything: any cell)."""
         found = self.known_standings(query)
-        if any(row.score.value is not None for row in found.rows) or self.printed(query)[1]:
+        if any(row.score.value is not None for row in found.rows):
             return True
-        printed = [entry.result.breakdown for entry in found.hidden if not query.branches]
-        return any(query.metric in cell for held in printed for cells in held.values() for cell in cells.values())
+        return bool(self.printed(query)[1]) if query.branches else found.parts_known
 
     def printed(self, query: BoardQuery) -> Printed:
         """What papers print within the selection."""

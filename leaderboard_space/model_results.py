@@ -94,7 +94,7 @@ def entries_of(service: Service, name: str) -> list[tuple[Section, Entry]]:
 def all_models(service: Service) -> list[str]:
     """The models on the board under their one names, baselines last, in alphabetical order."""
     found = {
-        identity_of(entry.result.model.name): entry.result.model.kind == "baseline"
+        identity_of(entry.result.model.name): entry.is_baseline
         for sections in service.board.snapshot.sections.values()
         for section in sections
         for entry in section.entries

@@ -118,7 +118,7 @@ _FAINT = re.compile(
     re.IGNORECASE,
 )
 _CAPITAL = re.compile(rf"(?<![^\W_]){OPEN}([A-Z])(?![^\W_])(?P<close>{CLOSE})")
-_REASON = re.compile(
+_WHY = re.compile(
     r"\W*(?:\((?:option |choice )?[A-Z]\)\W*)?"
     r"(?:although|though|but|while|whereas|however|rather|which|because|as|since|not|given|due|and not)\b|[.,;]",
     re.IGNORECASE,
@@ -393,7 +393,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     if not options or multiple or len(options) == 1:
         return options or found
     first = meant[0]
-    clear = len(first.options) == 1 and first.start - start < 25 and _REASON.match(text, first.end)
+    clear = len(first.options) == 1 and first.start - start < 25 and _WHY.match(text, first.end)
     return first.options if clear else ()
 
 

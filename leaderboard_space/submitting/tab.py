@@ -27,8 +27,8 @@ from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.gradio_import import get_space, get_upload_folder, gr
-from leaderboard_space.submitting.fitting import fitting_target
 from leaderboard_space.submitting.intake import bundle_archive, receive
+from leaderboard_space.submitting.target_choice import target_of
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.submitting.waiting import OpenSubmissions
 from leaderboard_space.views import submit as words
@@ -139,10 +139,10 @@ class SubmitTab:
             outcome(found, found.problems),
         )
 
-    def fitting(self, key: str | None, files: list[str] | None) -> Any:
+    def choose(self, key: str | None, files: list[str] | None) -> Any:
         """The choice of questions, changed to those that the files answer."""
-        fits = key if key == HIDDEN or not files else fitting_target(files, targets(self.board, self.trusted), key)
-        return gr.skip() if fits == key else gr.Dropdown(value=fits)
+        found = key if key == HIDDEN or not files else target_of(files, targets(self.board, self.trusted), key)
+        return gr.skip() if found == key else gr.Dropdown(value=found)
 
     def check_when_complete(
         self, key: str | None, files: list[str] | None, model: str | None, kind: str | None
@@ -283,11 +283,11 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         "fn": tab.check_when_complete, "inputs": form, "outputs": checked, "api_visibility": "private", "concurrency_limit": CHECKING,
         "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
     }  # fmt: skip
-    fitted = files.upload(
-        tab.fitting, [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
+    chosen = files.upload(
+        tab.choose, [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="hidden",
     )  # fmt: skip
-    complete = [fitted.then(**at_once), model.submit(**at_once)]
+    complete = [chosen.then(**at_once), model.submit(**at_once)]
     send.click(
         _in_the_name_of_who_asks(tab) if tab.signs_in else tab.send,
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
-from leaderboard_space.data.ranks.standings import (
-    Standings,
-)
+from leaderboard_space.data.ranks.standings import Standings
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, text
 from leaderboard_space.query import BoardQuery
@@ -52,10 +50,8 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
 def _unranked(found: Standings, branches: Sequence[Path], printed: Printed) -> list[str]:
     """What a selection leaves out, and what it takes from elsewhere than answers."""
     if not branches:
-        parts = any(
-            found.metric in cell for e in found.hidden for v in e.result.breakdown.values() for cell in v.values()
-        )
-        return ["What is known of its parts stands in the breakdown below."] if parts and not found.rows else []
+        told = ["What is known of its parts stands in the breakdown below."]
+        return told if found.parts_known and not found.rows else []
     ranked = {row.entry.result.model.name for row in found.rows}  # by another method, or measured
     left = [entry.result for entry in found.hidden if entry.result.model.kind != "baseline"]
     left = [result for result in left if result.model.name not in ranked]

@@ -1,6 +1,6 @@
 """Generated results stores, and what their raw files say, computed without the board.
 
-See also: the checks of the board's pages (`page_checks.py`).
+See also: the checks of the board's pages (`checks/pages.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from leaderboard_space.sentences.findings import headline
 from leaderboard_space.service import Service
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare
-from tests.leaderboard_space.claims import check_words
+from tests.leaderboard_space.checks.claims import check_words
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'

@@ -89,6 +89,12 @@ class Standings:
         """The rows but those withdrawn."""
         return [row for row in self.rows if row.group != "withdrawn"]
 
+    @property
+    def parts_known(self) -> bool:
+        """Whether a result of which nothing is known as a whole has a cell with the metric."""
+        breakdowns = (entry.result.breakdown.values() for entry in self.hidden)
+        return any(self.metric in cell for held in breakdowns for cells in held for cell in cells.values())
+
 
 METHODS = {
     "best": "best over methods",
@@ -121,10 +127,10 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
         section.memory["scores"] = whole.union(*cells)
     there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
-    headline = HEADLINE.get(section.family)
+    headline = HEADLINE[section.family]
     order = [headline, *(name for name in METRICS if name != headline)]
     known = [name for name in order if name in there]
-    return [str(name) for name in known] + sorted(there - set(known)) or [HEADLINE[section.family]]
+    return known + sorted(there - set(known)) or [headline]
 
 
 def methods_of(section: Section) -> list[str]:

@@ -24,3 +24,8 @@ def owner(local_hub, monkeypatch):
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo("ORG/results", repo_type="dataset")
     return api
+
+
+@pytest.fixture
+def as_owner(monkeypatch):
+    return lambda: monkeypatch.setenv("HF_TOKEN", CURATOR)

@@ -1,80 +1,28 @@
 """Submitting to, and verifying, a results store on a loopback Hub with the real client."""
 
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.publish import publish
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result
 from eval_harness.results.landing import MAX_BYTES, Landing, now, parse_record
 from eval_harness.scores.intervals import OLDER_METHODS
-from eval_harness.submissions import pull_requests, verification
+from eval_harness.submissions import pull_requests
 from eval_harness.submissions.outcome import Outcome, shown
-from eval_harness.submissions.submit import prepare, submit
+from eval_harness.submissions.submit import submit
 from eval_harness.submissions.untrusted import stored_answers
 from eval_harness.submissions.verification import verify
 from tests import commands
 from tests.eval_harness.submissions.submitting import questions_of, responses, said
+from tests.eval_harness.submissions.verifying import REPO, STORE, comments, files_of, main_files, propose, status
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
 from tests.sampling import few
-
-ROOT = Path(__file__).resolve().parents[3]
-STORE = "ORG/results"
-REPO = {"repo_id": STORE, "repo_type": "dataset"}
-
-
-@pytest.fixture
-def owner(owner):
-    """The same, of a store that holds something beside results."""
-    owner.upload_file(path_or_fileobj=b"kept", path_in_repo="notes/README.txt", **REPO)
-    return owner
-
-
-@pytest.fixture
-def as_owner(monkeypatch):
-    return lambda: monkeypatch.setenv("HF_TOKEN", CURATOR)
-
-
-def main_files(api) -> dict[str, str]:
-    return {f.path: f.blob_id for f in api.list_repo_tree(**REPO, recursive=True) if hasattr(f, "blob_id")}
-
-
-def comments(api, number) -> list[str]:
-    details = api.get_discussion_details(STORE, number, repo_type="dataset")
-    return [event.content for event in details.events if event.type == "comment"]
-
-
-def status(api, number) -> str:
-    return api.get_discussion_details(STORE, number, repo_type="dataset").status
-
-
-def propose(api, files: dict[str, bytes], delete=(), token=READER) -> int:
-    operations = [CommitOperationAdd(path, content) for path, content in files.items()]
-    operations += [CommitOperationDelete(path) for path in delete]
-    done = api.create_commit(operations=operations, commit_message="A result", create_pr=True, token=token, **REPO)
-    return int(done.pr_num)
-
-
-def files_of(run, change=lambda result: None) -> dict[str, bytes]:
-    """The files of a submission, its result.json changed by the submitter."""
-    submission = prepare(run)
-    files = submission.files()
-    (name,) = (path for path in files if path.endswith("result.json"))
-    document = submission.result.model_dump(mode="json")
-    change(document)
-    files[name] = Result.model_validate(document).to_json().encode()
-    return files
 
 
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
@@ -192,6 +140,7 @@ def test_what_is_not_so_is_refused_once_with_a_reason(owner, run, data, as_owner
 def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, data, as_owner):
     files = files_of(run)
     folder = next(iter(files)).rsplit("/", 1)[0]
+    owner.upload_file(path_or_fileobj=b"kept", path_in_repo="notes/README.txt", **REPO)
     propose(owner, files, delete=["notes/README.txt"])
     propose(owner, {**files, "notes/README.txt": b"changed"})
     propose(owner, {**files, f"{folder}/run.py": b"import os"})
@@ -261,141 +210,6 @@ def test_what_is_no_pull_request_is_one_line(owner, store):
     assert "\n" not in str(caught.value)
 
 
-def test_many_at_once_all_land(owner, data, as_owner, tmp_path):
-    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n % 7)) for n in range(20)]
-
-    def one(n):
-        return submit(paths[n], STORE, "mediconfusion", f"Model {n}", str(data))
-
-    with ThreadPoolExecutor(20) as pool:
-        locations = {done.location for done in pool.map(one, range(20))}
-    assert len(locations) == 20
-    listed = list(owner.get_repo_discussions(STORE, repo_type="dataset", discussion_type="pull_request"))
-    assert len(listed) == 20
-
-
-def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
-    for n in range(4):
-        submit(
-            write_lines(tmp_path / f"{n}.jsonl", responses(data, n)), STORE, "mediconfusion", f"Model {n}", str(data)
-        )
-    as_owner()
-    before = len(owner.list_repo_commits(**REPO))
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: verify(STORE, everything=True, data=[str(data)]), range(3)))
-    assert all(outcome.word in ("added", "closed already") for outcomes in found for outcome in outcomes), found
-    assert len(owner.list_repo_commits(**REPO)) == before + 4
-    assert [status(owner, n) for n in range(1, 5)] == ["closed"] * 4
-
-
-@pytest.mark.parametrize("status_code", [500, RESET])
-def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next(
-    owner, run, data, as_owner, local_hub, status_code
-):
-    submit(run, STORE)
-    as_owner()
-    local_hub.faults.add("/status", status_code, method="POST", times=100)
-    with pytest.raises(BadInput):
-        verify(f"{STORE}@1", data=[str(data)])
-    added = main_files(owner)
-    local_hub.faults.clear()
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
-    assert main_files(owner) == added and status(owner, 1) == "closed"
-
-
-def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, local_hub):
-    submit(run, STORE)
-    as_owner()
-    before = len(owner.list_repo_commits(**REPO))
-    local_hub.faults.add("/commit/", 412, method="POST")
-    local_hub.faults.add("/commit/", 503, method="POST", after=True)
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
-    assert len(owner.list_repo_commits(**REPO)) == before + 1
-
-
-def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
-    submit(run, STORE)
-    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
-    as_owner()
-    examined, asked = pull_requests.sandboxed, []
-
-    def breaks_once(*arguments):
-        asked.append(arguments)
-        if len(asked) == 1:
-            raise ZeroDivisionError
-        return examined(*arguments)
-
-    monkeypatch.setattr(pull_requests, "sandboxed", breaks_once)
-    words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
-    assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
-
-
-def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path):
-    """A dataset that cannot be read just now says nothing about a submission: no word of refusal, and the next verifier adds it."""
-    trouble = (
-        520  # what a proxy in front says; after 503 the Hub's client would ask again for minutes (test_revisions.py)
-    )
-    as_owner()
-    publish(data, "medlab/phantoms")
-    answers = write_lines(tmp_path / "a.jsonl", responses(data))
-    submit(answers, STORE, "mediconfusion", "Model", "medlab/phantoms")
-    with pytest.raises(BadInput, match="nowhere"):
-        verify(STORE, everything=True, data=["ORG/nowhere"])
-    local_hub.faults.add("/datasets/medlab/phantoms", trouble, times=1000)
-    (outcome,) = verify(STORE, everything=True)
-    assert outcome.word == "later" and str(trouble) in outcome.reasons[0]
-    local_hub.faults.clear()
-    assert status(owner, 1) == "open" and not any("Refused" in text for text in comments(owner, 1))
-    assert [outcome.word for outcome in verify(STORE, everything=True)] == ["for a human"]
-    assert [outcome.word for outcome in verify(STORE, everything=True, data=["medlab/phantoms"])] == ["added"]
-
-
-def test_a_large_pull_request_holds_up_nobody(owner, run, data, as_owner, tmp_path, monkeypatch):
-    submit(run, STORE)
-    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
-    as_owner()
-    large = sum(len(content) for content in files_of(run).values())
-    monkeypatch.setattr(verification, "MOST_AT_ONCE", large - 1)
-    pull = pull_requests.PullRequests.pull
-
-    def no_room_for_the_first(check, number, most=None):
-        return pull(check, number, most if number == 1 or most is None else 1 << 30)
-
-    monkeypatch.setattr(pull_requests.PullRequests, "pull", no_room_for_the_first)
-    outcomes = verify(STORE, everything=True, data=[str(data)])
-    assert [(outcome.what, outcome.word) for outcome in outcomes] == [(f"{STORE}@2", "added"), (f"{STORE}@1", "added")]
-
-
-def test_pull_requests_take_turns_by_account_and_nobody_takes_the_whole_run(monkeypatch):
-    """However many one account opened, the first of another comes after one of them; what takes too long is left for the next run."""
-    opened = [SimpleNamespace(num=n, author="eve", status="open") for n in range(1, 31)]
-    opened += [
-        SimpleNamespace(num=31, author="ann", status="open"),
-        SimpleNamespace(num=32, author="ORG", status="open"),
-    ]
-    opened += [
-        SimpleNamespace(num=33, author="bob", status="draft"),
-        SimpleNamespace(num=34, author="ORG", status="open"),
-    ]
-    now, asked = [0.0], []
-
-    class Check:
-        api, repo, who = None, STORE, "curator"
-
-        def pull(self, number, most=None):
-            asked.append(number)
-            now[0] += 100
-            return None if number == 31 and most else Outcome(f"{STORE}@{number}", "refused")
-
-    monkeypatch.setattr(verification.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(verification, "open_pulls", lambda api, name: iter(opened))
-    outcomes = verification._all(Check(), lambda outcome: None)
-    assert asked == [1, 31, 32, 2, 34, 3, 4, 31]
-    words = {int(outcome.what.rpartition("@")[2]): outcome.word for outcome in outcomes}
-    assert [number for number, word in words.items() if word == "next run"] == list(range(5, 31))
-    assert len(words) == 33
-
-
 def test_whoever_copies_an_open_pull_request_does_not_take_its_place(owner, run, data, as_owner, monkeypatch):
     """The same answers of a younger pull request landed first: the older one is put before a human, and not closed as known."""
     files = files_of(run)
@@ -455,48 +269,6 @@ def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data
         told = medprobe("verify", f"{STORE}@1", "--data", f"{where}/phantoms", token=CURATOR)
     assert f"{STORE}@1: added" in told
     assert "nothing to verify" in medprobe("verify", STORE, "--all", token=CURATOR)
-
-
-def test_two_verifiers_of_a_store_take_turns_and_those_of_others_do_not(monkeypatch, tmp_path, capsys):
-    """The lock is held by one thread of this machine at a time; the second says that it waits, and goes on when the first has ended."""
-    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
-    begun, end, order = threading.Event(), threading.Event(), []
-
-    def first():
-        with verification._one_at_a_time("ORG/results"):
-            begun.set()
-            end.wait(20)
-            order.append("first")
-
-    def second():
-        with verification._one_at_a_time("ORG/results"):
-            order.append("second")
-
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    threads[0].start()
-    assert begun.wait(20)
-    threads[1].start()
-    with verification._one_at_a_time("ORG/other"):
-        order.append("another store")
-    threads[1].join(0.2)
-    assert threads[1].is_alive() and order == ["another store"]
-    end.set()
-    for thread in threads:
-        thread.join(20)
-    assert order == ["another store", "first", "second"]
-    assert "waiting for its end" in capsys.readouterr().err
-
-
-def test_the_lock_of_a_verifier_that_was_killed_is_free(monkeypatch, tmp_path):
-    program = (
-        "import os, sys, tempfile; tempfile.gettempdir = lambda: sys.argv[1]\n"
-        "from eval_harness.submissions import verification\n"
-        "with verification._one_at_a_time('ORG/results'): os._exit(9)"
-    )
-    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 9
-    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
-    with verification._one_at_a_time("ORG/results"):
-        pass
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 10), (5000, 4000), (3, 5_000_000)])

@@ -19,7 +19,7 @@ from leaderboard_space.data.published_results import board_results, published_re
 from leaderboard_space.data.ranks.standings import Row
 from leaderboard_space.data.tree import UNLABELLED, tree_of
 from leaderboard_space.service import Service
-from tests.leaderboard_space.claims import plain
+from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 ASKED = {

@@ -17,9 +17,9 @@ from eval_harness.submissions.hidden_test import HiddenTest
 from eval_harness.submissions.submit import prepare, submit
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.submitting.fitting import fitting_target
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.tab import SubmitTab
+from leaderboard_space.submitting.target_choice import target_of as chosen_target
 from leaderboard_space.submitting.targets import Target, targets
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder
 from tests.helpers import write_lines
@@ -264,7 +264,7 @@ def test_the_set_is_the_one_that_the_files_answer(tmp_path: Path, store: Path) -
             [ran / "run.json", ran / "answers.jsonl"],
         ]
         for files, chosen in product(given, [*keys.values(), None, "somebody's own"]):
-            assert fitting_target(files, known, chosen) == keys[name], (name, files, chosen)
+            assert chosen_target(files, known, chosen) == keys[name], (name, files, chosen)
     other = write_lines(tmp_path / "other.jsonl", [{"question_id": f"other-{at}", "response": "A"} for at in range(9)])
     broken = write_lines(tmp_path / "broken.jsonl", [{"question_id": 3.5}, {"said": []}])
     (tmp_path / "run.json").write_text('{"benchmark": [')
@@ -272,7 +272,7 @@ def test_the_set_is_the_one_that_the_files_answer(tmp_path: Path, store: Path) -
     for file, chosen in product(
         (other, broken, tmp_path / "run.json", tmp_path / "bytes.jsonl", tmp_path / "none"), keys.values()
     ):
-        assert fitting_target([file], known, chosen) == chosen, (file, chosen)
+        assert chosen_target([file], known, chosen) == chosen, (file, chosen)
 
 
 def test_probmeds_own_output_chooses_its_set(tmp_path: Path, store: Path) -> None:
@@ -282,4 +282,4 @@ def test_probmeds_own_output_chooses_its_set(tmp_path: Path, store: Path) -> Non
     first, second = known
     rows = [said.rpartition("-") for said in questions_of(folders[1])["question_id"].astype(str)]
     records = [{"id": name, "qa_type": kind, "response": "yes"} for name, _, kind in rows]
-    assert fitting_target([write_lines(tmp_path / "output.jsonl", records)], known, first) == second
+    assert chosen_target([write_lines(tmp_path / "output.jsonl", records)], known, first) == second

@@ -24,7 +24,7 @@ from leaderboard_space.data.ranks.pairs import unpaired_difference, unpaired_p_v
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import text
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
-from tests.leaderboard_space.claims import plain, rounds_to
+from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 SHARES = st.builds(

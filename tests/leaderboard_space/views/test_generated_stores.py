@@ -1,4 +1,4 @@
-"""Every number and sentence of the board over generated stores (see `page_checks.py`, which checks as many as one likes)."""
+"""Every number and sentence of the board over generated stores (see `checks/pages.py`, which checks as many as one likes)."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 
 from leaderboard_space.views import about
 from leaderboard_space.views.case_pages.case_results import MOST_RUNS
-from tests.leaderboard_space.claims import plain
+from tests.leaderboard_space.checks.claims import plain
+from tests.leaderboard_space.checks.pages import check_store
 from tests.leaderboard_space.generated import make, printed
-from tests.leaderboard_space.page_checks import check_store
 from tests.sampling import few
 
 pytestmark = pytest.mark.slow

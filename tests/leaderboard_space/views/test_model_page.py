@@ -20,7 +20,7 @@ from leaderboard_space.model_results import all_models, ends_of, entries_of, lin
 from leaderboard_space.service import Service
 from leaderboard_space.views.comparing import compare
 from leaderboard_space.views.model_pages import model
-from tests.leaderboard_space.claims import plain
+from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, land, questions, withdraw
 
 

@@ -25,7 +25,7 @@ from leaderboard_space.sentences import Trust
 from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import address_of
 from leaderboard_space.views.model_pages import model
-from tests.leaderboard_space.claims import plain, rounds_to
+from tests.leaderboard_space.checks.claims import plain, rounds_to
 
 PUBLISHED = board_results()
 FORMATS = ["mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad"]

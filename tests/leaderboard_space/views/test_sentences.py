@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leaderboard_space import sentences
 from leaderboard_space.html import number, percent
 from leaderboard_space.sentences import Caption, Finding, Ranked
-from tests.leaderboard_space.claims import Truth, check_caption, check_headline, check_trust, rounds_to
+from tests.leaderboard_space.checks.claims import Truth, check_caption, check_headline, check_trust, rounds_to
 
 # What differs by less than 1e-9 counts as equal: no value lies on that edge.
 VALUES = st.one_of(

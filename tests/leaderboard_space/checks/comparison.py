@@ -1,6 +1,6 @@
 """The page Compare over a generated store, held against the paired tests of its raw files' own units.
 
-See also: the other pages (`page_checks.py`).
+See also: the other pages (`pages.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
 from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.comparing import compare, compare_flips
-from tests.leaderboard_space.claims import check_words, plain, rounds_to
+from tests.leaderboard_space.checks.claims import check_words, plain, rounds_to
 from tests.leaderboard_space.generated import Raw
 
 

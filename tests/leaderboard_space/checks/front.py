@@ -1,6 +1,6 @@
 """The first screen, the pages of models and of topics over a generated store, held against scores computed from its raw files.
 
-See also: the other pages (`page_checks.py`).
+See also: the other pages (`pages.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leaderboard_space.data.topics import Label, matching, topics
 from leaderboard_space.front import Front
 from leaderboard_space.service import Service
 from leaderboard_space.views.model_pages import model
-from tests.leaderboard_space.claims import (
+from tests.leaderboard_space.checks.claims import (
     SIGNS,
     Truth,
     check_behind,
