@@ -278,15 +278,15 @@ def denies_own_text(text: str, start: int, place: int, texts: OptionTexts) -> bo
     return inner is not None and inner.option == place and denied_after(text, inner.end)
 
 
-_NUMBER = r"(?:options?|choice|statement|description|caption|sentence)\s+(?P<number>\d{1,2})"
+_WITH_NUMBER = r"(?:options?|choice|statement|description|caption|sentence)\s+"
+_NUMBER = rf"{_WITH_NUMBER}(?P<number>\d{{1,2}})"
+_LABELS_MORE = re.compile(rf"{_WITH_NUMBER}\d{{1,2}}", re.IGNORECASE)
 _NUMBERED = re.compile(
     r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|choice)(?: is)?\s*[:=]?\s*)?\W{0,4}"
     rf"{_NUMBER}(?:\W*$|[\"')\]]{{0,2}}\s*[:.)–—-]\s*)",
     re.IGNORECASE,
 )
-_LISTED = re.compile(
-    rf"\b{_NUMBER}\s*[:.)]\s*(?P<text>.+?)\s*(?=\b{_NUMBER.replace('?P<number>', '')}\s*[:.)]|\n|$)", re.IGNORECASE
-)
+_LISTED = re.compile(rf"\b{_NUMBER}\s*[:.)]\s*(?P<text>.+?)\s*(?=\b{_LABELS_MORE.pattern}\s*[:.)]|\n|$)", re.IGNORECASE)
 
 
 def numbered_option(text: str, texts: OptionTexts, question: str | None) -> Found:
@@ -306,13 +306,8 @@ def numbered_option(text: str, texts: OptionTexts, question: str | None) -> Foun
     if any(place not in mention.options for mention in text_mentions(rest, texts)):
         return ()
     said = {stem(word.lower()) for word in WORD.findall(rest)}
-    own, *others = sorted((len(words & said), option == place) for option, words in enumerate(texts.distinguishing))[
-        ::-1
-    ]
-    return (place,) if not rest or (own[1] and own[0] > others[0][0]) else None
-
-
-_LABELS_MORE = re.compile(_NUMBER.replace("?P<number>", ""), re.IGNORECASE)
+    others = [len(words & said) for words in texts.distinguishing]
+    return (place,) if not rest or others.pop(place) > max(others, default=0) else None
 
 
 @lru_cache(maxsize=4096)

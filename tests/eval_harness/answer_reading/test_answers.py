@@ -131,6 +131,15 @@ def test_the_number_of_an_option_counts_where_the_question_lists_them(word: str)
         assert read(f"{word} {still}: In the film both of the balls lie still on the floor.") == "C"
 
 
+@pytest.mark.parametrize("word", ["Option", "Statement"])
+def test_a_question_with_one_option_is_read(word: str) -> None:
+    question = f"Which of these describes the film?\n{word} 1: The ball lies still."
+    for response in (f"{word} 1", f"{word} 1: The ball lies still.", f"{word} 1: the ball is still"):
+        assert read_choice(response, ["The ball lies still."], "single", question).choice == (0,), response
+    for response in (f"{word} 2", f"{word} 1: it goes up", "1"):
+        assert read_choice(response, ["The ball lies still."], "single", question).choice == (), response
+
+
 def test_what_closes_a_response_reads_the_same_for_every_option() -> None:
     listed = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, CHEST, strict=False))
     for letter, text in zip(LETTERS, CHEST, strict=False):
@@ -162,12 +171,25 @@ pieces = st.lists(
 ).map(" ".join)  # fmt: skip
 
 
+option = text | pieces | st.sampled_from(["", "1", "option 1", "Empyema", "x" * 10_000, "lung abscess " * 500])
+numbered = st.integers(0, 13).map("Option {}".format) | st.tuples(st.integers(0, 13), pieces).map(
+    lambda said: f"Option {said[0]}: {said[1]}"
+)
+
+
 @settings(max_examples=300, deadline=None)
-@given(text | pieces, st.lists(st.text(max_size=20), min_size=1, max_size=8), st.sampled_from(["single", "multiple"]))
-@example("A", ["", "", ""], "single")
-@example("(((", ["(", "*", "\\"], "multiple")
-def test_any_text_reads_as_something(response: str, options: list[str], kind: str) -> None:
-    reading = read_choice(response, options, kind)
+@given(
+    text | pieces | numbered | option,
+    st.lists(option, min_size=1, max_size=12),
+    st.sampled_from(["single", "multiple"]),
+    st.booleans(),
+)
+@example("A", ["", "", ""], "single", False)
+@example("(((", ["(", "*", "\\"], "multiple", False)
+@example("Option 1: lung abscess", ["Empyema"], "single", True)
+def test_any_text_reads_as_something(response: str, options: list[str], kind: str, listed: bool) -> None:
+    question = "\n".join(f"Option {number}: {text}" for number, text in enumerate(options, 1)) if listed else None
+    reading = read_choice(response, options, kind, question)
     assert reading.status in STATUSES and reading.rule
     assert list(reading.choice) == sorted(set(reading.choice))
     assert all(0 <= position < len(options) for position in reading.choice)
