@@ -89,6 +89,7 @@ root.addEventListener("click", (event) => {
   if (button) choose(button.dataset.name, button.value).then(() => { if (button.dataset.name === "page") root.scrollIntoView(); });
   const other = event.target.closest("button");
   if (!other || button) return;
+  if (other.matches(".picture")) { other.setAttribute("aria-expanded", other.getAttribute("aria-expanded") !== "true"); return; }
   if (other.dataset.clear) { for (const key of other.dataset.clear.split(" ")) delete state[key]; medprobe.push(address()); update(); return; }
   if (sortClicked(other, sorts)) medprobe.push(address());
   else if (other.dataset.act === "link") copyLink(other, link());

@@ -49,9 +49,16 @@ window.medprobe = (() => {
     shown = here;
     button.click();
     mark(route);
-    if (before && (before.page !== route.page || before.id !== route.id)) scrollTo(0, 0);
+    if (before && !isSameView(before, route)) scrollTo(0, 0);
     const arrive = pages.get(route.page);
     if (arrive) arrive(route);
+  }
+  const isSameView = (one, other) => one.page === other.page && one.id === other.id;
+  function focusPanel() {  // the link that led here is gone: Tab goes on from the new page's beginning
+    const held = [...document.querySelectorAll("#mp-tabs [role=tabpanel]")].find((one) => one.offsetParent);
+    if (!held) return;
+    held.tabIndex = -1;
+    held.focus({ preventScroll: true });
   }
   function visit(address, instead) {
     if (address !== location.hash) history[instead ? "replaceState" : "pushState"](null, "", full(address));
@@ -96,7 +103,9 @@ window.medprobe = (() => {
       const link = event.target.closest('a[href^="#/"]');
       if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
       event.preventDefault();
+      const before = read(location.hash), isTab = link.closest("#mp-nav");
       visit(link.getAttribute("href"));
+      if (!isTab && !isSameView(before, read(location.hash))) requestAnimationFrame(focusPanel);
     });
     document.querySelector("#mp-nav").addEventListener("keydown", (event) => {
       const all = tabs(), at = all.indexOf(event.target);

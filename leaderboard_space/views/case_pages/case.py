@@ -148,4 +148,5 @@ def _picture(name: str, data: bytes) -> str:
     kind = next((mime for start, mime in PICTURES.items() if data.startswith(start)), None)
     if kind is None or len(data) > LARGEST_IMAGE:
         return ""
-    return f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 120)} of this case" loading="lazy">'
+    image = f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 120)} of this case" loading="lazy">'
+    return f'<button type="button" class="picture" aria-expanded="false" title="Larger or smaller">{image}</button>'

@@ -94,6 +94,8 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     visitor.press(flipped.get_by_role("link", name="both answers and neighbouring cases"))
     case = page.locator("#mp-cases article.case")
     case.locator("img").first.wait_for()
+    focused = "document.activeElement.matches('[role=tabpanel]') && document.activeElement.contains(document.querySelector('#mp-cases'))"
+    eventually(lambda: page.evaluate(focused), True)
     said = case.inner_text()
     assert "Model A" in said and "Model B" in said and "key" in said
     assert page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").count() >= 1
@@ -102,6 +104,10 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     page.goto(address)  # every step has an address
     case.locator("img").first.wait_for()
     assert case.inner_text() == shown
+    image = case.get_by_role("button", name="Image").first
+    width = image.bounding_box()["width"]
+    visitor.press(image)
+    assert image.get_attribute("aria-expanded") == "true" and image.bounding_box()["width"] > 1.4 * width
 
 
 @pytest.mark.parametrize(
