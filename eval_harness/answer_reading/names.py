@@ -7,14 +7,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
-from eval_harness.answer_reading.plain_text import CJK, plain, spell_out
+from eval_harness.answer_reading.plain_text import CJK, of_each, plain, spell_out
 from eval_harness.answer_reading.words import words_in
 
 WORD = re.compile(r"\d+(?:\.\d+)+(?![^\W_])|[^\W_]+")
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    return tuple(WORD.findall((plain(text) if "\\" in text else spell_out(text)).lower()))
+    return tuple(WORD.findall(_spelt(text).lower()))
+
+
+def words_of_each(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(WORD.findall(text.lower())) for text in of_each(_spelt, texts))
+
+
+def _spelt(text: str) -> str:
+    return plain(text) if "\\" in text else spell_out(text)
 
 
 @lru_cache(maxsize=64)
@@ -27,7 +35,13 @@ def other_names(
     options: Sequence[str], words: Sequence[tuple[str, ...]], numeric: frozenset[int]
 ) -> dict[str, int | None]:
     """Other names of options, with the option that each names; None for a name that two would share."""
-    return _aliases(options) | _number_names(words, numeric) | _modality_names(words) | _none_names(words)
+    said = frozenset(chain(*words))
+    names = _aliases(options) if "(" in "".join(options) else {}
+    if numeric or not _NUMBERS.isdisjoint(said):
+        names |= _number_names(words, numeric)
+    if not _MODALITY_WORDS.isdisjoint(said):
+        names |= _modality_names(words)
+    return names | _none_names(words) if "none" in said else names
 
 
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Za-z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
@@ -84,7 +98,7 @@ _MODALITIES = tuple(
     )
 )
 """Names of one imaging modality, which mean the same wherever they stand."""
-_MODALITY_WORDS = frozenset(name[0] for names in _MODALITIES for name in names)
+_MODALITY_WORDS = frozenset(name[-1] for names in _MODALITIES for name in names)
 _MODALITY_ENDS = frozenset({"scan", "scans", "image", "images", "imaging"})
 
 
@@ -136,6 +150,7 @@ def _none_names(options: Sequence[tuple[str, ...]]) -> dict[str, int | None]:
 _WORDS_TO_TWELVE = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 NUMBER_WORDS = dict(zip(_WORDS_TO_TWELVE, map(str, range(1, 13)), strict=True))
 _DIGITS = {digit: word for word, digit in NUMBER_WORDS.items() if digit != "1"}
+_NUMBERS = NUMBER_WORDS.keys() | _DIGITS.keys()
 _BOUNDS = frozenset({"minus", "plus", "lessthan", "morethan", "atleast", "atmost", "plusminus"})
 _UNITS = words_in(
     "percent degrees celsius fahrenheit mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min hu frac sqrt cdot times pi text"

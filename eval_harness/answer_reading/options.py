@@ -9,8 +9,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading.names import Name, abbreviation_of, is_everyday, numeric_options, other_names, words_of
-from eval_harness.answer_reading.plain_text import exact, has_status, spell_status
+from eval_harness.answer_reading.names import (
+    Name,
+    abbreviation_of,
+    is_everyday,
+    numeric_options,
+    other_names,
+    words_of,
+    words_of_each,
+)
+from eval_harness.answer_reading.plain_text import exact, has_status, of_each, spell_status
 from eval_harness.answer_reading.words import Beginnings, first_letters, is_wide, lowered_of, once, places, words_in
 
 _TOO_COMMON = frozenset(
@@ -101,9 +109,7 @@ class OptionTexts:
     @once
     def words(self) -> tuple[tuple[str, ...], ...]:
         """The words of each option."""
-        if self._marked:
-            return tuple(words_of(spell_status(option)) for option in self._options)
-        return tuple(map(words_of, self._options))
+        return words_of_each(tuple(map(spell_status, self._options)) if self._marked else self._options)
 
     @once
     def leads(self) -> tuple[str, ...]:
@@ -262,8 +268,8 @@ class OptionTexts:
     def exact(self) -> dict[str, int | None]:
         """The options as formulas; None where two are the same."""
         formulas: dict[str, int | None] = {}
-        for place, option in enumerate(self._options):
-            key = exact(option)
+        for place, option in enumerate(of_each(exact, self._options)):
+            key = option.rstrip(".,;:!")
             if key and not (len(key) == 1 and key.isalpha()):
                 formulas[key] = None if key in formulas else place
         return formulas

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from eval_harness.answer_reading.words import beginnings, says, words_in
@@ -163,6 +163,16 @@ def plain(text: str) -> str:
     return spell_out(_RUN.sub(r"\1\1\1", text) if signs.search(text) else text).strip()
 
 
+def of_each(make: Callable[[str], str], texts: Sequence[str]) -> list[str]:
+    """What `make` makes of every text: of those with LaTeX, which take the longest, together. What stands between two of them ends every
+    pattern."""
+    latex = [text for text in texts if "\\" in text]
+    if len(latex) < 2 or "\1" in "".join(latex):
+        return list(map(make, texts))
+    made = iter(make("\n\1{\n".join(latex)).split("\1"))
+    return [next(made) if "\\" in text else make(text) for text in texts]
+
+
 def spell_out(text: str) -> str:
     """One way to write quotes, negations and British words, for responses and options alike: "cannot" -> "can not", "oedema" -> "edema"."""
     if not text.isascii():
@@ -268,10 +278,10 @@ _NUMBER_STEPS = _steps(
         r"|(?P<morethan>(?<![-=|>])>|(?:greater|more|larger|higher) than|above|over|exceed(?:s|ing)?))\s*(?=\.?\d)",
         _as_word,
     ),
+    ("minus|negative", r"\b(?:minus|negative)\s+(?=\d)", " minus "),
     (
-        "-|−|–|‒|+|±|minus|negative",
-        r"(?P<plusminus>±\s*(?=\.?\d))|(?P<minus>(?<![\w.,)\]}°%\"'])[-−–‒](?=\.?\d)|\b(?:minus|negative)\s+(?=\d))"
-        r"|(?P<plus>(?<![\w.,)\]}°%\"'])\+(?=\.?\d))",
+        "-|−|–|‒|+|±",
+        r"(?P<plusminus>±\s*(?=\.?\d))|(?P<minus>[-−–‒](?<![\w.,)\]}°%\"'].)(?=\.?\d))|(?P<plus>\+(?<![\w.,)\]}°%\"'].)(?=\.?\d))",
         _as_word,
     ),
     (
@@ -302,14 +312,16 @@ _LATEX_NAMES = (
     (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1)/(\2)"),
     (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
     (re.compile(r"\\sqrt\s?(\w)"), r"√(\1)"),
-    (re.compile(r"√(\w+)"), r"√(\1)"),
-    (re.compile(r"\\(?:cdot|times)(?![a-z])|[×·]"), "*"),
-    (re.compile(r"\^?\{?\\circ\}?|\\degree|\bdegrees?\b"), "°"),
-    (re.compile(r"\\geq?(?:slant)?(?![a-z])|[≥⩾]"), ">="),
-    (re.compile(r"\\leq?(?:slant)?(?![a-z])|[≤⩽]"), "<="),
-    (re.compile(r"[−–‒]"), "-"),
+    (re.compile(r"\\(?:cdot|times)(?![a-z])"), "*"),
+    (re.compile(r"\^?\{?\\circ\}?|\\degree"), "°"),
+    (re.compile(r"\\geq?(?:slant)?(?![a-z])"), ">="),
+    (re.compile(r"\\leq?(?:slant)?(?![a-z])"), "<="),
     (re.compile(r"\\pi(?![a-z])"), "π"),
 )
+_ONE_SIGN = str.maketrans(
+    dict.fromkeys("×·", "*") | dict.fromkeys("≥⩾", ">=") | dict.fromkeys("≤⩽", "<=") | dict.fromkeys("−–‒", "-")
+)
+_DEGREES, _IN_BRACKETS = re.compile(r"\bdegrees?\b"), re.compile(r"(?<![\w)])\((\w+)\)")
 
 
 def spell_measures(text: str) -> str:
@@ -331,9 +343,9 @@ def spell_measures(text: str) -> str:
 
 def _around_numbers(text: str) -> str:
     """What stands around the numbers and degrees of a text, in lower case: most marks change nothing elsewhere."""
-    numbers = [found.span() for found in _NUMBER.finditer(text)]
-    if 45 * len(numbers) >= len(text):
+    if len(text) <= 120:
         return text.lower()
+    numbers = [found.span() for found in _NUMBER.finditer(text)]
     return "|".join([text[max(0, start - 30) : end + 15] for start, end in numbers]).lower()
 
 
@@ -358,9 +370,10 @@ def exact(text: str) -> str:
         return words.lower()
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     if "\\" in text or not text.isascii():
-        text = _LATEX_WRAPPERS.sub("", text.replace("~", " ") if "\\" in text else text)
-        for pattern, put in _LATEX_NAMES:
-            text = pattern.sub(put, text)
-        text = re.sub(r"(?<![\w)])\((\w+)\)", r"\1", text)
+        if "\\" in text:
+            text = _LATEX_WRAPPERS.sub("", text.replace("~", " "))
+            for pattern, put in _LATEX_NAMES:
+                text = pattern.sub(put, text)
+        text = _IN_BRACKETS.sub(r"\1", _DEGREES.sub("°", text.translate(_ONE_SIGN)))
     text = _LATEX_LOOKS.sub("", text).replace("\\%", "%")
     return text.rstrip(".,;:!").lower()
