@@ -122,9 +122,15 @@ def test_a_limited_run_completes_its_cases_and_is_marked(workdir):
     medprobe("eval", "mediconfusion", "--model", "baseline:oracle", "--limit", 3, "--out", "runs/limited", cwd=workdir)
     benchmark = json.loads((workdir / "runs/limited/result.json").read_text())["benchmark"]
     assert benchmark["questions"] == 4
-    assert benchmark["selection"] == "only the first 3 questions"
+    assert benchmark["selection"] == "only the first 4 questions"
     whole = json.loads((workdir / "data/mediconfusion/manifest.json").read_text())["splits"]["test"]["fingerprint"]
     assert benchmark["fingerprint"] != whole
+
+
+def test_a_limit_that_leaves_nothing_out_is_no_part(workdir):
+    medprobe("eval", "mediconfusion", "--model", "baseline:oracle", "--limit", 27, "--out", "runs/all", cwd=workdir)
+    benchmark = json.loads((workdir / "runs/all/result.json").read_text())["benchmark"]
+    assert (benchmark["questions"], benchmark["selection"]) == (28, None)
 
 
 def test_a_bare_file_is_scored_and_prints_only_json(workdir):

@@ -76,9 +76,9 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     table = prompts_by_samples(family, read_questions(folder), answers, metric)
     whole = {name: float(table[name].to_numpy()[-1]) for name in ("mean", "std", "runs")}  # the last row is `all`
     counted = next(iter(read.values()))[1].scores[metric]
-    spread = None if math.isnan(whole["std"]) else whole["std"]
+    mean, spread = (None if math.isnan(whole[name]) else whole[name] for name in ("mean", "std"))
     return {
-        metric: Score(value=whole["mean"], n=counted.n, n_cases=counted.n_cases, chance=counted.chance),
+        metric: Score(value=mean, n=counted.n, n_cases=counted.n_cases, chance=counted.chance),
         f"{metric}_std": Score(value=spread, n=int(whole["runs"]), n_cases=counted.n_cases),
     }
 

@@ -42,6 +42,8 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
         return Side(source, _published(source.removeprefix("published:"), published()))
     path = Path(source) / "result.json" if Path(source).is_dir() else Path(source)
     result = read_result(path)
+    if result.kind != "measured":  # an aggregate may lie beside the answers of a run it was computed from
+        return Side(source, result)
     answers = path.parent / "answers.parquet"
     held = [path.parent / "questions.parquet", *_in_store(path, result)]
     questions = next((file for file in held if file.is_file()), None)
@@ -177,7 +179,11 @@ def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:
         return None
     family = a.result.benchmark.family
-    return units(family, a.questions, a.answers), units(family, b.questions, b.answers)
+    tables = units(family, a.questions, a.answers), units(family, b.questions, b.answers)
+    if any(side.result.method.generation.get("permute") for side in (a, b)):
+        # Their shares of letters are of the letters as shown; units are in the question's own order.
+        tables = tables[0][~tables[0]["metric"].str.startswith("share_")], tables[1]
+    return tables
 
 
 def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> str:

@@ -100,16 +100,15 @@ def per_sample(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metr
 def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     """The most frequent choice among the first n samples of every question, as the answers of one sample (appendix H.2.3, Table 10).
 
-    Answers without a choice do not vote. Of equally frequent choices the one that came first is taken; a question without a vote is
-    irrelevant.
+    Answers without a choice do not vote. Of equally frequent choices the one that came first is taken; a question without a vote
+    has the most frequent status of its samples.
     """
     rows = []
     for question, part in answers.sort_values("sample", kind="stable").groupby("question_id", sort=False):
         votes = Counter(tuple(choice) for choice in part["choice"].tolist()[:n] if len(choice))
         choice = list(votes.most_common(1)[0][0]) if votes else []
-        rows.append(
-            {"question_id": question, "sample": 0, "choice": choice, "status": "answered" if choice else "irrelevant"}
-        )
+        status = "answered" if choice else part["status"].iloc[:n].mode()[0]
+        rows.append({"question_id": question, "sample": 0, "choice": choice, "status": status})
     return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
 
 

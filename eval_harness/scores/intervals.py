@@ -126,12 +126,13 @@ def clustered_intervals(
     variance = (seen @ (1 / (1 - np.minimum(weight / total, 1 - 1e-9)))) / total**2
     independent = np.maximum(squared - 2 * share * crossed + share**2 * (squares @ many), 0.0) / total**2
     kinds, many = _kinds(weight, squares, many)
-    mixed = (share > 0) & (share < 1) & (independent > 0)
+    one = share * (1 - share) / n  # the variance of n independent outcomes
+    # Units that all have one share between none and all (the same few of their samples) vary by rounding alone.
+    mixed = (share > 0) & (share < 1) & (independent > ROUNDING * one)
     with np.errstate(invalid="ignore", divide="ignore"):
         rho = np.where(mixed & (size > 1), np.clip((variance / independent - 1) / (size - 1), 0.0, 1.0), 0.0)
         spread = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
         bias, satterthwaite = under_correlation(kinds[0] / total, spread, many)
-        one = share * (1 - share) / n  # the variance of n independent outcomes
         rarer = np.where((share <= 0.5)[:, None], sums, weight - sums)
         alike = Clusters(weight, squares, residual, rarer, times)
         variance, df = steadied(variance / bias, satterthwaite, independent, one, alike)

@@ -40,3 +40,5 @@ for _name in BENCHMARKS:
         METRICS.setdefault(_metric, _info)
 METRICS |= {**_EVERYWHERE, **_SHARES}
 """Every metric by name; where two benchmarks have a metric of one name, the first one's (`spec(benchmark).metrics` has each)."""
+BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
+"""Metrics that are means over the values of a facet: of a part of the questions, every value still there weighs the same."""

@@ -12,7 +12,7 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.results import Score
 from eval_harness.scores.clustered import numbered
 from eval_harness.scores.intervals import clustered_interval
-from eval_harness.scores.metrics import METRICS
+from eval_harness.scores.metrics import BALANCED, METRICS
 from eval_harness.scores.statistics import verdict
 
 UNKNOWN = MetricInfo("", "")
@@ -40,9 +40,25 @@ def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[st
         by_label = explode(units, facet)
         if len(by_label):
             codes, labels = pd.factorize(by_label[facet], sort=True)
-            grouped = _grouped(by_label, codes.astype(np.int64), known)
+            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), known)
             result[facet] = {str(label): grouped[index] for index, label in enumerate(labels)}
     return result
+
+
+def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
+    """The units with those of the metrics of BALANCED weighted anew, as if each group (U,) were all there is."""
+    numbers = units[["numerator", "denominator", "chance"]].to_numpy(float, copy=True)
+    for metric, facet in BALANCED.items():
+        rows = np.flatnonzero(units["metric"] == metric)
+        if not len(rows):
+            continue
+        label = units[facet].iloc[rows]
+        if METRICS[metric].unit == "count":
+            numbers[rows, 0] *= label.nunique() / label.groupby(group[rows]).transform("nunique").to_numpy(float)
+        else:
+            base = pd.Series(numbers[rows, 1]).groupby([group[rows], label.to_numpy()]).transform("sum")
+            numbers[rows] /= base.to_numpy()[:, None]
+    return units.assign(numerator=numbers[:, 0], denominator=numbers[:, 1], chance=numbers[:, 2])
 
 
 def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known) -> dict[int, dict[str, Score]]:

@@ -55,6 +55,9 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
     for at in range(models):
         skill, drawn = float(rng.choice([0.0, 0.3, 0.3, 0.7, 1.0])), 1 if alike else int(rng.integers(0, 10**6))
         given = answers(keyed, 0.5 if alike else skill, seed=drawn)
+        if (several := np.random.default_rng([seed, 4, at])).random() < 0.3:
+            more = [answers(keyed, skill, seed=drawn + n).assign(sample=n) for n in range(1, several.integers(2, 4))]
+            given = pd.concat([given, *more], ignore_index=True)
         if beside.random() < 0.7:
             given = given.assign(tokens_in=beside.integers(50, 5000, len(given)), tokens_out=beside.integers(1, 900))
         folder = add_run(

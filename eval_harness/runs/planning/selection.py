@@ -87,9 +87,11 @@ def select_questions(
     if limit is not None:
         if limit < 1:
             raise BadInput(f"--limit {limit}: must be at least 1.")
-        if limit < len(questions):
-            left_out.append(f"only the first {limit} questions")
-        questions = questions[questions["case_id"].isin(questions["case_id"].iloc[:limit])]
+        first = questions["case_id"].isin(questions["case_id"].iloc[:limit])
+        if not first.all():
+            asked = int(first.sum())  # the rest of their cases included, where these follow one another
+            left_out.append(f"only the first {asked if first.iloc[:asked].all() else limit} questions")
+        questions = questions[first]
     if questions.empty:
         raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
     return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None, in_split)

@@ -76,16 +76,21 @@ def pairwise(outcomes: Outcomes) -> Pairs:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = total_top / total_base
     row, column = np.triu_indices(len(top), 1)
-    if outcomes.binary:
+    p, how = np.empty(len(row)), np.zeros(len(row), np.int64)
+    alike, single = _same_rows(base), (base == 1).all(axis=1) & ((top == 0) | (top == 1)).all(axis=1)
+    paired, binary = alike[row] == alike[column], single[row] & single[column]
+    if binary.any():
         both = (top @ top.T).astype(np.float64)[row, column]
-        upper, how = _mcnemar(total_top[row] - both, total_top[column] - both), np.zeros(len(row), np.int64)
-    else:
-        upper, how = _sign_flips(outcomes, share, row, column)
+        p[binary] = _mcnemar(total_top[row] - both, total_top[column] - both)[binary]
+    for together in (True, False):
+        some = ~binary & (paired == together)
+        if some.any():
+            p[some], how[some] = _sign_flips(top, base, share, row[some], column[some], together)
     return Pairs(
         outcomes.models,
         100 * share,
         100 * (share[:, None] - share[None, :]),
-        _symmetric(upper, len(top), 1.0),
+        _symmetric(p, len(top), 1.0),
         _symmetric(how, len(top), 0),
     )
 
@@ -117,13 +122,20 @@ def _kinds(*counts: Floats) -> tuple[Ints, Ints]:
     return first, which
 
 
-def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> tuple[Floats, Ints]:
-    """p-values (P,) of the pairs `row`, `column` (P,), and how each was found."""
-    top, base = outcomes.by_cluster
+def _same_rows(values: NDArray[np.float32]) -> Ints:
+    """A number for every row of (M, G): the same one for rows that are the same."""
+    seen: dict[bytes, int] = {}
+    return np.array([seen.setdefault(line.tobytes(), len(seen)) for line in values], np.int64)
+
+
+def _sign_flips(
+    top: NDArray[np.float32], base: NDArray[np.float32], share: Floats, row: Ints, column: Ints, paired: bool
+) -> tuple[Floats, Ints]:
+    """p-values (P,) of the pairs `row`, `column` (P,), and how each was found. `paired`: both of each have the same denominators."""
     total = np.maximum(base.sum(axis=1, dtype=np.float64), 1e-30).astype(np.float32)[:, None]
     share = np.nan_to_num(share)
     difference = np.abs(share[row] - share[column])
-    if outcomes.paired:
+    if paired:
         variance, few = _paired_variance(top / total, row, column)
     else:
         variance = _unpaired_variance(top / total, base / total, share, row, column)
@@ -131,15 +143,15 @@ def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> t
     with np.errstate(invalid="ignore", divide="ignore"):
         p = np.where(variance > 0, 2 * special.ndtr(-difference / np.sqrt(variance)), 1.0)
     how = np.full(len(row), HOW.index(NORMAL))
-    step = _steps(top) if outcomes.paired else np.zeros(len(top), np.int64)
+    step = _steps(top) if paired else np.zeros(len(top), np.int64)
     chunk = max(1, 2_000_000 // max(top.shape[1], 1))
     every = np.flatnonzero(few)
-    alike = _alike(top, row[every], column[every]) if outcomes.paired and bool(np.all(step == 1)) else None
+    alike = _alike(top, row[every], column[every]) if paired and bool(np.all(step == 1)) else None
     listed = every if alike is None else every[alike[0]]
     for start in range(0, len(listed), chunk):
         which = listed[start : start + chunk]
         a, b = row[which], column[which]
-        if outcomes.paired:
+        if paired:
             d = (top[a] - top[b]).astype(np.float64)
         else:
             middle = ((share[a] + share[b]) / 2)[:, None]
@@ -147,7 +159,7 @@ def _sign_flips(outcomes: Outcomes, share: Floats, row: Ints, column: Ints) -> t
         p[which], how[which] = listed_sign_flips(d, np.lcm(step[a], step[b]))
     if alike is not None:
         p[every], how[every] = p[listed][alike[1]], how[listed][alike[1]]
-    if not outcomes.paired:
+    if not paired:
         # A model that counts in k clusters gives k signs to flip, however many clusters the other counts in.
         counted = (base > 0).sum(axis=1)
         p = np.fmax(p, np.exp2(1.0 - np.minimum(np.minimum(counted[row], counted[column]), 1000)))

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.scores import METRICS, units
+from eval_harness.scores.metrics import BALANCED
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
 from leaderboard_space.data.store import answer_cache, stored_units
@@ -35,10 +36,6 @@ from leaderboard_space.data.store.stored_units import (
     stack,
 )
 from leaderboard_space.data.tree import labels_of
-
-BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
-"""Metrics that are means over the values of a facet: in a selection, every value still there weighs the same."""
-
 
 UNCOUNTED = ("question", "keyword", "modality", "department", "granularity", "organ", "source_dataset", "categories", "image_license",
              "image_source", "caption", "ai_question", "ai_options")  # fmt: skip

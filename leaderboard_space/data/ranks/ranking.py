@@ -219,20 +219,24 @@ def _intervals(units: MetricUnits, counted: Bools, total: Floats) -> tuple[Float
             crossed if units.binary and bool(np.all(base == 1)) else np.square(units.top).sum(axis=1, dtype=np.float64)
         )
         weight, per_cluster = units.per_cluster(units.base)[0], units.per_cluster(squares[None, :])[0]
-        plain = units.binary and bool(np.all(base == base[0]))
+        even = bool(np.all(base == base[0]))
+        # Each run by itself, as in its result: that another run has several samples says nothing about this one.
+        plain = np.full(runs, even and units.binary)
+        if even and not units.binary:
+            plain = ((units.top == 0) | (units.top == base)).all(axis=1)
+        low, high = np.empty(runs), np.empty(runs)
         block = max(1, BLOCK // base.size)  # some runs at a time: hundreds of them times all units would take gigabytes
-        parts = [
-            clustered_intervals(
-                units.per_cluster(units.top[at : at + block]),
-                squared[at : at + block],
-                crossed[at : at + block].astype(float),
-                weight,
-                per_cluster,
-                plain,
-            )[:2]
-            for at in range(0, runs, block)
-        ]
-        low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+        for is_plain in (True, False):
+            alike = np.flatnonzero(plain == is_plain)
+            for some in (alike[at : at + block] for at in range(0, alike.size, block)):
+                low[some], high[some] = clustered_intervals(
+                    units.per_cluster(units.top[some]),
+                    squared[some],
+                    crossed[some].astype(float),
+                    weight,
+                    per_cluster,
+                    is_plain,
+                )[:2]
         return low, high
     low, high = np.full(runs, np.nan), np.full(runs, np.nan)
     for run in range(runs):

@@ -1,5 +1,6 @@
 """Aggregates from run folders, as `medprobe aggregate` makes them."""
 
+import dataclasses
 import json
 
 import pytest
@@ -36,6 +37,15 @@ def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
     assert found.kind == "aggregate"
     assert len(found.run_ids) == 2
     assert json.loads((workdir / "mean.json").read_text())["method"]["name"] == "mean"
+
+
+def test_the_mean_of_what_is_undefined_is_no_number(workdir):
+    """The answers of GMAI-MMBench's test split are hidden."""
+    build("gmai-mmbench", out=workdir / "gmai")
+    asked = EvalConfig("gmai-mmbench", "baseline:chance", data=str(workdir / "gmai"), split="test", samples=2)
+    evaluate(dataclasses.replace(asked, out=workdir / "hidden"))
+    found = aggregate("mean", [workdir / "hidden"]).scores
+    assert found["accuracy"].value is None and found["accuracy_std"].value is None
 
 
 def test_the_best_over_runs_is_the_higher_one(workdir):

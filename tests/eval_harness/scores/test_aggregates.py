@@ -88,6 +88,17 @@ def test_majority_counts_only_choices_and_the_first_samples() -> None:
     assert scored.scores["set_accuracy"].value == 50 and scored.scores["invalid"].value == 25
 
 
+def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
+    answers = samples("---A", "----", "----")
+    answers["status"] = [
+        *("refused", "failed", "truncated", "answered"),
+        *("refused", "failed", "truncated", "refused"),
+        *("irrelevant", "irrelevant", "truncated", "refused"),
+    ]
+    said = score("mediconfusion", questions(), aggregates.majority(answers)).scores
+    assert (said["refused"].value, said["abstained"].value, said["irrelevant"].value) == (25, 25, 0)
+
+
 @pytest.mark.parametrize(("threshold", "individual"), [(0, 75), (25, 50), (50, 25), (100, 0)])
 def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individual: float) -> None:
     # right in 3, 2, 1, 0 of 4 samples

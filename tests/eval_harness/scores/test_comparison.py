@@ -1,5 +1,6 @@
 """What differs between two results, and a result in the Hub's own form."""
 
+import dataclasses
 import json
 import re
 
@@ -129,6 +130,21 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
             assert abs(float(ends[1]) - test.low) <= 0.051 and abs(float(ends[2]) - test.high) <= 0.051
             assert test.low - 1e-4 <= one[metric].value - other[metric].value <= test.high + 1e-4
     assert (min(p_values) <= 1e-12) == (cases > 100)
+
+
+def test_an_aggregate_is_not_tested_by_the_answers_of_the_run_beside_it(workdir):
+    from eval_harness.results.aggregate import aggregate
+
+    aggregate("best", [workdir / "oracle"], out=workdir / "oracle/best.json")
+    assert "no paired test: one of them has no answers" in said(workdir, "oracle/best.json", "chance")
+
+
+def test_letters_as_shown_are_not_tested_in_the_questions_own_order(workdir):
+    config = EvalConfig("mediconfusion", "baseline:chance", data=str(workdir / "mediconfusion"), out=workdir / "turned")
+    evaluate(dataclasses.replace(config, permute=True))
+    lines = said(workdir, "turned", "oracle").splitlines()
+    told = {line.split()[0]: "interval" in line for line in lines if re.match(r"  \w+ +\d", line)}
+    assert told["set_accuracy"] and not told["share_A"]
 
 
 def test_other_questions_are_not_tested_as_pairs(workdir):

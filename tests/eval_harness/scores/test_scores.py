@@ -13,6 +13,7 @@ from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed.errors import conditional_errors
 from eval_harness.scores import HEADLINE, METRICS, breakdown, explode, score, summarise, units
 from eval_harness.scores.grading import grade
+from eval_harness.scores.metrics import BALANCED
 from tests.eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
 from tests.leaderboard_space import stores
 
@@ -144,7 +145,8 @@ def test_a_cell_of_a_breakdown_is_the_score_of_its_units(family: str) -> None:
         for facet, cells in breakdown(each, FACETS[family]).items():
             by_label = explode(each, facet)
             for label, scores in cells.items():
-                assert scores == summarise(by_label[by_label[facet].astype(str) == label])
+                alone = summarise(by_label[by_label[facet].astype(str) == label])
+                assert {**scores, **{name: alone[name] for name in BALANCED.keys() & alone.keys()}} == alone
 
 
 def images() -> pd.DataFrame:
@@ -312,6 +314,20 @@ def test_gmai_by_hand() -> None:
     assert scored.scores["accuracy"].chance == 25
     assert scored.scores["mcq_recall"].chance == pytest.approx(100 * 8 / 15)
     assert "department" not in scored.breakdown and scored.breakdown["task"]["t1"]["accuracy"].value == 50
+
+
+@pytest.mark.parametrize(
+    ("family", "facet"), [("gmai-mmbench", "department"), ("gmai-mmbench", "task"), ("halt-medvqa", "scenario")]
+)
+def test_a_mean_over_a_facet_is_of_a_part_what_the_part_alone_gives(family: str, facet: str) -> None:
+    asked = stores.questions(family, 40).drop(index=[0, 2, 5, 6])  # unequal tasks
+    given = stores.answers(asked, 0.4)
+    found = score(family, asked, given).breakdown[facet]
+    for label, part in asked.groupby(facet):
+        said = given[given["question_id"].isin(part["question_id"])]
+        alone = score(family, part.reset_index(drop=True), said).scores
+        for metric in BALANCED.keys() & alone.keys():
+            assert found[label][metric].model_dump() == pytest.approx(alone[metric].model_dump()), (label, metric)
 
 
 def halt() -> pd.DataFrame:

@@ -418,3 +418,19 @@ def test_few_answered_questions_decide_nothing(answered: int) -> None:
     found = comparisons.paired_test(many, few, "m")
     assert found.p >= 2.0 ** (1 - answered)
     assert (found.p < 0.05) == (answered > 5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_pairs_test_is_the_same_in_any_company(seed: int) -> None:
+    """Beside models with several samples, or that answered less, two models are tested as they are by themselves."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(8, 60))
+    cluster = np.arange(n) if seed % 3 else rng.integers(0, n // 2, n)
+    answered = (rng.random(n) < 0.8).astype(float)
+    models = {str(at): frame((rng.random(n) < rng.random()).astype(float), cluster) for at in range(3)}
+    models |= {str(at): frame((rng.random(n) < rng.random()) * answered, cluster, answered) for at in (3, 4)}
+    models |= {"sampled": frame(rng.integers(0, 4, n) / 3, cluster)}
+    found = comparisons.pairwise(pack(models, "m"))
+    for a, b in itertools.combinations(range(len(models)), 2):
+        alone = comparisons.paired_test(*(models[found.models[at]] for at in (a, b)), "m")
+        assert (found.p[a, b], comparisons.HOW[found.how[a, b]]) == (pytest.approx(alone.p, rel=1e-4), alone.method)
