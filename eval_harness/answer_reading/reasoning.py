@@ -99,6 +99,10 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     reopened = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
     if reopened is None:
         answer = text[start:]
+        if len(closing) > 1 and not _says_something(answer):  # "<think>...</think>B</think>"
+            start, end = closing[-2].end(), closing[-1].start()
+            if _says_something(text[start:end]) and all(tag.start() < start or _closes(tag) for tag in tags):
+                return Split(_without_tags(text[:start]), text[start:end], False)
         if not _says_something(answer) and not _closes(tags[0]) and _says_something(text[: tags[0].start()]):
             return Split(_without_tags(text[tags[0].end() : start]), text[: tags[0].start()], False)
         return Split(_without_tags(text[:start]), answer, False)

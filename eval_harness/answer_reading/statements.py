@@ -44,9 +44,11 @@ from eval_harness.answer_reading.words import (
     bits_of,
     in_lower_case,
     is_wide,
+    lowered_of,
     phrase,
     phrase_of,
     places,
+    words_in,
 )
 
 _LINK = r"\b(?:is|are|was|would be|should be|must be|seems to be|appears to be|ist|lautet|est|es)\b|\b[èé]|:|=>|=|->|→|⇒|–|—|\s-\s"
@@ -65,10 +67,13 @@ _CUE_WORD = re.compile(
     r"|resposta|ответ|correct|final|答案|选项|正解|정답"
 )
 """In a text in lower case, which is searched faster."""
-_CUES = beginnings(
-    "answer ans option choice letter response selection conclusion diagnosis description classification impression antwort risposta"
-    " resposta respuesta réponse lösung ответ correct final"
+_CUE_BEGINNINGS = tuple(
+    words_in(
+        "ans option choice letter response selection conclusion diagnosis description classification impression antwort risposta resposta"
+        " respuesta réponse lösung ответ correct final"
+    )
 )
+_CUES = beginnings("answer " + " ".join(_CUE_BEGINNINGS))
 """What `_CUE` may begin with: looked for first, since it is found faster."""
 _OTHERS = phrase(
     "all other another each every any least remaining wrong incorrect alternative possible following these given available provided"
@@ -163,9 +168,11 @@ Statements = Iterator[tuple[int, tuple[int, ...]]]
 
 def _after_cue(text: str, count: int, texts: OptionTexts, multiple: bool) -> Statements:
     """ "the answer is B", "Answer: femur"."""
-    starts = places(text, _CUES)
     if is_wide(text):
         starts = [word.start() for word in _CUE_WORD.finditer(in_lower_case(text))]
+    else:
+        lowered = lowered_of(text)
+        starts = [start for start in places(text, _CUES) if lowered.startswith(_CUE_BEGINNINGS, start)]
     for start in reversed(starts[-_looked_at(text) :]):
         cue = _CUE.match(text, start)
         if cue is None or not _is_cue(text, cue, multiple):

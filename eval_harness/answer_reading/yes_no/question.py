@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import Literal
 
 from eval_harness.answer_reading.names import NUMBER_WORDS, plain_words
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.plain_text import spell_out
-from eval_harness.answer_reading.words import beginnings, says
+from eval_harness.answer_reading.words import beginnings, says, words_in
+from eval_harness.answer_reading.yes_no.exclusive import is_another, one_name
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
 _EMPTY_WORDS = frozenset(
@@ -33,20 +36,22 @@ _ABOUT = re.compile(
     re.IGNORECASE,
 )
 _IN_THE_IMAGE = re.compile(
-    r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:(?:chest|ct|mri?) )?"
-    r"(?:image|picture|figure|scan|x-?ray|radiograph)\b",
+    r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:(?:chest|ct|mri?|given|provided) )?"
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|chart|graph|diagram|photo)\b",
     re.IGNORECASE,
 )
 _PREAMBLE = re.compile(
-    r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|in|on) [^,?]{1,60},\s*(?=(?:is|are|was"
+    r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|for|in|on) [^,?]{1,60},\s*(?=(?:is|are|was"
     r"|were|does|do|did|has|have|had|can|could|will|would)\b))?",
     re.DOTALL | re.IGNORECASE,
 )
 """What a question says before it asks."""
 _UNSURE = re.compile(
     r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
-    r"|can not|possib\w+|perhaps|probably not|hardly|false|incorrect|suspicio\w+|suspected"
-    r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question)\b",
+    rf"|can not(?! be {FOUND})|possib\w+|perhaps|probably not|hardly|false|incorrect|suspicio\w+|suspected"
+    r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question"
+    r"|to (?:rule out|exclude|look for|assess|evaluate|check)|conclusion about"
+    r"|not (?:\w+ )?(?:confirm|indicat|suggest|mean|show)\w* that)\b",
     re.IGNORECASE,
 )
 _HISTORY = re.compile(r"\bhistory\b", re.IGNORECASE)
@@ -56,8 +61,9 @@ _FINDING = re.compile(
     r"|(?:does|do|did|can|could) (?P<subject>(?:[\w-]+ ){1,6}?)(?:show|demonstrate|reveal|have|contain|indicate|depict|suggest"
     r"|display|provide)s?\b(?P<shows>.+)"
     r"|does (?:this|it) represent\b(?P<represented>.+)"
-    r"|(?:can|could)(?: you see| we see|(?= .* be\b))\b(?P<seen>.+?)(?:\bbe\b.*)?"
-    rf"|(?:is|are|was|were)\b(?P<present>.+?)\b{FOUND}\b.*)$",
+    r"|(?:(?:can|could|do|did) (?:you|we) (?:see|detect|identify|observe|notice|find)|(?:can|could)(?= .* be\b))\b"
+    r"(?P<seen>.+?)(?:\bbe\b.*)?"
+    rf"|(?:is|are|was|were)\b(?P<present>.+?)\b{FOUND}\b(?P<place>.*))$",
     re.IGNORECASE,
 )
 """A question about what is there, with the finding that it asks for, and with what is to show it."""
@@ -65,14 +71,15 @@ _IS_A = re.compile(
     r"\W*is (?!it \w+ (?:to|that|for)\b)(?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b",
     re.IGNORECASE,
 )
-_IT_IS_A = re.compile(
-    r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using)"
+IT_IS_A = re.compile(
+    r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using|(?:appears|seems) to be)"
     r"\s+(?:not\s+)?(?:\w+ly\s+|indeed\s+)?(?:an?|the)?\s*",
     re.IGNORECASE,
 )
 _SAYS_THERE = re.compile(
     r"\b(?:there (?:is|are|seems? to be|appears? to be)|shows?|showing|reveals?|demonstrates?|depicts?|displays?|features?|contains?"
-    r"|have|has|(?<!associated )with|suggests?|suggestive of|consistent with|indicat\w+|evidence of|presence of|i (?:can |do )?see)\b",
+    r"|have|has|(?<!associated )(?<!compared )with|suggests?|suggestive of|consistent with|indicat\w+|evidence of"
+    r"|presence of|i (?:can |do )?see)\b",
     re.IGNORECASE,
 )
 _IS_THERE = re.compile(rf"\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?{FOUND}\b", re.IGNORECASE)
@@ -87,7 +94,8 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _NEGATES = re.compile(
-    r"\b(?:no|not|unlikely|without|absent|absence|nor|neither|never|none|lacks?|lacking|free of|clear of|negative|rather than|instead of"
+    r"\b(?:neither\b[^.;]*?\bnor|no|not|unlikely|without|absent|absence|nor|neither|never|none|lacks?|lacking|free (?:of|from)|clear of"
+    r"|negative|fail(?:s|ed)? to|rather than|instead of"
     r"|unlike|resolved|resolution of|(?:ruled|ruling|rules?) out|excluded?s?|excludes|cannot|n't)\b",
     re.IGNORECASE,
 )
@@ -126,9 +134,9 @@ def _repeats(text: str, question: str) -> str | None:
     than Y." is yes, "X is not larger than Y." no. A finding may be described further ("Is there an X in the Y?" - "There is a small X in
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
-    question = _asked(question)
-    if len(text) > SHORT:
-        text = text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
+    question, text = asked_of(question), _end_of(text)
+    if _NEEDED.search(question):
+        question, text = _as_needed(question), _as_needed(text)
     if "normal" in question.lower():
         if _WHOLE_NORMAL.fullmatch(question):
             return _whole_is_normal(text)
@@ -140,8 +148,8 @@ def _repeats(text: str, question: str) -> str | None:
     subject, finding, named, wanted = _parts(question)
     if not (1 if finding or named else 2) <= len(wanted) <= 40:
         return None
-    content = set(_content(text))
-    if not subject <= content or not (content.issuperset(wanted) or says(text, _SETS_ASIDE)):
+    content, core = set(content_of(text)), _finding_words(question) if finding else wanted
+    if not subject - _KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
     history = _HISTORY.search(question) is not None
@@ -150,26 +158,67 @@ def _repeats(text: str, question: str) -> str | None:
         if sentence.rstrip().endswith("?") or _UNSURE.search(_HISTORY.sub("", sentence) if history else sentence):
             continue
         if other := _INSTEAD.search(sentence):
-            denied = set(_without_generic(_content(other[1])))
-            if denied and denied <= set(wanted) and not set(_content(sentence[: other.start()])) >= set(wanted):
+            denied = set(_without_generic(content_of(other[1])))
+            if denied and denied <= set(wanted) and not set(content_of(sentence[: other.start()])) >= set(wanted):
                 said.add("no")
                 continue
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
             if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(wanted):
                 continue  # "the left ventricle": nothing is said of it
-            if (verdict := _verdict(clause, wanted, finding, named)) is not None:
+            verdict = _verdict(clause, wanted, finding, named)
+            if not verdict and finding:
+                verdict = _without_place(clause, question) or verdict
+            if verdict is not None:
                 said.add(verdict)
-            elif not finding and _replaces_one(_content(clause), wanted):
+            elif not finding and _replaces_one(content_of(clause), wanted):
                 said.add("")
     return said.pop() if len(said) == 1 and said != {""} else None
 
 
+_NEEDED = re.compile(
+    r"\b(?:needed|required|necessary|recommended|warranted|advised|advisable|indicated)\b(?=\W*$|\W*[.,;]|\W+(?:for|to|at)\b)",
+    re.IGNORECASE,
+)
+"""Words that are one where a question asks whether something has to be done."""
+
+
+def _as_needed(text: str) -> str:
+    text = _NO_NEED.sub(r"\1 is not needed", text.replace("unnecessary", "not needed"))
+    return _FURTHER.sub("further", _NEEDED.sub("needed", text))
+
+
+_NO_NEED = re.compile(r"\b(?:there (?:is|was) )?no need (?:for|of) ([^.,;]+)", re.IGNORECASE)
+_FURTHER = re.compile(r"\b(?:additional|any further|more)\b", re.IGNORECASE)
+_STATES = re.compile(r"\W*(?:is|are|was|were|has|have)\b", re.IGNORECASE)
 _COPULA = re.compile(r"\W*(?:is|are|was|were)\b", re.IGNORECASE)
 _ARTICLES = re.compile(r"\b(?:the|an?|this|these)\b", re.IGNORECASE)
 
 
+def clauses_of(text: str, question: str) -> Iterator[str]:
+    """The clauses of a response, of a long one those of its end, without sentences that doubt or ask."""
+    history = _HISTORY.search(question) is not None
+    for sentence in _SENTENCES.split(_end_of(text)):
+        doubted = _UNSURE.search(_HISTORY.sub("", sentence) if history else sentence)
+        if not doubted and not sentence.rstrip().endswith("?"):
+            yield from _CLAUSE.split(sentence)
+
+
+def _end_of(text: str) -> str:
+    return text if len(text) <= SHORT else text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
+
+
+def is_negation(clause: str) -> bool:
+    return _NEGATES.search(clause) is not None
+
+
+def asks_what(asked: str) -> Literal["named", "copula"] | None:
+    """Whether a question asks what the image is ("Is this an MRI?"), or what a thing is, or where; None for what is there."""
+    _, finding, named, _ = _parts(asked)
+    return None if finding else "named" if named else "copula" if _STATES.match(asked) else None
+
+
 @lru_cache(maxsize=4096)
-def _asked(question: str) -> str:
+def asked_of(question: str) -> str:
     """What a question asks, spelt as responses are, without what it says before it asks and after."""
     asked = _AND_IF_SO.sub("?", question[: question.rfind("?") + 1] or question)
     return _PREAMBLE.sub("", spell_out(asked.strip()))
@@ -184,10 +233,11 @@ def _parts(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]]:
     about = _ABOUT.sub("", question)
     asked = _FINDING.match(about)
     parts = asked.groupdict() if asked else {}
-    subject = frozenset(_content(parts.pop("subject", "") or "")) - _GENERIC
+    subject = frozenset(content_of(parts.pop("subject", "") or "")) - _GENERIC
+    place = parts.pop("place", "") or ""
     finding = next((part for part in parts.values() if part), "")
     named = not finding and _IS_A.match(question) is not None
-    words = _content(_ABOUT.sub("", finding) if finding else about)
+    words = content_of(_ABOUT.sub("", finding) + place if finding else about)
     return subject, bool(finding), named, _without_generic(words) if finding or named else words
 
 
@@ -199,10 +249,42 @@ def _replaces_one(said: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 def names_finding(text: str, question: str) -> bool | None:
     """Whether a response says the noun of what the question asks for; None where it says no word of it, perhaps a synonym. False where it
     says other words of it only ("pleural effusion" to a question about pleural thickening)."""
-    words, said = _finding_words(question), _content(text)
+    words, said = _finding_words(question), content_of(text)
     if words and (any(word.startswith(words[-1]) for word in said) or (said and words[-1].startswith(said[-1]))):
         return True  # perhaps cut within the word
     return None if set(said).isdisjoint(words) else False
+
+
+def speaks_of_another(text: str, question: str) -> bool:
+    """Whether the first sentence is about another side or part than the question ("the right lung" for the left), about another thing
+    of which the same is asked, or about the history where it is not asked for."""
+    first, asked = _SENTENCES.split(text, maxsplit=1)[0], asked_of(question)
+    if _HISTORY.search(first) and not _HISTORY.search(question):
+        return True
+    said, wanted = set(content_of(first)), set(content_of(asked))
+    if is_another(_words(first), _words(asked)):
+        return True
+    if (core := _finding_words(question)) and not said.isdisjoint(core):
+        if _OR.search(asked) and not said.issuperset(core):
+            return True
+        tokens, known = content_of(first), _KNOWN | _PREPOSITIONS
+        after = tokens[max(at for at, word in enumerate(tokens) if word in core) + 1 :]
+        place = set(after[next((at for at, word in enumerate(after) if word in _PREPOSITIONS), len(after)) :]) - known
+        if place and not _PREPOSITIONS.isdisjoint(wanted) and place.isdisjoint(wanted):
+            return True
+    _, finding, named, words = _parts(asked)
+    if finding or named or len(words) < 2 or _ASKS_HOW.match(asked) is None or words[-1] not in said:
+        return False
+    return said.isdisjoint(words[:-1]) and _POINTS.search(first) is None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(plain_words(one_name(text)).split())
+
+
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
+_ASKS_HOW = re.compile(r"\W*(?:(?:is|are|was|were)\b|do(?:es)? .+ (?:appear|look|seem)\b)", re.IGNORECASE)
+_POINTS = re.compile(r"\b(?:it|they|this|that|these|image|picture|scan|film|patient|i|we|he|she)\b", re.IGNORECASE)
 
 
 def denies_signs(text: str, question: str) -> str | None:
@@ -213,7 +295,9 @@ def denies_signs(text: str, question: str) -> str | None:
         return None
     for sentence in _SENTENCES.split(text):
         signs = _NO_SIGNS.search(sentence)
-        if signs and not _UNSURE.search(sentence) and _repeats_words(_content(sentence[signs.end() :]), words, 0):
+        if not signs or _UNSURE.search(sentence) or speaks_of_another(sentence, question):
+            continue
+        if _repeats_words(content_of(sentence[signs.end() :]), words, 0):
             return None if _BUT.search(text) else "no"
     return None
 
@@ -221,6 +305,11 @@ def denies_signs(text: str, question: str) -> str | None:
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
 _NO_SIGNS = re.compile(r"\b(?:no|without)(?: any)?(?: \w+)? (?:signs?|evidence|indications?) of\b", re.IGNORECASE)
 _BUT = re.compile(r"\b(?:however|but|although|though|yet)\b", re.IGNORECASE)
+
+
+def says_finding(text: str, question: str) -> bool:
+    """Whether a response says the noun of what the question asks for, and all other words of it."""
+    return bool(names_finding(text, question)) and set(content_of(text)).issuperset(_finding_words(question)[:-1])
 
 
 def counts(text: str, question: str) -> str | None:
@@ -252,10 +341,10 @@ _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 @lru_cache(maxsize=4096)
 def _finding_words(question: str) -> tuple[str, ...]:
     """The words of what the question asks for, its noun last; without where it is ("in the right lung")."""
-    asked = _FINDING.match(_ABOUT.sub("", _asked(question)))
+    asked = _FINDING.match(_ABOUT.sub("", asked_of(question)))
     parts = asked.groupdict() | {"subject": None} if asked else {}
     finding = _EVIDENCE.sub("", next(filter(None, parts.values()), ""))
-    return _without_generic(_content(_WHERE.split(finding, maxsplit=1)[0]))
+    return _without_generic(content_of(_WHERE.split(finding, maxsplit=1)[0]))
 
 
 _EVIDENCE = re.compile(r"^\W*(?:any |an? |the )?(?:\w+ )?(?:evidence|signs?|indications?|presence) of\b", re.IGNORECASE)
@@ -294,7 +383,7 @@ def denies_abnormal(text: str, question: str) -> str | None:
 
 _ASKS_NORMAL = re.compile(r"\bnormal\b", re.IGNORECASE)
 _NOT_ABNORMAL = re.compile(
-    r"\W*(?:there (?:is|are) |the \w+ shows? )?no (?:\w+ )?(?:(?:evidence|signs?) of )?(?:\w+ )?abnormal\w*|[^.,\n]{0,60}\bnot abnormal",
+    r"\W*(?:there (?:is|are) |the [\w-]+ shows? )?no (?:\w+ )?(?:(?:evidence|signs?) of )?(?:\w+ )?abnormal\w*|[^.,\n]{0,60}\bnot abnormal",
     re.IGNORECASE,
 )
 
@@ -302,17 +391,63 @@ _NOT_ABNORMAL = re.compile(
 def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) -> str | None:
     """What a clause says of the wanted words; empty where it names them and nobody can say how it means them."""
     gap = GAP if exists else 0
-    if not _repeats_words(_content(clause), wanted, gap):
-        return None
+    if not _repeats_words(content_of(clause), wanted, gap):
+        if exists or named or len(wanted) > 5:
+            return None
+        clause = _ADVERB.sub("", clause)
+        said = tuple(word for word in content_of(clause) if word in wanted or word not in _SIDES)
+        if not _repeats_words(said, wanted, 0):  # "an enlarged liver"
+            if not _repeats_words(content_of(clause), wanted[-1:] + wanted[:-1], 0) or not _SAYS_A.search(clause):
+                return None
+            wanted = wanted[-1:] + wanted[:-1]
     own = _own_part(clause, wanted, gap)
-    negations = len(_NEGATES.findall(own))
+    negations = sum(negator != "resolved" or stem(negator) not in wanted for negator in _NEGATES.findall(own.lower()))
     if negations:
-        exact = _repeats_words(_content(clause), wanted, 0)
+        exact = _repeats_words(content_of(clause), wanted, 0)
         return "no" if negations == 1 and "not" not in wanted and exact else ""
     if named:
-        start = _IT_IS_A.match(own)
-        return "yes" if start and _repeats_words(_content(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
+        start = IT_IS_A.match(own)
+        return "yes" if start and _repeats_words(content_of(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
     return "yes" if not exists or _says_there(own, wanted) else None
+
+
+def _without_place(clause: str, question: str) -> str | None:
+    """What a clause says of the finding alone, without where it is or where elsewhere in the clause ("The left lung shows a nodule." to
+    "Is there a nodule in the left lung?"): nothing where it names another place, or describes the finding in words of unknown meaning."""
+    core, said = _finding_words(question), content_of(_ADVERB.sub("", clause))
+    start = (
+        next((at for at in range(len(said) - len(core) + 1) if said[at : at + len(core)] == core), -1) if core else -1
+    )
+    if start < 0:
+        return None
+    known = _KNOWN.union(content_of(question))
+    after = said[start + len(core) :]
+    place = next((at for at, word in enumerate(after) if word in _PREPOSITIONS), len(after))
+    if not (known.issuperset(said[:start]) and known.issuperset(after[place:])):
+        return None
+    negations = len(_NEGATES.findall(_own_part(clause, core, 0)))
+    if negations:
+        return "no" if negations == 1 else ""
+    return "yes" if _says_there(clause, core) or _ASSERTS.search(clause) else None
+
+
+_ASSERTS = re.compile(
+    r"\b(?:positive for|(?:is|are) an? (?:clear |typical )?(?:case|example) of|diagnosed with)\b", re.IGNORECASE
+)
+_PREPOSITIONS = words_in("in on at of within near along involving over around throughout")
+
+
+_ADVERB = re.compile(
+    r"\b(?:mildly|slightly|moderately|severely|significantly|markedly|clearly|visibly|obviously|grossly|diffusely|somewhat|very|quite|also"
+    r"|indeed|abnormally|well|highly|extremely|now|still|specifically|definitely|definitively|apparently|currently"
+    r"|clinically|actually|really|seems?|appears?|looks?)\b",
+    re.IGNORECASE,
+)
+_SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
+_SAYS_A = re.compile(
+    r"(?:there is|shows?|reveals?|demonstrates?|depicts?|displays?|has|have|this is|it is|image is) an?\b",
+    re.IGNORECASE,
+)
 
 
 def _without_generic(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -321,13 +456,13 @@ def _without_generic(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _says_there(clause: str, wanted: tuple[str, ...]) -> bool:
     """Whether the clause says of the wanted words that they are there ("shows X", "X is seen", "mild X")."""
-    if (degree := _DEGREE.match(clause)) and _content(clause[degree.end() :])[: len(wanted)] == wanted:
+    if (degree := _DEGREE.match(clause)) and content_of(clause[degree.end() :])[: len(wanted)] == wanted:
         return True
     return any(
-        _repeats_words(_content(clause[verb.end() :]), wanted, GAP) for verb in _SAYS_THERE.finditer(clause)
+        _repeats_words(content_of(clause[verb.end() :]), wanted, GAP) for verb in _SAYS_THERE.finditer(clause)
     ) or any(
-        _repeats_words(_content(clause[: verb.start()] + " " + clause[verb.end() :]), wanted, GAP)
-        and _repeats_words(_content(clause[: verb.start()]), wanted[:1], GAP)
+        _repeats_words(content_of(clause[: verb.start()] + " " + clause[verb.end() :]), wanted, GAP)
+        and _repeats_words(content_of(clause[: verb.start()]), wanted[:1], GAP)
         for verb in _IS_THERE.finditer(clause)
     )
 
@@ -356,7 +491,7 @@ _DENYING = frozenset({"not", stem("unlikely")})
 def _own_part(sentence: str, wanted: tuple[str, ...], gap: int) -> str:
     """The part of the sentence up to where it denies something else, as long as that part holds the wanted words."""
     for beside in _BESIDE.finditer(sentence):
-        if _repeats_words(_content(sentence[: beside.start()]), wanted, gap):
+        if _repeats_words(content_of(sentence[: beside.start()]), wanted, gap):
             return sentence[: beside.start()]
     return sentence
 
@@ -365,7 +500,25 @@ _ABBREVIATION = re.compile(r"\([A-Z]{2,6}\)")
 
 
 @lru_cache(maxsize=256)
-def _content(text: str) -> tuple[str, ...]:
+def content_of(text: str) -> tuple[str, ...]:
     """The stems of the words that count, of a text that has been made plain."""
-    words = (stem(word) for word in plain_words(_ABBREVIATION.sub("", text)).split() if word not in _EMPTY_WORDS)
-    return tuple(word.removesuffix("s") if len(word) > 3 else word for word in words)
+    words = plain_words(_ABBREVIATION.sub("", text)).split()
+    stems = (stem(word[:-1] if word.endswith("tions") else word) for word in words if word not in _EMPTY_WORDS)
+    return tuple(_ENDING.sub("", word) for word in stems)
+
+
+_ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})s?[iu]$")
+"""What is left of a plural ("masses", "metastases", "emboli")."""
+
+
+_KNOWN = _GENERIC | {
+    *content_of(
+        "image picture photo scan x-ray radiograph film ct mri study slide figure view chest patient it they i we finding appearance result"
+        " no not without absent absence lack free clear of from negative fail neither with show reveal demonstrate depict display contain"
+        " indicate suggest consistent positive for evidence sign presence present indication diagnosis diagnosed case see visible seen"
+        " noted any some several multiple many few single small large mild moderate severe subtle significant minor obvious definite"
+        " extensive marked minimal tiny acute new bilateral well defined based on provided given shown looking at which also normal healthy"
+        " otherwise medical imaging axial coronal sagittal abnormal"
+    )
+}
+"""Words before the finding, or after a preposition, that name no other place and no other finding."""

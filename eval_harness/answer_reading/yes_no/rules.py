@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.said import Found, Said
-from eval_harness.answer_reading.yes_no import question, spoken
+from eval_harness.answer_reading.yes_no import opposites, question, spoken
 
 _CROSSED_YES_NO = re.compile(
     r"\W*(?:(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b|(yes|no)\W{1,3}(?:option )?([A-Z])\))",
@@ -38,13 +38,22 @@ def by(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
 
 def leading_word(said: Said) -> Found:
     normal = question.denies_abnormal(said.text, said.question) if said.question else None
-    return word_found(said, normal or spoken.leading(said.text))
+    found = normal or spoken.leading(said.text)
+    if found == "no" and said.question and _NO_THING.match(said.text):
+        found = None if question.speaks_of_another(said.text, said.question) else found
+    return word_found(said, found)
+
+
+_NO_THING = re.compile(r"\W*no\s+\w", re.IGNORECASE)
+"""A denial of one thing, which is no answer where it is another ("No nodule is seen in the right lung.")."""
 
 
 def affirms(said: Said) -> Found:
     if said.question and (counted := question.counts(said.text, said.question)) is not None:
         return word_found(said, counted)
-    if said.question and not question.names_finding(said.text, said.question):
+    if said.question and (
+        not question.says_finding(said.text, said.question) or question.speaks_of_another(said.text, said.question)
+    ):
         return None
     return word_found(said, spoken.affirms(said.text))
 
@@ -55,12 +64,15 @@ def denies(said: Said) -> Found:
     if said.question and question.names_finding(said.text, said.question) is False:
         return None
     denied = spoken.denies(said.text)
-    return word_found(
-        said, question.denies_signs(said.text, said.question) if denied is None and said.question else denied
-    )
+    if said.question and denied is None:
+        denied = question.denies_signs(said.text, said.question)
+    elif denied and said.question and question.speaks_of_another(said.text, said.question):
+        return None
+    return word_found(said, denied)
 
 
 def repeats(said: Said) -> Found:
     if not said.question:
         return None
-    return word_found(said, question.repeats(said.text, said.question))
+    found = question.repeats(said.text, said.question)
+    return word_found(said, opposites.says(said.text, said.question) if found is None else found)

@@ -104,7 +104,7 @@ _DENIES = re.compile(
     r"|think) (?:that )?(?:there|it|this|the))\b"
     rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{FOUND})\b"
     rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {FOUND}"
-    r"|(?:the )?absence of\b|negative for\b)",
+    r"|(?:the )?absence of\b(?![^.\n]*\b(?:suggest|indicat|mean|impl)\w*)|negative for\b)",
     re.IGNORECASE,
 )
 _NOTHING = (

@@ -95,3 +95,87 @@ def test_a_history_that_is_asked_for_is_asserted_or_denied(kind: str) -> None:
                        f"The notes do not provide {history}.", "The notes do not have information on the history."):  # fmt: skip
             assert read(question, silent) == "", silent
         assert read(f"Does the patient have a {what}?", f"The patient has {history}.") == "", what
+
+
+SIDES = (("left", "right"), ("right", "left"))
+ORGANS = ("lung", "kidney", "hip", "hemisphere")
+
+
+def test_a_finding_counts_for_the_side_it_is_said_of() -> None:
+    asked = ("Is there a {what} in the {side} {organ}?", "Is a {what} seen in the {side} {organ}?")
+    forms = {
+        "yes": ("The {side} {organ} shows a small {what}.", "There is a {what} in the {side} {organ}.", "The scan shows a {what}."),
+        "no": ("The {side} {organ} shows no {what}.", "The {side} {organ} is free of {what}.", "The scan fails to show a {what}.",
+               "There is a {what} in the {other} {organ}, but not in the {side} {organ}."),
+        "": ("The {other} {organ} shows a small {what}.", "There is no {what} in the {other} {organ}.",
+             "No {what} is seen in the {other} {organ}.", "The {other} {organ} is free of {what}.",
+             "A second scan is needed to rule out a {what}.", "There is no history of {what}."),
+    }  # fmt: skip
+    for wanted, responses in forms.items():
+        for form in responses:
+            for what in ("rib fracture", "pneumothorax", "cyst"):
+                for organ in ORGANS:
+                    for side, other in SIDES:
+                        words = {"what": what, "side": side, "other": other, "organ": organ}
+                        for question in asked:
+                            response = form.format(**words)
+                            assert read(question.format(**words), response) == wanted, (question, response)
+                            if wanted == "yes":
+                                assert read_choice(response, ["yes", "no"], "yes_no").choice in ((), (0,)), response
+
+
+@pytest.mark.parametrize(
+    ("more", "less"),
+    [
+        ("larger", "smaller"),
+        ("higher", "lower"),
+        ("more severe", "less severe"),
+        ("brighter", "darker"),
+        ("thicker", "thinner"),
+    ],
+)
+def test_a_comparison_is_answered_by_its_opposite(more: str, less: str) -> None:
+    one, two = "left kidney", "right kidney"
+    for asked, opposite in ((more, less), (less, more)):
+        question = f"Is the {one} {asked} than the {two}?"
+        for response, wanted in (
+            (f"The {one} is {asked} than the {two}.", "yes"),
+            (f"The {one} is slightly {opposite} than the {two}.", "no"),
+            (f"The {two} is {asked} than the {one}.", "no"),
+            (f"The {two} is {opposite} than the {one}.", "yes"),
+            (f"The {one} is not {asked} than the {two}.", "no"),
+            (f"The {one} is not {opposite} than the {two}.", ""),
+            (f"The {one} may be {opposite} than the {two}.", ""),
+            (f"The spleen is {opposite} than the {two}.", ""),
+        ):
+            assert read(question, response) == wanted, (question, response)
+            assert not read_choice(response, ["yes", "no"], "yes_no").choice or "not" in response, response
+
+
+@pytest.mark.parametrize("organ", ["heart", "left kidney", "spleen", "aorta"])
+def test_normal_and_changed_exclude_one_another(organ: str) -> None:
+    for change in ("enlarged", "dilated", "swollen"):
+        for asked, wanted in ((change, "no"), ("normal", "yes"), ("abnormal", "no")):
+            for normal in (
+                "is of normal size",
+                "is within normal limits",
+                "appears normal in size and shape",
+                "is unremarkable",
+            ):
+                assert read(f"Is the {organ} {asked}?", f"The {organ} {normal}.") == wanted, (asked, normal)
+                assert read(f"Is the {organ} {asked}?", f"The bladder {normal}.") == "", (asked, normal)
+        assert read(f"Is the {organ} normal?", f"The {organ} is {change}.") == "no"
+        assert read(f"Is the {organ} {change}?", f"The {organ} may be of normal size.") == ""
+
+
+MODALITIES = ("an MRI", "a CT scan", "an X-ray", "an ultrasound")
+
+
+def test_another_modality_is_no() -> None:
+    for asked in MODALITIES:
+        for said in MODALITIES:
+            for form in ("This is {}.", "The image appears to be {}.", "It is {} of the abdomen."):
+                wanted = "yes" if asked == said else "no"
+                assert read(f"Is this {asked}?", form.format(said)) == wanted, (asked, said)
+                assert read(f"Is this {asked}?", f"This may be {said}.") == ""
+                assert not read_choice(form.format(said), ["yes", "no"], "yes_no").choice

@@ -1,0 +1,43 @@
+"""Words that exclude one another: what is the one is not the other."""
+
+from __future__ import annotations
+
+import re
+
+EXCLUSIVE = tuple(
+    {name: place for place, names in enumerate(group.split("|")) for name in names.split()}
+    for group in (
+        "left|right", "upper superior|middle|lower inferior", "anterior|posterior", "medial|lateral", "proximal|distal",
+        "axial transverse|coronal|sagittal", "t1|t2|flair", "pa posteroanterior|ap anteroposterior|lateral", "frontal|lateral",
+        "ct|mri|xray|ultrasound|endoscopy|mammogram|pet", "chest thoracic|abdominal abdomen|brain head|pelvic pelvis|knee|spine spinal",
+        "benign|malignant cancerous", "acute|chronic", "solid|cystic", "hyperdense|hypodense|isodense", "single|multiple",
+        "hyperintense|hypointense|isointense", "hyperechoic|hypoechoic|anechoic", "midline central|deviated", "unilateral|bilateral",
+        "increased|decreased reduced|unchanged stable", "improved|worsened progressed deteriorated|unchanged stable",
+        "open|closed shut", "empty|full", "day daytime|night nighttime", "indoors|outdoors", "same identical equal|different unequal",
+        "clean|dirty", "male man|female woman", "wet|dry", "even|odd", "arterial|venous",
+    )
+)  # fmt: skip
+"""Words that exclude one another; those before the next bar mean the same."""
+_MODALITY = (
+    (re.compile(r"\bx[ -]?rays?\b|\bradiographs?\b|\bplain films?\b", re.IGNORECASE), "xray"),
+    (re.compile(r"\bcomput\w+ tomograph\w*|\bcat scan\b", re.IGNORECASE), "ct"),
+    (re.compile(r"\bmagnetic resonance(?: imag\w+)?|\bmr (?:imag\w+|scan)", re.IGNORECASE), "mri"),
+    (re.compile(r"\bultrasonogra\w+|\bsonogra\w+", re.IGNORECASE), "ultrasound"),
+)
+
+
+def one_name(text: str) -> str:
+    """A text with one name for each imaging modality."""
+    for pattern, name in _MODALITY:
+        text = pattern.sub(name, text)
+    return text
+
+
+def is_another(said: frozenset[str], asked: frozenset[str]) -> bool:
+    """Whether words say another value than those that are asked for, and not those."""
+    for group in EXCLUSIVE:
+        if not (wanted := asked & group.keys()) or not (named := said & group.keys()):
+            continue
+        if {group[word] for word in wanted}.isdisjoint({group[word] for word in named}):
+            return True
+    return False

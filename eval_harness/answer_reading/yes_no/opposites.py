@@ -1,0 +1,274 @@
+"""What a declarative response says by an opposite: of a comparison ("X is smaller than Y" to "Is X larger than Y?"), of normal ("The heart
+is of normal size" to "Is the heart enlarged?"), of one value out of several that exclude one another ("a CT scan" to "Is this an MRI?").
+
+Every function takes a response that has been made plain and its question, and returns `yes`, `no` or None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from eval_harness.answer_reading.options import stem
+from eval_harness.answer_reading.words import words_in
+from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
+from eval_harness.answer_reading.yes_no.question import (
+    IT_IS_A,
+    asked_of,
+    asks_what,
+    clauses_of,
+    content_of,
+    is_negation,
+)
+
+
+def says(text: str, question: str) -> str | None:
+    """What the sentences say that doubt nothing, empty for what may be either; None where two of them contradict one another."""
+    asked = asked_of(question)
+    if (organ := _ENLARGED.match(asked)) is not None:
+        asked, text = f"Is the {_ORGANS[organ[1].lower()]} enlarged?", _HEART.sub("heart", text)
+    rules = [rule for prepare in (_compares, _judges, _excludes) if (rule := prepare(asked)) is not None]
+    if not rules:
+        return None
+    found = {
+        verdict
+        for clause in clauses_of(text, question)
+        for rule in rules
+        if (verdict := rule(clause, text)) is not None
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+_ORGANS = {"cardio": "heart", "hepato": "liver", "spleno": "spleen"}
+_ENLARGED = re.compile(r".*\b(cardio|hepato|spleno)megaly\b", re.IGNORECASE)
+_HEART = re.compile(r"\bcardiac(?: silhouette| size)?\b", re.IGNORECASE)
+
+
+Rule = Callable[[str, str], str | None]
+"""What a clause of a response (the second argument) says."""
+
+_THAN = re.compile(r"(.*?)\b((?:(?:more|less) )?[^\W\d_]+) than (.*)", re.IGNORECASE | re.DOTALL)
+_COMPARATIVES = tuple(
+    tuple(frozenset(words.split()) for words in pair.split("|"))
+    for pair in (
+        "larger bigger greater higher more|smaller lower less lesser fewer", "brighter lighter|darker dimmer", "thicker denser|thinner",
+        "longer taller|shorter", "older|younger", "wider broader|narrower", "better|worse", "closer nearer|farther further",
+        "earlier|later", "stronger|weaker", "faster|slower", "heavier|lighter", "deeper|shallower", "warmer hotter|colder cooler",
+    )
+)  # fmt: skip
+_ALIKE = re.compile(r"\b(?:the same|equal(?:ly)?|identical|as [^\W\d_]+ as)\b", re.IGNORECASE)
+_PRONOUN = re.compile(r"\W*(?:is|are|was|were|does|do|did)\b\W*(?:it|this|that|they|these|he|she)?\W*", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def _compares(asked: str) -> Rule | None:
+    match = _THAN.match(_spaced(asked))
+    if match is None:
+        return _compares_alone(asked)
+    than = match[2].lower()
+    subject = frozenset(content_of(_PRONOUN.sub("", match[1], count=1))) - _SIDE
+    other = frozenset(content_of(match[3])) - _SIDE
+    if not other or subject == other or than in ("rather", "other"):
+        return None
+
+    def rule(clause: str, text: str) -> str | None:
+        if (said := _THAN.match(_spaced(clause))) is None:
+            both = content_of(clause)
+            alike = subject and (subject | other).issubset(both) and _ALIKE.search(clause)
+            return "no" if alike and not is_negation(clause) else None
+        one, two, negated = frozenset(content_of(said[1])), frozenset(content_of(said[3])), is_negation(clause)
+        same, opposite = _compared(said[2].lower(), than)
+        if not (same or opposite):
+            return None
+        if subject <= one and _is_meant(two, other, subject) and not (not subject and other <= one):
+            return ("no" if same else "") if negated else "yes" if same else "no"
+        if subject and other <= one and _is_meant(two, subject, other):
+            return "" if negated else "no" if same else "yes"
+        return None
+
+    return rule
+
+
+_ENDS_MORE = re.compile(
+    r"(.*?)\b((?:more|less) [^\W\d_]+|[^\W\d_]{3,}er|more|less|worse)\W*", re.IGNORECASE | re.DOTALL
+)
+
+
+def _compares_alone(asked: str) -> Rule | None:
+    """Of questions that name no second thing ("Is the left side brighter?"): the comparative or its opposite, and nothing else."""
+    match = _ENDS_MORE.fullmatch(asked)
+    if match is None:
+        return None
+    subject, than = frozenset(content_of(_PRONOUN.sub("", match[1], count=1))), match[2].lower()
+
+    def rule(clause: str, text: str) -> str | None:
+        said = _ENDS_MORE.fullmatch(clause)
+        if said is None or is_negation(clause) or not subject.issuperset(content_of(said[1])):
+            return None
+        same, opposite = _compared(said[2].lower(), than)
+        return "yes" if same else "no" if opposite else None
+
+    return rule
+
+
+def _spaced(text: str) -> str:
+    return text.replace("lessthan ", "less than ").replace("morethan ", "more than ")
+
+
+def _is_meant(said: frozenset[str], thing: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether words name the one of two things, perhaps in short ("than the left")."""
+    return thing <= said or (bool(said) and said <= thing and not said <= other)
+
+
+_SIDE = frozenset(content_of("side part one that those"))
+
+
+def _compared(one: str, other: str) -> tuple[bool, bool]:
+    """Whether two comparatives mean the same, and whether they are opposites."""
+    (first, *of), (second, *same) = one.split(" "), other.split(" ")
+    alike = first == second or any({first, second} <= words for pair in _COMPARATIVES for words in pair)
+    opposed = any(first in words and second in others for pair in _COMPARATIVES for words, others in (pair, pair[::-1]))
+    return of == same and alike, of == same and opposed and not alike
+
+
+_CHANGED = r"enlarged|dilated|widened|thickened|swollen|distended|elevated|increased|decreased|reduced"
+_CHANGED += r"|shrunken|atrophied|atrophic|hypertrophied|displaced|deviated|inflamed"
+_NORMALLY = r"(?:un\s?remarkable|within (?:the )?normal (?:limits|range)|healthy)"
+_STATE = rf"(?P<normal>normal\b(?! variant)|{_NORMALLY})|(?P<abnormal>abnormal\b|diseased)|(?P<changed>{_CHANGED})"
+_IN = (
+    r"(?: in (?:size|shape|caliber|calibre|contour|appearance|width|thickness|position|signal|intensity|and|or|[, ])+)?"
+)
+_ASKS_STATE = re.compile(
+    rf"\W*(?:is|are|was|were|does|do|did)\s+(?P<subject>.+?)\s+(?:(?:look|appear|seem)\s+)?(?:to be\s+)?(?:of )?(?:{_STATE}){_IN}"
+    r"(?: size)?\W*$",
+    re.IGNORECASE,
+)
+_ASKS_WHOLE = re.compile(
+    r"\W*(?:is (?:this|that|it) an? (?P<normal>normal|healthy)\b"
+    r"|(?:is|are) there (?:any(?:thing)? |an? |something )?(?:\w+ )?(?P<abnormal>abnormal\w*)"
+    r"|(?:does|do) [^?]{1,40}? (?:show|have|reveal|demonstrate|contain|display) (?:any |an? )?(?:\w+ )?(?P<abnormal2>abnormal\w*)"
+    r"|(?:is|are) (?:an? |any )?(?P<abnormal3>abnormalit\w+) )",
+    re.IGNORECASE,
+)
+_IS_STATE = re.compile(
+    rf"(?P<subject>.*?)\b(?:is|are|was|were|appears?|looks?|seems?|remains?)\s+(?:to be\s+)?"
+    rf"(?P<not>not\s+)?(?:(?:[^\W\d_]+ly|also|otherwise|all)\s+)?"
+    rf"(?:of )?(?:an? )?(?:{_STATE})",
+    re.IGNORECASE | re.DOTALL,
+)
+_SHOWS_ABNORMAL = re.compile(
+    r"\b(?:there (?:is|are)|shows?|reveals?|demonstrates?|has|have|displays?|contains?)\b(?: (?!no\b|not\b)[\w-]+){0,4}? abnormal\w*",
+    re.IGNORECASE,
+)
+_THERE = re.compile(r"\W*there\W*", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"\W*(?:it (?:appears|seems) that )?(?:(?:the|this|these|an?|your|provided|given|shown|chest|abdominal|brain|head"
+    r"|ct|mr|mri|x-?ray|of|patient's|overall)\W+)*"
+    r"(?:image|picture|x-?ray|radiograph|scan|film|study|ct|mri|it|appearance|findings|everything)s?\W*(?:shown |provided |above )?",
+    re.IGNORECASE,
+)
+_SIZE = frozenset(content_of("size shape contour caliber calibre appearance silhouette position width thickness"))
+
+
+@lru_cache(maxsize=4096)
+def _judges(asked: str) -> Rule | None:
+    """Of questions whether something is normal, abnormal, or changed in one way ("enlarged")."""
+    whole = _ASKS_WHOLE.match(asked)
+    state = None if whole else _ASKS_STATE.match(asked)
+    if whole:
+        groups = whole.groupdict()
+        kind = "normal" if groups["normal"] else "abnormal"
+        where = _PLACE.search(asked)
+        subject = frozenset(content_of(where[1])) if where else frozenset()
+    elif state:
+        kind = "normal" if state["normal"] else "abnormal" if state["abnormal"] else "changed"
+        subject = frozenset() if _WHOLE.fullmatch(state["subject"]) else frozenset(content_of(state["subject"])) - _SIZE
+        if not subject and kind == "changed":
+            return None
+    else:
+        return None
+    changed = state["changed"].lower() if state and state["changed"] else ""
+
+    def rule(clause: str, text: str) -> str | None:
+        said = _IS_STATE.match(clause)
+        if said is None or _THERE.fullmatch(said["subject"]):
+            shows = _SHOWS_ABNORMAL.search(clause)
+            if shows and not is_negation(clause) and subject <= set(content_of(clause)) and kind != "changed":
+                return "yes" if kind == "abnormal" else "no"
+            return None
+        own = frozenset(content_of(said["subject"]))
+        normal, whole = bool(said["normal"]), _WHOLE.fullmatch(said["subject"]) is not None
+        about = whole and normal and not said["not"]
+        if is_negation(said["subject"]) or not (about or (subject <= own if subject else whole)):
+            return None
+        if said["not"]:
+            if said["changed"] or kind == "changed":
+                return "no" if changed and changed == (said["changed"] or "").lower() else None
+            normal = not normal
+        if kind == "changed":
+            return "no" if normal else "yes" if changed == (said["changed"] or "").lower() else None
+        return "yes" if normal == (kind == "normal") else "no"
+
+    return rule
+
+
+_PLACE = re.compile(
+    r"\b(?:in|on|of|within) (?!(?:the |this |that )?(?:image|picture|scan|x-?ray|film|mri|ct|radiograph|study"
+    r"|patient)s?\b)(?:the )?([\w-]+(?: [\w-]+)?)\W*$",
+    re.IGNORECASE,
+)
+
+_IS = re.compile(r"\b(?:is|are|was|were|has|have|appears?|seems?|looks?|lies|located)\b", re.IGNORECASE)
+_WORDS = re.compile(r"[^\W_]+")
+_FEW = words_in("in on at of the a an to side located part")
+
+
+@lru_cache(maxsize=4096)
+def _excludes(asked: str) -> Rule | None:
+    """Of questions what a thing is, or where, whose answer names another value that excludes the one asked for."""
+    kind = asks_what(asked)
+    if kind is None:
+        return None
+    words = _WORDS.findall(one_name(asked).lower())
+    values = [(at, word, group) for at, word in enumerate(words) for group in EXCLUSIVE if word in group]
+    last = stem(words[-1]) if words else ""
+    if not values and (kind == "named" or len(last) < 5):
+        return None
+
+    def rule(clause: str, text: str) -> str | None:
+        if is_negation(clause):
+            return None
+        plain = one_name(clause)
+        verb = IT_IS_A.match(plain) if kind == "named" else _IS.search(plain)
+        if verb is None:
+            return None
+        before = frozenset(_WORDS.findall(plain[: verb.start()].lower()))
+        after = _WORDS.findall(plain[verb.end() :].lower())[: 8 if kind == "named" else 12]
+        for at, word, group in values:
+            own = {name for name in group if group[name] == group[word]}
+            others = [other for other in after if other in group and other not in own]
+            if not others or not own.isdisjoint(_WORDS.findall(one_name(text).lower())):
+                continue
+            if kind != "named" and (at < 3 or not _said(words[1:at], before)):
+                continue
+            return "no"
+        if kind != "named" and _said(words[1:-1], before) and any(_is_prefixed(last, stem(word)) for word in after[:4]):
+            return "no"
+        return None
+
+    return rule
+
+
+def _is_prefixed(one: str, other: str) -> bool:
+    """Whether one of two words is the other with a prefix that denies it ("regular", "irregular")."""
+    short, long = sorted((one, other), key=len)
+    return len(short) > 4 and long.endswith(short) and long.removesuffix(short) in _PREFIXES
+
+
+_PREFIXES = words_in("a ab dis il im in ir non un")
+
+
+def _said(subject: list[str], before: frozenset[str]) -> bool:
+    wanted = {word for word in subject if word not in _FEW and len(word) > 1}
+    return bool(wanted) and wanted <= before
