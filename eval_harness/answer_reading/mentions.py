@@ -12,7 +12,7 @@ from typing import Literal
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_named_thing, most
-from eval_harness.answer_reading.names import WORD, plain_words
+from eval_harness.answer_reading.names import WORD
 from eval_harness.answer_reading.options import OptionTexts, stem
 from eval_harness.answer_reading.plain_text import plain
 from eval_harness.answer_reading.polarity import denied_after, is_denied
@@ -297,7 +297,7 @@ def numbered_option(text: str, texts: OptionTexts, question: str | None) -> Foun
         return None
     rest, number = text[label.end() :], int(label["number"])
     listed = _numbered(question, texts) if question else {}
-    named = texts.index.get(plain_words(rest)) if rest else None
+    named = texts.named(rest)
     if named is not None:
         return (named,) if named == listed.get(number, -1 if listed else number - 1) else ()
     place = listed.get(number)
@@ -313,9 +313,7 @@ def numbered_option(text: str, texts: OptionTexts, question: str | None) -> Foun
 @lru_cache(maxsize=4096)
 def _numbered(question: str, texts: OptionTexts) -> dict[int, int]:
     """The options by the numbers that a question lists them with; none unless it lists each once."""
-    listed = {
-        int(item["number"]): texts.index.get(plain_words(plain(item["text"]))) for item in _LISTED.finditer(question)
-    }
+    listed = {int(item["number"]): texts.named(plain(item["text"])) for item in _LISTED.finditer(question)}
     found = {number: place for number, place in listed.items() if place is not None}
     return found if sorted(found.values()) == list(range(texts.count)) else {}
 

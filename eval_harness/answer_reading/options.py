@@ -15,10 +15,11 @@ from eval_harness.answer_reading.names import (
     is_everyday,
     numeric_options,
     other_names,
+    plain_words,
     words_of,
     words_of_each,
 )
-from eval_harness.answer_reading.plain_text import exact, has_status, of_each, spell_status
+from eval_harness.answer_reading.plain_text import exact, has_status, holds, of_each, spell_status
 from eval_harness.answer_reading.words import Beginnings, first_letters, is_wide, lowered_of, once, places, words_in
 
 _TOO_COMMON = frozenset(
@@ -73,6 +74,9 @@ DENIED = "not:"
 _NEGATORS = frozenset({"no", "not", "without"})
 
 
+_CUES = ("answer", "correct", "option", "choice")
+_MAY_BE_LONE = re.compile(r"^[\W_]*[^\W\d_][\W_]*$|[\\\x80-\U0010ffff]", re.MULTILINE)
+"""An option that is one letter, or of which nobody can say so before it is made plain."""
 _STATUS_WORDS = frozenset({"positive", "negative"})
 
 
@@ -95,16 +99,26 @@ class OptionTexts:
         """The most characters an option has."""
 
     @once
+    def _joined(self) -> str:
+        """The options, one under the other, in lower case: some words and signs are looked for before anything is made of the options."""
+        return "\n".join(self._options).lower()
+
+    def may_be(self, text: str) -> bool:
+        """False where a text says a word of answer statements that no option says: then it is none of them."""
+        lowered = text.lower()
+        return "none" in self._joined or all(cue not in lowered or cue in self._joined for cue in _CUES)
+
+    @once
     def _marked(self) -> bool:
         """Whether an option says "+" or "-" of a marker ("ER-")."""
-        joined = "".join(self._options)
-        return ("+" in joined or "-" in joined or "−" in joined) and any(map(has_status, self._options))
+        return holds(self._joined, "+-−") and any(map(has_status, self._options))
 
     @once
     def status(self) -> bool:
         """Whether options say that a marker is positive or negative."""
-        endings = (option[-1] for option in self.words if len(option) > 1)
-        return self._marked or not _STATUS_WORDS.isdisjoint(endings)
+        if self._marked or not holds(self._joined, _STATUS_WORDS):
+            return self._marked
+        return not _STATUS_WORDS.isdisjoint(option[-1] for option in self.words if len(option) > 1)
 
     @once
     def words(self) -> tuple[tuple[str, ...], ...]:
@@ -127,7 +141,7 @@ class OptionTexts:
     @once
     def lone(self) -> dict[str, int]:
         """Options that are one letter."""
-        if min(map(len, self._options), default=9) > 8:
+        if min(map(len, self._options), default=9) > 8 or not _MAY_BE_LONE.search(self._joined):
             return {}
         return {
             option[0]: place
@@ -144,6 +158,13 @@ class OptionTexts:
             if key and not (len(key) == 1 and key.isalpha()):
                 index[key] = None if key in index else place
         return other_names(self._options, self.words, self.numeric) | index
+
+    def named(self, text: str) -> int | None:
+        """The option of which a text that has been made plain is a name, word for word."""
+        words = plain_words(text)
+        if len(words) < 2 and "(" not in self._joined and (not words or words.isalpha()):
+            return None
+        return self.index.get(words)
 
     @once
     def _names(self) -> dict[str, list[Name]]:

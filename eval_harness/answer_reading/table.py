@@ -45,6 +45,7 @@ from eval_harness.answer_reading.plain_text import exact, plain
 from eval_harness.answer_reading.polarity import cannot_know, declines, disclaims, is_undecided
 from eval_harness.answer_reading.said import Found, Said
 from eval_harness.answer_reading.statements import agreeing, last_statement
+from eval_harness.answer_reading.words import says_stems
 from eval_harness.answer_reading.yes_no import rules as yes_no_rules
 from eval_harness.answer_reading.yes_no import spoken
 
@@ -105,13 +106,14 @@ _CLOSEST = re.compile(
     r"\b(?:closest|nearest|best|most|likely|(?:matches|corresponds to|is|option) (?:option )?\W?(?-i:[A-Z])\b)",
     re.IGNORECASE,
 )
+_SMALL = tuple(map(frozenset, LETTERS.lower()))
 _MARKS = re.compile(r"[✓✔✅✗❌✘×☐☑☒\[]")
 
 
 def _only_lists(said: Said) -> bool:
     """Whether the response is nothing but the list of the options, each after its letter; perhaps after the question."""
     text = said.text
-    if said.count < 2 or len(text) < 2 * said.count - 1:
+    if said.count < 2 or len(text) < 2 * said.count - 1 or not says_stems(text, _SMALL[said.count - 1]):
         return False
     last = said.texts.words[-1][-1:] or (LETTERS[said.count - 1].lower(),)
     if last[0] not in plain_words(text[-100:]).split(" ")[-2:]:
@@ -157,7 +159,7 @@ def _whole(said: Said) -> Found:
         return ()
     if said.letters and not said.yes_no and _ONE_LETTER.fullmatch(text):
         return whole_letters(text, said.count, said.multiple)
-    if len(text) <= 2 * texts.longest + 60 and (place := texts.index.get(plain_words(text))) is not None:
+    if len(text) <= 2 * texts.longest + 60 and texts.may_be(text) and (place := texts.named(text)) is not None:
         return (place,)
     if (place := _formula(said.raw, texts)) is not None:
         return (place,)
@@ -174,7 +176,7 @@ def _whole(said: Said) -> Found:
 
 def _formula(raw: str, texts: OptionTexts) -> int | None:
     """The option that a response is as a formula."""
-    if len(raw) > 4 * texts.longest + 40:
+    if len(raw) > 4 * texts.longest + 40 or not texts.may_be(raw):
         return None
     return texts.exact.get(exact(raw))
 
@@ -203,7 +205,7 @@ def _after_prefix(said: Said) -> Found:
     if len(text) > 2 * texts.longest + 80:
         return None
     cue = _CUE.match(text)
-    named = texts.index.get(plain_words(text[cue.end() :])) if cue else None
+    named = texts.named(text[cue.end() :]) if cue else None
     if named is not None:
         return (named,)
     numbered = numbered_option(text, texts, said.question)
@@ -213,7 +215,7 @@ def _after_prefix(said: Said) -> Found:
 def _labelled_option(text: str, texts: OptionTexts) -> Found:
     """The option of which a text is the letter and the words."""
     label = _LABEL.match(text)
-    named = texts.index.get(plain_words(text[label.end() :])) if label else None
+    named = texts.named(text[label.end() :]) if label else None
     return (named,) if label and named is not None and LETTERS.find(label[1].upper()) == named else None
 
 
@@ -221,7 +223,7 @@ def _last_line(said: Said) -> Found:
     if said.multiple:
         return None
     if "**" in said.raw and said.letters and (bold := _ENDS_BOLD.search(said.raw, max(0, len(said.raw) - 300))):
-        place, named = LETTERS.find(bold[1]), said.texts.index.get(plain_words(plain(bold[2])))
+        place, named = LETTERS.find(bold[1]), said.texts.named(plain(bold[2]))
         if place < said.count:
             return (place,) if named in (None, place) else ()
     if "\n" not in said.text:
@@ -239,7 +241,7 @@ def _last_line_with_text(said: Said) -> Found:
     if not before or len(line) > said.texts.longest + 20:
         return None
     above = before.rpartition("\n")[2].rstrip(" \"'")
-    place = said.texts.index.get(plain_words(line)) if line[:1].isalnum() else None
+    place = said.texts.named(line) if line[:1].isalnum() else None
     if above.endswith(":"):
         place = None if _OPENS_LIST.search(above) else place
     elif not above.endswith((".", "!")) or _ITEM.match(above) or plain_words(above) in said.texts.index:
@@ -254,12 +256,10 @@ _ENDS_BOLD = re.compile(r"\b(?:is|be|are)\s*:?\s*\*\*\(?([A-Z])[.):]\)?\s+([^*\n
 def _first_line(said: Said) -> Found:
     """An option's text that is the first line, where no other line is one ("normal", and then why)."""
     first, _, rest = said.text.partition("\n")
-    place = said.texts.index.get(plain_words(first)) if rest and len(first) <= said.texts.longest + 20 else None
+    place = said.texts.named(first) if rest and len(first) <= said.texts.longest + 20 else None
     if place is None or said.multiple or first.rstrip().endswith(":"):
         return None
-    others = (
-        said.texts.index.get(plain_words(line)) for line in rest.split("\n") if len(line) <= said.texts.longest + 20
-    )
+    others = (said.texts.named(line) for line in rest.split("\n") if len(line) <= said.texts.longest + 20)
     return (place,) if all(other in (None, place) for other in others) else None
 
 
