@@ -103,18 +103,18 @@ def microseconds(response: str, options: list[str], kind: str, runs: int = 5) ->
     return best / 1000
 
 
-def caches() -> dict[str, Any]:
-    """What the reader remembers from one response to the next, by the name of the function."""
+def caches() -> list[Any]:
+    """What the reader remembers from one response to the next."""
     modules = [
         importlib.import_module(m.name)
         for m in pkgutil.walk_packages(answer_reading.__path__, "eval_harness.answer_reading.")
     ]
-    found = {id(value): value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear")}
-    return {cache.__name__: cache for cache in found.values()}
+    found = (value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear"))
+    return list({id(cache): cache for cache in found}.values())
 
 
-OF_QUESTIONS = {"option_texts", "stem", "_declining_place", "_asked", "_parts", "_finding_words"}
-"""Caches of what is made of a question, not of a response."""
+OF_QUESTIONS = 4096
+"""The size from which on a cache is of what is made of a question, not of a response."""
 
 
 def print_recorded(path: Path, runs: int = 3) -> None:
@@ -122,8 +122,12 @@ def print_recorded(path: Path, runs: int = 3) -> None:
     answers = [
         (row["response"], list(map(str, row["options"])), row.get("question")) for row in rows if row.get("options")
     ]
-    for name, kept in (("options known", OF_QUESTIONS), ("options new", {"stem"})):
-        cleared = [cache for key, cache in caches().items() if key not in kept]
+    for name, known in (("options known", True), ("options new", False)):
+        cleared = [
+            cache
+            for cache in caches()
+            if cache.__name__ != "stem" and not (known and cache.cache_parameters()["maxsize"] >= OF_QUESTIONS)
+        ]
         shares = []
         for response, options, question in answers:
             kind = "yes_no" if {option.lower() for option in options} == {"yes", "no"} else "single"
