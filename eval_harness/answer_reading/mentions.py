@@ -15,8 +15,8 @@ from eval_harness.answer_reading.letters import CLOSE, CLOSED, OPEN, Found, is_n
 from eval_harness.answer_reading.names import WORD
 from eval_harness.answer_reading.options import OptionTexts, stem
 from eval_harness.answer_reading.plain_text import plain
-from eval_harness.answer_reading.polarity import denied_after, is_denied
-from eval_harness.answer_reading.words import phrase
+from eval_harness.answer_reading.polarity import DENIALS, denied_after, is_denied
+from eval_harness.answer_reading.words import phrase, says_between
 
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
 _LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){OPEN}([A-Za-z])(?:{CLOSE}\s*[.:)\]\-–=]+|{CLOSED})\s*{OPEN}$")
@@ -273,6 +273,8 @@ def labelled_options(text: str, start: int, texts: OptionTexts, apart: int = 80)
 
 def denies_own_text(text: str, start: int, place: int, texts: OptionTexts) -> bool:
     """Whether the option's own text stands at text[start] and is then denied ("B: stroke is not supported")."""
+    if not says_between(text, DENIALS, start, len(text)):
+        return False
     gap = LABEL_GAP.match(text, start)
     inner = texts.at(text, gap.end()) if gap else None
     return inner is not None and inner.option == place and denied_after(text, inner.end)

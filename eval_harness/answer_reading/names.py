@@ -237,7 +237,11 @@ class Name:
         text = self.text[: -self._cut] if self._cut else self.text
         if lowered.startswith(text, start):
             end = start + len(text)
-        elif len(self.words) == 1 or not (end := self._end_of_words(lowered, start)):
+        elif (
+            len(self.words) == 1
+            or not lowered.startswith(self.words[0], start)
+            or not (end := self._end_of_words(lowered, start))
+        ):
             return 0
         if start and self._is_part(lowered, start):
             return 0

@@ -309,14 +309,16 @@ _STATUS = re.compile(r"\b([A-Z][A-Za-z0-9]{0,9})\s?(?:\(([+-])\)|([+−-])(?:ve)
 _LATEX_LOOKS = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|[,;:! ])|[\s${}*_`]|\\[()\[\]]")
 _LATEX_WRAPPERS = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|boldsymbol|mbox)(?![a-z])")
 _LATEX_NAMES = (
-    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1)/(\2)"),
-    (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
-    (re.compile(r"\\sqrt\s?(\w)"), r"√(\1)"),
-    (re.compile(r"\\(?:cdot|times)(?![a-z])"), "*"),
-    (re.compile(r"\^?\{?\\circ\}?|\\degree"), "°"),
-    (re.compile(r"\\geq?(?:slant)?(?![a-z])"), ">="),
-    (re.compile(r"\\leq?(?:slant)?(?![a-z])"), "<="),
-    (re.compile(r"\\pi(?![a-z])"), "π"),
+    ("frac", re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1)/(\2)"),
+    ("sqrt", re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
+    ("sqrt", re.compile(r"\\sqrt\s?(\w)"), r"√(\1)"),
+    ("\\cdot", re.compile(r"\\cdot(?![a-z])"), "*"),
+    ("\\times", re.compile(r"\\times(?![a-z])"), "*"),
+    ("\\circ", re.compile(r"\^?\{?\\circ\}?"), "°"),
+    ("\\degree", re.compile(r"\\degree"), "°"),
+    ("\\ge", re.compile(r"\\geq?(?:slant)?(?![a-z])"), ">="),
+    ("\\le", re.compile(r"\\leq?(?:slant)?(?![a-z])"), "<="),
+    ("\\pi", re.compile(r"\\pi(?![a-z])"), "π"),
 )
 _ONE_SIGN = str.maketrans(
     dict.fromkeys("×·", "*") | dict.fromkeys("≥⩾", ">=") | dict.fromkeys("≤⩽", "<=") | dict.fromkeys("−–‒", "-")
@@ -372,8 +374,10 @@ def exact(text: str) -> str:
     if "\\" in text or not text.isascii():
         if "\\" in text:
             text = _LATEX_WRAPPERS.sub("", text.replace("~", " "))
-            for pattern, put in _LATEX_NAMES:
-                text = pattern.sub(put, text)
-        text = _IN_BRACKETS.sub(r"\1", _DEGREES.sub("°", text.translate(_ONE_SIGN)))
+            for mark, pattern, put in _LATEX_NAMES:
+                text = pattern.sub(put, text) if mark in text else text
+        text = text if text.isascii() else text.translate(_ONE_SIGN)
+        text = _DEGREES.sub("°", text) if "degree" in text else text
+        text = _IN_BRACKETS.sub(r"\1", text) if "(" in text else text
     text = _LATEX_LOOKS.sub("", text).replace("\\%", "%")
     return text.rstrip(".,;:!").lower()

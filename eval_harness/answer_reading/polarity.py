@@ -77,7 +77,7 @@ def is_denied(text: str, start: int, end: int, own: Spans = ()) -> bool:
     return negated_before(text, start, own) or denied_after(text, end)
 
 
-_DENIALS = beginnings(
+DENIALS = beginnings(
     "not no n incorrect wrong unlikely ruled excluded absent inconsistent less inaccurate unrelated inappropriate impossible eliminated"
     " rejected dismissed discarded irrelevant false improbable implausible out be lowest weakest worst exception would falsch nicht fausse"
 )
@@ -93,7 +93,7 @@ def negated_before(text: str, start: int, own: Spans = ()) -> bool:
 
 @lru_cache(maxsize=512)
 def denied_after(text: str, end: int) -> bool:
-    if not says_between(text, _DENIALS, end, end + 420):
+    if not says_between(text, DENIALS, end, end + 420):
         return False
     if _DENIED_AFTER.match(text, end, end + 120):
         return True

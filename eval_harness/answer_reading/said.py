@@ -13,7 +13,7 @@ Found = tuple[int, ...] | None
 """What a rule finds: positions, () for more than one option without saying which, None where it does not apply."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Said:
     """A response made plain (`text`; `raw` with its markup), with the options it may name. `letters`: options may be named by letter
     (not where a question wants yes or no as a word); `yes_no`: the two options are yes and no; `by_text`: options may be named by their

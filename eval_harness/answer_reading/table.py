@@ -45,7 +45,7 @@ from eval_harness.answer_reading.plain_text import exact, plain
 from eval_harness.answer_reading.polarity import cannot_know, declines, disclaims, is_undecided
 from eval_harness.answer_reading.said import Found, Said
 from eval_harness.answer_reading.statements import agreeing, last_statement
-from eval_harness.answer_reading.words import says_stems
+from eval_harness.answer_reading.words import ONE_LETTER, places, says_stems
 from eval_harness.answer_reading.yes_no import rules as yes_no_rules
 from eval_harness.answer_reading.yes_no import spoken
 
@@ -302,7 +302,7 @@ def _leading(said: Said) -> Found:
     led = leading_letters(text, count)
     if led is None:
         return None
-    if len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
+    if len(places(text, ONE_LETTER)) > 1 and len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
         return None if said.multiple else ()
     found = led[0]
     if said.yes_no and found == (-1,):
