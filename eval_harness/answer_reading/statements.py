@@ -142,8 +142,8 @@ def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) ->
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
     said = bits_of(text)
-    for statements, words in _KINDS:
-        if not any(said & each == each for each in words):
+    for statements, words, wide in _KINDS:
+        if said & words != words and not (wide and said & WIDE):
             continue
         named = statements(text, count, texts, multiple)
         if statements is _called and best[1] and not multiple:
@@ -309,14 +309,14 @@ def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -
 
 
 _KINDS = (
-    (_after_cue, (_CUES.bit, WIDE)),
-    (_chosen, (_CHOOSE.bits | _LONE.bits,)),
-    (_called, (_CALLS_CORRECT.bit | ONE_LETTER.bit,)),
-    (_text_called, (_CALLS_TEXT.bit,)),
-    (_ordinal, (_ORDINAL.bits,)),
-    (_in_other_words, (_OTHER_WORDS.bits, WIDE)),
+    (_after_cue, _CUES.bit, True),
+    (_chosen, _CHOOSE.bits | _LONE.bits, False),
+    (_called, _CALLS_CORRECT.bit | ONE_LETTER.bit, False),
+    (_text_called, _CALLS_TEXT.bit, False),
+    (_ordinal, _ORDINAL.bits, False),
+    (_in_other_words, _OTHER_WORDS.bits, True),
 )
-"""The kinds of statements, each with the words (bits of vocabularies) of which a text has to say all of one group."""
+"""The kinds of statements, each with the words (bits of vocabularies) all of which a text has to say, or whether it may be wide instead."""
 
 
 def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
