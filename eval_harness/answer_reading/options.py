@@ -33,7 +33,7 @@ _NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", 
 _IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
 _REGULAR = {stem: word for word, stem in _IRREGULAR.items()}
 _SUFFIX = re.compile(
-    r"(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
+    r"(?<=\w{4})(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
     r"|ified|ify|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
 )
 
@@ -48,8 +48,7 @@ def stem(word: str) -> str:
     word = _IRREGULAR.get(word, word)
     if not word.isalpha() or len(word) < 4 or word.endswith("iae"):
         return word
-    cut = _SUFFIX.sub("", word, count=1)
-    if len(cut) >= 4:
+    if (cut := _SUFFIX.sub("", word, count=1)) != word:
         return _DOUBLED.sub(r"\1", cut)
     return word[:-1] if word[-1] in "se" and len(word) > 4 else word
 

@@ -33,6 +33,7 @@ from eval_harness.answer_reading.mentions import (
     labelled_options,
     labelled_verdicts,
     labelled_verdicts_end,
+    list_of_all,
     lists_itself,
     lists_options,
     numbered_option,
@@ -303,7 +304,9 @@ def _leading(said: Said) -> Found:
     if led is None:
         return None
     if len(places(text, ONE_LETTER)) > 1 and len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
-        return None if said.multiple else ()
+        end = list_of_all(text, texts)[1]
+        goes_on = any(mention.start >= end > 0 for mention in text_mentions(text, texts))
+        return None if said.multiple or goes_on else ()
     found = led[0]
     if said.yes_no and found == (-1,):
         return None
