@@ -284,8 +284,18 @@ class OptionTexts:
         """How words with these stems begin."""
         return first_letters(" ".join(f"{stem} {stem}{stem[-1]} {_REGULAR.get(stem, '')}" for stem in self.known))
 
+    def formula(self, text: str) -> int | None:
+        """The option that a text is as a formula."""
+        formula = exact(text)
+        return self._formulas.get(formula) if self._signs.issuperset(formula) or not self._joined.isascii() else None
+
     @once
-    def exact(self) -> dict[str, int | None]:
+    def _signs(self) -> frozenset[str]:
+        """The letters and signs of options in ASCII, and what their LaTeX stands for."""
+        return frozenset(self._joined + "()/*√π°<>=-")
+
+    @once
+    def _formulas(self) -> dict[str, int | None]:
         """The options as formulas; None where two are the same."""
         formulas: dict[str, int | None] = {}
         for place, option in enumerate(of_each(exact, self._options)):

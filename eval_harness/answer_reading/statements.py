@@ -35,7 +35,6 @@ from eval_harness.answer_reading.mentions import (
     text_mentions,
 )
 from eval_harness.answer_reading.options import OptionTexts
-from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
 from eval_harness.answer_reading.words import (
     ONE_LETTER,
@@ -401,7 +400,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     if texts.numeric:
         line = text[start : min(len(text), start + 200)].split("\n", maxsplit=1)[0]
         for rest in (line, re.split(r"[.;,](?=\s|$)", line)[0]):
-            formula = texts.exact.get(exact(rest))
+            formula = texts.formula(rest)
             if formula is not None:
                 return (formula,)
     while start < len(text) and text[start] in " \n\t\"'(":
