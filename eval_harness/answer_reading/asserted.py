@@ -16,8 +16,6 @@ from eval_harness.answer_reading.mentions import (
     REST,
     Mention,
     both_named,
-    explained_from,
-    list_of_all,
     only_lists,
     part_of_both,
     text_mentions,
@@ -43,11 +41,11 @@ ASSERTS = phrase(
 ONLY_NEAR = phrase(
     "adjacent next near close behind in above below beneath beside surround around anterior posterior lateral medial superior inferior"
     " abut compress supplies drain drains mimic confused treated history risk screen connected attached toward away can may might could"
-    " possible options choices candidates alternatives",
+    " possible options choices candidates alternatives compared",
     r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)|history of"
-    r"|risk (?:of|for)|screen\w* for"
+    r"|compared (?:to|with)|risk (?:of|for)|screen\w* for"
     r"|connected to|attached to|towards?|away from"
     r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
     r"|possib\w+"
@@ -56,7 +54,7 @@ ONLY_NEAR = phrase(
 )
 WEIGHED = phrase(
     "whether between among considering question to option choice statement",
-    r"\b(?:whether|between|among|considering|question is|to (?:determine|decide|distinguish)"
+    r"\b(?:whether|between(?! (?:points? )?(?-i:[A-Z])\b)|among|considering|question is|to (?:determine|decide|distinguish)"
     r"|(?:option|choice|statement) \W?[A-Z]\W? (?:suggests|states|says|claims|proposes|mentions|describes|implies))\b",
 )
 _SEEN_AFTER = re.compile(
@@ -101,8 +99,9 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
 
     Of several the one that the last sentence concludes counts. Numbers and formulas are read only of a response without workings, or
     of a last sentence without any other number."""
-    mentions = text_mentions(text, texts)
-    if not mentions or len(mentions) > most(text):
+    found = text_mentions(text, texts)
+    mentions = tuple(mention for mention in found if not in_condition(text, mention.start))
+    if not mentions or len(found) > most(text):
         return None
     if only_lists(text, texts):
         return ()
@@ -110,19 +109,18 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     concluded: dict[int, None] = {}
     last: dict[int, None] = {}
     items: set[int] = set()
-    led: set[int] = set()
     short = len(text) < 120 and len(text.split()) <= SHORT
+    first = end.start() if (end := _SENTENCE_END.search(text)) else len(text)
+    alone = _is_alone(text, mentions, first)
     final = _last_sentence(text)
     both = () if multiple else both_named(text)
-    together = False
-    listed = (-1, -1) if multiple else list_of_all(text, texts)
-    explained = explained_from(text, texts)
+    together, either = False, set[int]()
     for mention in mentions:
-        if listed[0] <= mention.start < listed[1]:
-            continue
         if both and part_of_both(mention.start, mention.end, both):
             together = True
             continue
+        if len(mention.options) > 1 and not is_denied(text, mention.start, mention.end):
+            either.update(mention.options)
         if mention.crossed or (_is_range(text, mention, texts) and not is_denied(text, mention.start, mention.end)):
             return ()
         if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
@@ -131,27 +129,59 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
             text[max(0, mention.start - 8) : mention.start]
         ):
             items.update(mention.options)
-        if _is_meant(text, mention, texts, short):
+        if _is_meant(text, mention, texts, short, alone):
             meant.update(dict.fromkeys(mention.options))
-            if mention.start < explained:
-                led.update(mention.options)
             clause = clause_start(text, mention.start), mention.start
-            if _CONCLUDES.search(text, *clause):
+            if _CONCLUDES.search(text, *clause) or (
+                mention.end <= first and _PREDICATE.search(text, *clause) and _ENDS.match(text, mention.end)
+            ):
                 concluded.update(dict.fromkeys(mention.options))
             if mention.start >= final > 0 and _CONCLUDES_LAST.search(text, *clause):
                 last.update(dict.fromkeys(mention.options))
     alive = tuple(meant)
-    if alive and not items <= meant.keys():
+    if alive and (
+        not items <= meant.keys() or (not multiple and either and either.isdisjoint(alive) and not concluded)
+    ):
         return ()
     if len(alive) > 1 and not multiple:
         alive = tuple(last) if len(last) == 1 else tuple(concluded) or alive
-    if len(alive) > 1 and not multiple and len(led) == 1 and led.issuperset(concluded):
-        alive = tuple(led)
     if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
         return alive
     return () if alive or together else None
 
 
+def in_condition(text: str, start: int) -> bool:
+    """Whether what stands at text[start] is part of a condition that its sentence begins with ("If the pike died, ...")."""
+    return (
+        says_between(text, _CONDITIONS, start - 160, start)
+        and _IN_CONDITION.search(text, max(0, start - 160), start) is not None
+    )
+
+
+_CONDITIONS = beginnings("if when suppose assuming given")
+_IN_CONDITION = re.compile(r"(?:^|[.!?\n]\s{0,3})(?:if|when|suppose|assuming|given)\b[^.,;:!?\n]*$", re.IGNORECASE)
+_PREDICATE = re.compile(r"\b(?:is|are|was|were)\s+(?:(?:the|an?)\s+)?$", re.IGNORECASE)
+
+
+def _is_alone(text: str, mentions: tuple[Mention, ...], first: int) -> bool:
+    """Whether a response names one option and no other, in its first sentence (not in its condition), which denies nothing, compares
+    nothing and speaks of no test for it: then that is what it says, whatever its verb is."""
+    if len(text) > PROSE or {mention.options for mention in mentions} != {mentions[0].options[:1]}:
+        return False
+    start = condition.end() if (condition := _CONDITION.match(text)) else 0
+    return mentions[0].start < first and _ELSEWHERE.search(text, start, first) is None
+
+
+_CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given)\b[^.,;\n]{1,200},", re.IGNORECASE)
+_ELSEWHERE = phrase(
+    "not no n nor neither never without incorrect wrong false unlikely less least lowest worst rule ruled ruling exclude excluded excluding"
+    " compare compared unlike similar like test tests testing look looking search check ask asks asked asking question evaluate evaluated"
+    " evaluating evaluation assess assessed assessment monitor monitored monitoring recommend recommended differential rather instead t",
+    r"(?:\b(?:not|no|nor|neither|never|without|incorrect|wrong|false|unlikely|less|least|worst|rul(?:es?|ed|ing) out|exclud\w+|compared?"
+    r"|unlike|similar to|like|lowest (?:likelihood|probability|chance)|test(?:s|ing)? (?:for|of)|look(?:s|ed|ing)? for|search\w* for"
+    r"|check\w* for|ask\w*|question|evaluat\w+|assess\w*|monitor\w*|recommend\w*|differential|rather|instead)\b|(?<=n')t\b)",
+)
+"""What a sentence says that does not assert what it names."""
 _CONCLUDES_LAST = phrase(
     "likely suggest indicate belong consistent therefore thus hence so conclude conclusion diagnosis appear point",
     r"\b(?:likely|suggests?|indicates?|belongs? to|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be"
@@ -162,7 +192,9 @@ _NOT_BUT = phrase(
     r"\bnot\b[^.;\n]{1,100}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|is|it is|a|an|the)\s+)*$",
 )
 """What a statement puts in place of what it denies ("not in the frontal but in the parietal lobe")."""
-_RESULT_IS = re.compile(r"\b(?:is|was|are|be|equals)\s+(?:about |approximately |exactly )?[^\w\s]?$", re.IGNORECASE)
+_RESULT_IS = re.compile(
+    r"\b(?:is|was|are|be|equals|equal to)\s+(?:about |approximately |exactly )?[^\w\s]?$", re.IGNORECASE
+)
 """Before the number that ends a response ("With 200 minutes a month the saving would be 52.61.")."""
 _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
@@ -229,7 +261,7 @@ _CJK_SAYS = re.compile(
 _CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否")
 
 
-def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> bool:
+def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alone: bool) -> bool:
     clause = clause_start(text, mention.start), mention.start
     before = text[slice(*clause)]
     lead = _LEADS.fullmatch(before) is not None
@@ -245,7 +277,8 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
         before = before[-16:].rsplit(",", 1)[-1]
         return _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
     negative = texts.negative.issuperset(mention.options)
-    if not negative and is_denied(text, mention.start, mention.end):
+    hypothetical = alone and _WOULD.match(text, mention.end) and not _CONDITION.match(text)
+    if not negative and (hypothetical or (not alone and is_denied(text, mention.start, mention.end))):
         return False
     if ONLY_NEAR.search(text, *clause) or WEIGHED.search(text, *clause):
         return False
@@ -256,12 +289,24 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool) -> b
         or mention.labelled
         or ASSERTS.search(text, *clause)
         or before.rstrip().endswith("=")
+        or _SAYS_THAT.search(before)
         or _NOT_BUT.search(text, mention.start - 160, mention.start)
     ):
         return True
+    if alone:
+        return not _DEFINES_ALONE.match(text, mention.end)
     return (lead or short) and not DEFINES_AFTER.match(text, mention.end)
 
 
+_WOULD = re.compile(
+    r"[^.;:\n,]{0,40}?\s(?:would|should|can|could|may|might)\s+(?!be\b|(?:\w+ly )?(?:in|de)crease)", re.IGNORECASE
+)
+_DEFINES_ALONE = re.compile(
+    r"\s+(?:is|are|refers?|means?|describes?|occurs?|usually|typically|often|uses|requires|involves)\b", re.IGNORECASE
+)
+
+
+_SAYS_THAT = re.compile(r"\b(?:say|conclude|deduce|infer|see|know|find) that\s*$", re.IGNORECASE)
 _SOUND = beginnings("intact preserved unremarkable spared healthy normal clear")
 
 
@@ -312,7 +357,7 @@ def distinguishing_words(text: str, texts: OptionTexts, multiple: bool) -> Found
         left_to_look -= 1
         if left_to_look < 0:
             return None
-        if COMPOUND.search(text, max(0, match.start() - 8), match.start()):
+        if COMPOUND.search(text, max(0, match.start() - 8), match.start()) or in_condition(text, match.start()):
             continue
         if is_denied(text, match.start(), match.end()):
             if negated_before(text, match.start()):
@@ -375,28 +420,19 @@ def _enough(count: int) -> int:
 def _fragment(text: str, texts: OptionTexts) -> int | None:
     if len(text) > 60:
         return None
-    begins = frame.end() if (frame := _FRAME.match(text)) else 0
-    said = {stem(word[0].lower()) for word in WORD.finditer(text, begins) if word[0].lower() not in _FILLERS}
+    said = {stem(word[0].lower()) for word in WORD.finditer(text) if word[0].lower() not in _FILLERS}
     if not said or len(said) > 4:
         return None
     options = [option for option, stems in enumerate(texts.stems) if said <= stems]
-    if len(options) != 1:
+    if len(options) != 1 or not said & texts.distinguishing[options[0]]:
         return None
     missing = [word for word in texts.words[options[0]] if stem(word) not in said]
     head = next(iter(_HEAD.split(" ".join(texts.words[options[0]]), maxsplit=1))).split(" ")[-1]
-    shared = stem(head) in texts.stems[options[0]] and all(stem(head) in stems for stems in texts.stems)
-    if (head in missing and head not in _GENERIC_HEADS and not shared) or not _QUALIFIERS.isdisjoint(missing):
+    if (head in missing and head not in _GENERIC_HEADS) or not _QUALIFIERS.isdisjoint(missing):
         return None
     return options[0]
 
 
-_FRAME = re.compile(
-    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
-    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals|demonstrates)"
-    r"|there (?:is|are))\s",
-    re.IGNORECASE,
-)
-"""What may stand before a few words that are all one option's ("The diagnosis is pneumonia" for "Lobar pneumonia")."""
 _FILLERS = STOP | {"a", "most", "likely", "probably", "all", "none", "above"}
 _HEAD = re.compile(r" (?:of|in|on|at|to|with|for|by|from|and|extending|within|involving|without) ")
 """What ends the noun that names an option: its last word has to be said ("cancer" names "lung cancer", "lung" does not)."""

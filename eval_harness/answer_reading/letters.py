@@ -188,7 +188,9 @@ def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool
     return not strict or ENDS.match(text, end) is not None or REASON.match(text, end) is not None
 
 
-_LAST_LINE = re.compile(rf"(?:^|\n)([^\n]*)\n\s*(?:\.\.\.\s*)?(?:option\s+)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$")
+_LAST_LINE = re.compile(
+    rf"(?:^|\n)([^\n]*)\n\s*(?:\.\.\.\s*)?(?:option\s+|选项\s*)?{OPEN}([A-Z]){CLOSE}[^\w\n]{{0,3}}$"
+)
 
 
 def last_line_letter(text: str, count: int) -> Found:
@@ -214,7 +216,7 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
     """A response that begins with its letter ("B: a mass", "B) ...", "B - ..."), and does not go on to list other options: the letters
     and where they end."""
     lead = _LEAD.match(text)
-    if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)):
+    if lead is None or _PART_OF_A_NAME.match(text, lead.end(1)) or len(_ASSIGNED.findall(text[:600])) > 1:
         return None
     alone = _ALONE_ON_ITS_LINE.match(text) is not None
     labels = {label[1] for label in _INLINE_LABEL.find(text) if position(label[1], count) >= 0}
@@ -230,6 +232,8 @@ def leading_letters(text: str, count: int) -> tuple[tuple[int, ...], int] | None
     return (letters, end) if letters else ((position(lead[1], count),), lead.end(1))
 
 
+_ASSIGNED = re.compile(r"^\W*[A-Za-z][.:)=]\s*\(?[A-Z]\)?[^\w\n]*$", re.MULTILINE)
+"""A line that gives a letter a letter ("b. C")."""
 _VERDICT_WORDS = (
     "correct right true yes best likely present incorrect wrong false no not unlikely less absent improbable implausible impossible"
     " eliminated excluded ruled most very highly"
@@ -293,7 +297,7 @@ def ticked(text: str, count: int, multiple: bool) -> Found:
 
 
 _BRACKETED = re.compile(
-    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
+    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\.?\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
 )
 _BARE = phrase_of(re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])"), ONE_LETTER)
 _MORE = re.compile(rf"\s*(?:,\s*)?(?P<by>{_OR}|{_AND})\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}")
@@ -323,7 +327,7 @@ def is_named_thing(text: str, start: int) -> bool:
 
 
 _WORD_BEFORE = re.compile(
-    r"(?<![^\W_])([^\W\d_]+(?:[ ]of)?)[^\S\n]*[^\w.;!?\n]?[^\S\n]*(?:[A-Z]\s*(?:,|/|&|\band\b|\bor\b)\s*)*$",
+    r"(?<![^\W_])([^\W\d_]+(?:[ ]of)?)\s*\W?\s*(?:[A-Z]\s*(?:,\s*(?:and|or)\b|,|/|&|\band\b|\bor\b)\s*)*$",
     re.IGNORECASE,
 )
 

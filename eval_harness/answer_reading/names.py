@@ -160,24 +160,33 @@ _UNITS = words_in(
 
 def _number_names(words: Sequence[tuple[str, ...]], numeric: frozenset[int]) -> dict[str, int | None]:
     """Other names of options that are numbers: "3" for "three" and back (not "one", which is an everyday word), "45" for "45 degrees"
-    where every option has that unit, "1" for "+1"."""
+    where every option has that unit, "1" for "+1", "3.0" for "3" and back."""
     names: dict[str, int | None] = {}
-    units = {option[-1] for option in words if option} if numeric else set()
-    same_unit = len(units) == 1 and units <= _UNITS
+    units = {option[1:] for option in words} if numeric else set()
+    same_unit = len(units) == 1 and len(words) > 1
     for position, option in enumerate(words):
         others = []
         if len(option) == 1:
             word = option[0]
             others += [other for other in (NUMBER_WORDS.get(word), _DIGITS.get(word)) if other]
-        elif position in numeric and same_unit:
-            others.append(" ".join(option[:-1]))
+        elif same_unit and option and option[0][0].isdigit():
+            others.append(option[0])
         if position in numeric and option[0] == "plus":
             others.append(" ".join(option[1:]))
+        others += [other for name in (" ".join(option), *others) if (other := _to_tenths(name)) is not None]
         for other in others:
             names[other] = position if other not in names else None
     return names
 
 
+def _to_tenths(name: str) -> str | None:
+    """Another way to write the one number of a name: "3.0 cm" for "3 cm", "3 cm" for "3.0 cm"."""
+    if len(numbers := _ANY_NUMBER.findall(name)) != 1 or not (number := numbers[0]).removesuffix(".0").isdigit():
+        return None
+    return name.replace(number, number[:-2] if number.endswith(".0") else f"{number}.0")
+
+
+_ANY_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _NUMERIC_WORDS = _UNITS | _BOUNDS | NUMBER_WORDS.keys()
 _FIGURES = re.compile(r"[\d\\]")
 
@@ -205,7 +214,7 @@ _WIDE = re.compile(rf"[{CJK}]")
 _BEFORE = ("non-", "non ")
 _BEFORE_NUMBER = (*_BEFORE, *(f"{bound} " for bound in _BOUNDS - {"plus"}))
 """After which a name means something else ("non-union", "less than 3")."""
-_MORE_DIGITS = re.compile(r"[.,]\d|\s?/\d")
+_MORE_DIGITS = re.compile(r"[.,]\d|\s?/\d|\s?(?:[√^]|[*×]\s?[\d√])")
 _MERELY = re.compile(
     r"(?:(?:obvious |clear )?(?:evidence|signs?) of|acute|definite|obvious|significant|visible|clear)[\W_]{1,4}"
 )

@@ -33,7 +33,7 @@ _NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", 
 _IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
 _REGULAR = {stem: word for word, stem in _IRREGULAR.items()}
 _SUFFIX = re.compile(
-    r"(?<=\w{4})(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
+    r"(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
     r"|ified|ify|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
 )
 
@@ -48,7 +48,8 @@ def stem(word: str) -> str:
     word = _IRREGULAR.get(word, word)
     if not word.isalpha() or len(word) < 4 or word.endswith("iae"):
         return word
-    if (cut := _SUFFIX.sub("", word, count=1)) != word:
+    cut = _SUFFIX.sub("", word, count=1)
+    if len(cut) >= 4:
         return _DOUBLED.sub(r"\1", cut)
     return word[:-1] if word[-1] in "se" and len(word) > 4 else word
 
@@ -225,7 +226,7 @@ class OptionTexts:
         return frozenset(
             i
             for i, option in enumerate(self.words)
-            if (len(option) == 1 and option[0] in _TOO_COMMON)
+            if (len(option) == 1 and (option[0] in _TOO_COMMON or option[0] in STOP))
             or (len(option) == 2 and option[0] in STOP and len(option[1]) == 1 and option[1].isalpha())
         )
 
@@ -284,18 +285,8 @@ class OptionTexts:
         """How words with these stems begin."""
         return first_letters(" ".join(f"{stem} {stem}{stem[-1]} {_REGULAR.get(stem, '')}" for stem in self.known))
 
-    def formula(self, text: str) -> int | None:
-        """The option that a text is as a formula."""
-        formula = exact(text)
-        return self._formulas.get(formula) if self._signs.issuperset(formula) or not self._joined.isascii() else None
-
     @once
-    def _signs(self) -> frozenset[str]:
-        """The letters and signs of options in ASCII, and what their LaTeX stands for."""
-        return frozenset(self._joined + "()/*√π°<>=-")
-
-    @once
-    def _formulas(self) -> dict[str, int | None]:
+    def exact(self) -> dict[str, int | None]:
         """The options as formulas; None where two are the same."""
         formulas: dict[str, int | None] = {}
         for place, option in enumerate(of_each(exact, self._options)):

@@ -63,6 +63,7 @@ _MARKUP = (
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
 _IS_SHORT = re.compile(r"'(?:(?<=\bthere')|(?<=\bthat')|(?<=\bit'))s\b", re.IGNORECASE)
+_DECADE = re.compile(r"(?<=\d0)'s\b")
 _CONTRACTED = (
     ("an't", "an not"),
     ("won't", "would not"),
@@ -181,7 +182,7 @@ def spell_out(text: str) -> str:
     if "'" in text:
         for short, long in _CONTRACTED:
             text = text.replace(short, long)
-        text = _IS_SHORT.sub(" is", text)
+        text = _DECADE.sub("s", _IS_SHORT.sub(" is", text))
     text = spell_measures(text)
     lowered = text.lower()
     if holds(lowered, _VOWELS) and holds(lowered, _BRITISH):
@@ -290,12 +291,13 @@ _NUMBER_STEPS = _steps(
         r"|(?P<fahrenheit>(?:°\s?|\b(?:degrees?|deg)\s+)F(?:ahrenheit)?\b)|(?P<degrees>°|(?<=\d)\s*\b(?:degrees?|deg)\b)",
         _as_word,
     ),
+    (" met", r"(?<=\d) met(?:er|re)s?\b", " m"),
     ("millimet", r"(?<=\d)\s*(?:millimet(?:er|re)s?)\b", " mm"),
     ("centimet", r"(?<=\d)\s*(?:centimet(?:er|re)s?)\b", " cm"),
     ("%|cent", r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
     (
-        "m|kg|cc|week|day|year|hour",
-        r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?)\b",
+        "m|g|c|k|l|v|w|n|j|h|p|b|day|year",
+        r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?|[kmglvwnj]|k[jnwv]|k?hz|k?pa|btu)\b",
         r"\1 \2",
     ),
     (" to ", r"(?<=\d) to (?=\d)", "-"),

@@ -302,7 +302,6 @@ def _ends(text: str) -> str:
     return text if len(text) <= 2 * ENDS else text[:ENDS] + "\n" + text[-ENDS:]
 
 
-@lru_cache(maxsize=16)
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
     return says_any(_ends(text), _DECLINES)
@@ -319,12 +318,11 @@ def disclaims(text: str) -> bool:
     return _DISCLAIMS.search(_ends(text)) is not None
 
 
-_CANNOT_KNOW = phrase(
-    "do can cannot could unable not impossible insufficient",
+_CANNOT_KNOW = re.compile(
     r"\b(?:do not know|(?:can ?not|could not|unable to|not able to|(?:not |im)possible to) (?:be )?(?:\w+ly )?"
     r"(?:determine[ds]?|say|said|tell|told|know|known|decided?|conclude[ds]?|established?|ascertain(?:ed)?|infer(?:red)?|answer(?:ed)?)"
     r"|(?:not enough|insufficient|not sufficient) (?:information|data|evidence))\b",
-    "know determine say said tell told decide conclude establish ascertain infer answer information data evidence",
+    re.IGNORECASE,
 )
 
 

@@ -40,7 +40,8 @@ _HARMONY_MARKS = re.compile(
     r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+|^\s*analysis(?=[A-Z])"
 )
 _NOT_WORDS = re.compile(
-    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|\b(?:assistant|model)\b\s*:?|\W", re.IGNORECASE
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>|\b(?:assistant|model|user)\b\s*:?|\W",
+    re.IGNORECASE,
 )
 _THOUGHT = re.compile(
     r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
@@ -56,9 +57,14 @@ _ANSWER_END = re.compile(
     r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
 )
 _LAST_LINE = re.compile(
-    r"\n\s*(?P<says>(?:(?:so|thus|therefore|hence),?\s+)?(?:the|my) (?:final |correct )?answer is:?[\s*(\[]{1,5}[A-Z][)\].*]{0,4})\s*$",
+    r"\n\s*(?:(?!if\b)[a-z ]{1,40},\s)?(?P<says>(?:(?:so|thus|therefore|hence),?\s+)?"
+    r"(?:the|my) (?:final |correct )?answer is:?[\s*(\[]{1,5}[A-Z][)\].*]{0,4}(?:(?<=[).])\s[^\n.]{1,80}\.?)?)\s*$",
     re.IGNORECASE,
 )
+
+
+_BROKEN_TAG = re.compile(r"(?:^|[\s.\"])(?P<says>answer\s*\n\s*[A-Z]\s*(?:</answer>\s*)?)$")
+"""What is left of `<answer>` tags ("... a stage.answer\nD")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,8 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
         return _unclosed("", text, 0)
     tags = list(_TAG.finditer(text))
     closing = [tag for tag in tags if _closes(tag)]
+    if closing and not _says_something(text[closing[-1].end() :]) and _ends_answer(text, closing):
+        closing.pop()
     if not tags:
         return _unclosed("", text, 0) if opened else _thought_line(text)
     start = closing[-1].end() if closing else 0
@@ -112,6 +120,13 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     if not closing or _says_something(before):
         return _unclosed(before, text, reopened.end())
     return _unclosed("", text, 0)
+
+
+def _ends_answer(text: str, closing: list[re.Match[str]]) -> bool:
+    """Whether the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
+    start = closing[-2].end() if len(closing) > 1 else 0
+    answer = _ANSWER_TAG.search(text, start, closing[-1].start())
+    return answer is not None and closing[-1].start() - answer.end() <= 300
 
 
 def _closes(tag: re.Match[str]) -> bool:
@@ -146,7 +161,7 @@ def _marked_answer(text: str, start: int) -> int | None:
     lines = [line.start() for line in _ANSWER_LINE.finditer(text, start)]
     if lines and len(text) - lines[-1] <= 300 and "\n" not in text[lines[-1] :].strip():
         return lines[-1]
-    ends = _LAST_LINE.search(text, max(start, len(text) - 200))
+    ends = _LAST_LINE.search(text, max(start, len(text) - 200)) or _BROKEN_TAG.search(text, max(start, len(text) - 40))
     if ends is not None:
         return ends.start("says")
     last = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)

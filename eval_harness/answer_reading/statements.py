@@ -35,6 +35,7 @@ from eval_harness.answer_reading.mentions import (
     text_mentions,
 )
 from eval_harness.answer_reading.options import OptionTexts
+from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
 from eval_harness.answer_reading.words import (
     ONE_LETTER,
@@ -77,8 +78,8 @@ _CUES = beginnings("answer " + " ".join(_CUE_BEGINNINGS))
 _OTHERS = phrase(
     "all other another each every any least remaining wrong incorrect alternative possible following these given available provided"
     " two three four five none last second third lowest worst weakest differential",
-    r"\b(?:all|other|another|each|every|any|least|remaining|wrong|incorrect|alternative|possible|following|these|given|available"
-    r"|provided|two|three|four|five"
+    r"\b(?:all|other|another|each|every|any|least|(?<!only )(?<!last )remaining|wrong|incorrect|alternative|possible|following|these|given"
+    r"|available|provided|two|three|four|five"
     r"|none of the)\b[^\w.\n!?;:,\"]+(?:\w+[^\w.\n!?;:,\"]+){0,2}$"
     r"|\b(?:last|second|third|lowest|worst|weakest|differential)(?:[ -]best)?\s+$",
 )
@@ -122,7 +123,7 @@ _IS_CORRECT = re.compile(
     r"|most) (?:likely|probable)|better(?:\s+(?:choice|option|answer|fit|match))?)"
     r"(?=\W*(?:$|[.,;:\n)]|than\b|given\b|because\b|since\b|here\b))|most likely|most appropriate|most accurate"
     r"|most suitable)\b|[-:–—]\s*(?:correct|true"
-    r"|right(?![^\S\n]+\w))\b)",
+    r"|right(?![^\S\n]+\w))\b|\s*[是为](?:正确|最佳|最合适)的?(?:答案|选项|选择))",
     re.IGNORECASE,
 )
 _FAINT = re.compile(
@@ -141,8 +142,8 @@ def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) ->
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
     said = bits_of(text)
-    for statements, words, wide in _KINDS:
-        if said & words != words and not (wide and said & WIDE):
+    for statements, words in _KINDS:
+        if not any(said & each == each for each in words):
             continue
         named = statements(text, count, texts, multiple)
         if statements is _called and best[1] and not multiple:
@@ -294,7 +295,7 @@ _OTHER_WORDS = phrase(
     r"(?:(?:\b(?:richtig|korrekt) (?:ist|wäre)|\b(?:ich|je|yo) (?:wähle|nehme|choisis|elijo)|\b(?:elijo|escojo|scelgo|escolho|opto por)"
     r"|\bc'est|\b(?:opción|option|opção|opzione|réponse|respuesta) (?:correcta|correcte|correta|corretta) (?:es|est|é|è))"
     r"(?:\s+(?:la|le|die|der|das|a|o))?(?:\s+(?:option|antwort|réponse|opción|respuesta|opção|opzione))?\s*:?\s*|(?:选择|选|選|選擇"
-    r"|应为|应该是|所以是)\s*(?:选项)?\s*)"
+    r"|应为|应该是|所以是)\s*(?:选项)?\s*|(?<![点不非])(?<!误的)(?<!错的)(?:为|是|等于)\s*(?=[A-Z]\W*$))"
     rf"{OPEN}([A-Z])(?![^\W_])",
 )
 
@@ -308,14 +309,14 @@ def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -
 
 
 _KINDS = (
-    (_after_cue, _CUES.bit, True),
-    (_chosen, _CHOOSE.bits | _LONE.bits, False),
-    (_called, _CALLS_CORRECT.bit | ONE_LETTER.bit, False),
-    (_text_called, _CALLS_TEXT.bit, False),
-    (_ordinal, _ORDINAL.bits, False),
-    (_in_other_words, _OTHER_WORDS.bits, True),
+    (_after_cue, (_CUES.bit, WIDE)),
+    (_chosen, (_CHOOSE.bits | _LONE.bits,)),
+    (_called, (_CALLS_CORRECT.bit | ONE_LETTER.bit, WIDE | ONE_LETTER.bit)),
+    (_text_called, (_CALLS_TEXT.bit,)),
+    (_ordinal, (_ORDINAL.bits,)),
+    (_in_other_words, (_OTHER_WORDS.bits, WIDE)),
 )
-"""The kinds of statements, each with the words (bits of vocabularies) all of which a text has to say, or whether it may be wide instead."""
+"""The kinds of statements, each with the words (bits of vocabularies) of which a text has to say all of one group."""
 
 
 def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
@@ -400,7 +401,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     if texts.numeric:
         line = text[start : min(len(text), start + 200)].split("\n", maxsplit=1)[0]
         for rest in (line, re.split(r"[.;,](?=\s|$)", line)[0]):
-            formula = texts.formula(rest)
+            formula = texts.exact.get(exact(rest))
             if formula is not None:
                 return (formula,)
     while start < len(text) and text[start] in " \n\t\"'(":

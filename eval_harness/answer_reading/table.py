@@ -33,7 +33,6 @@ from eval_harness.answer_reading.mentions import (
     labelled_options,
     labelled_verdicts,
     labelled_verdicts_end,
-    list_of_all,
     lists_itself,
     lists_options,
     numbered_option,
@@ -42,7 +41,7 @@ from eval_harness.answer_reading.mentions import (
 )
 from eval_harness.answer_reading.names import plain_words
 from eval_harness.answer_reading.options import OptionTexts, option_texts
-from eval_harness.answer_reading.plain_text import plain
+from eval_harness.answer_reading.plain_text import exact, plain
 from eval_harness.answer_reading.polarity import cannot_know, declines, disclaims, is_undecided
 from eval_harness.answer_reading.said import Found, Said
 from eval_harness.answer_reading.statements import agreeing, last_statement
@@ -171,6 +170,8 @@ def _whole(said: Said) -> Found:
     if len(text) > 200 or not (said.letters if len(text) < 12 else said.lettered):
         return None
     found = whole_letters(text, said.count, said.multiple)
+    if found and (len(found) > 1 or found[0] < 0) and (labelled := _labelled_option(text, texts)):
+        return labelled  # "B. Q, P" where that is the second option
     opening = _OPENING.match(text) if found is None and len(text) <= 120 else None
     return whole_letters(text[opening.end() :], said.count, said.multiple) if opening else found
 
@@ -179,7 +180,7 @@ def _formula(raw: str, texts: OptionTexts) -> int | None:
     """The option that a response is as a formula."""
     if len(raw) > 4 * texts.longest + 40 or not texts.may_be(raw):
         return None
-    return texts.formula(raw)
+    return texts.exact.get(exact(raw))
 
 
 _ONE_LETTER = re.compile(r"\(?[A-Za-z][.)]?")
@@ -304,9 +305,7 @@ def _leading(said: Said) -> Found:
     if led is None:
         return None
     if len(places(text, ONE_LETTER)) > 1 and len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
-        end = list_of_all(text, texts)[1]
-        goes_on = any(mention.start >= end > 0 for mention in text_mentions(text, texts))
-        return None if said.multiple or goes_on else ()
+        return None if said.multiple else ()
     found = led[0]
     if said.yes_no and found == (-1,):
         return None
@@ -326,8 +325,6 @@ def _leading(said: Said) -> Found:
 
 def _declining_option(said: Said) -> Found:
     """An option that itself declines to judge, where the response does so in its words."""
-    if not (declines(said.text) or cannot_know(said.text)):
-        return None
     place = _declining_place(said.texts)
     if place is None or lists_options(said.text, said.texts):
         return None
@@ -358,10 +355,15 @@ def _bare(said: Said) -> Found:
     if not said.by_text:
         return None
     found = bare_letters(said.text, said.count, said.multiple)
-    return None if found is None or _GEOMETRY.search(said.text) else found
+    if found is None or _GEOMETRY.search(said.text):
+        return None
+    named = {option for mention in text_mentions(said.text, said.texts) for option in mention.options}
+    return found if named <= set(found) else None  # "solution B" may be the text of another option
 
 
-_GEOMETRY = re.compile(r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b|∠|△")
+_GEOMETRY = re.compile(
+    r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b|\bdistance (?:between|from)\b|∠|△"
+)
 """Where capitals are points of a figure."""
 
 
@@ -435,13 +437,14 @@ _LONE_LABEL = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Za-
 
 
 def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
-    """Options that are themselves letters (blood group O, class I): a letter may be the option's place or its text, and where these
-    are two options nobody can say which is meant, unless the response itself lists the options with their letters."""
+    """Options that are themselves letters (blood group O, class I): a letter may be the option's place or its text. Where these are two
+    options, the letter that a prompt asks for ("B", "Answer: B") is the place; otherwise nobody can say which is meant, unless the
+    response itself lists the options with their letters."""
     texts = said.texts
     label = _LONE_LABEL.fullmatch(said.text)
     if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
         return _decide((place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "whole response")
-    listed = lists_itself(said.text, texts)
+    by_place = lists_itself(said.text, texts) or _ANSWERS_A_LETTER.search(said.text) is not None
     alphabet = replace(said, texts=_ALPHABET, letters=True, yes_no=False, by_text=True, question=None)
     for rule in rules:
         if rule.stage == "rest" and rule.name not in ("letter", "bare letter", "option text"):
@@ -456,7 +459,7 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
         meant: list[int] = []
         for place in found:
             named = texts.lone.get(LETTERS[place].lower(), place)
-            if rule.name == "option text" or (listed and place < said.count):
+            if rule.name == "option text" or (by_place and place < said.count):
                 named = place
             elif place < said.count and named != place:
                 return nothing("more than one option")
@@ -465,4 +468,5 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
     return nothing("no option named")
 
 
+_ANSWERS_A_LETTER = re.compile(r"(?:^|\banswer\s*:)\W*[A-Z]\W*$", re.IGNORECASE)
 _ALPHABET = option_texts(("",) * len(LETTERS))
